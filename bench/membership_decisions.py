@@ -1,6 +1,6 @@
 """What the audit of membership answers where it is known which records are exposed: simulated, without a training.
 
-    python bench/membership_decisions.py [--tiny] [--seed 7000] [--out bench/results/NAME.md]
+    python bench/membership_decisions.py [--tiny] [--seed 7000] [--part answers|attacks|given] [--out FILE]
 
 Log-odds are made up (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
 disagree on them, and an exposed record gains so many nats by the models that were trained on it. Answers are by the
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,19 +21,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.membership.answer import verdict
+from tasks.audits.membership.attacks import ATTACKS, pair_models, partners
 from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.attacks import Matching, attacks, mean_over_targets, score_targets
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.audits.membership.trainings import stack_answers
 from tasks.external.model_file import ModelFile
 from tasks.numerics import statistics
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_answers, make_given
 
+Floats = NDArray[np.float64]
 ANSWERS = ("memorised", "not seen", "undecided")
 GIVEN_ANSWERS = (*ANSWERS, "not judged")
 LEVELS = (0.05, 0.01, 0.001)
@@ -59,6 +63,7 @@ CASES = (
     Case(32, 2000, 20, 3.0, 20),
     Case(32, 2000, 2000, 0.5, 20),
 )
+NULLS = (Case(16, 2000, 0, 0.0, 50), Case(16, 400, 0, 0.0, 200), Case(32, 400, 0, 0.0, 50))
 TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
 
 
@@ -76,6 +81,7 @@ class GivenCase:
 NOISED = {"change": lambda phi, stream: phi + stream.normal(size=phi.shape), "repeats": 80}
 GIVEN = (
     GivenCase("innocent"),
+    GivenCase("innocent, trained on other records", made={"apart": 0.8}),
     GivenCase("innocent, 1.3 times as sure", made={"change": lambda phi, _: 1.3 * phi}),
     GivenCase("innocent, surer by 0.5 nats", made={"change": lambda phi, _: phi + 0.5}),
     GivenCase("innocent, labels alone", made={"kind": "label"}, is_file=False),
@@ -112,13 +118,11 @@ class Counts:
     others: int  # of so many
     found: int  # exposed records that are found
     false: int  # others that are
-    covered: Counter[str]  # by attack, runs whose interval of the area under the curve holds .5
-    worst: float  # of all attacks and runs, the least mean over targets of pairs won less a half, either way
 
 
 def count_answers(case: Case, first: int) -> Counts:
     config = Membership(models=case.models, examples=case.records, negligible=0.02)
-    counts = Counts(case, Counter(), dict.fromkeys(LEVELS, 0), 0, 0, 0, Counter(), 0.0)
+    counts = Counts(case, Counter(), dict.fromkeys(LEVELS, 0), 0, 0, 0)
     for run in range(case.runs):
         tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
         tested = records(ExactTest(config.level, config.draws, first + run), tables)
@@ -132,19 +136,14 @@ def count_answers(case: Case, first: int) -> Counts:
         counts.others += int((~exposed).sum())
         counts.found += int(found[exposed].sum())
         counts.false += int(found[~exposed].sum())
-        for row in rows.to_pylist():
-            if row["metric"] == "AUC" and row["low"] <= 0.5 <= row["high"]:
-                counts.covered[row["setting"]] += 1
-            if row["metric"] == "share of pairs won":
-                counts.worst = max(counts.worst, abs(row["estimate"] - 0.5))
     return counts
 
 
 def markdown(counted: Sequence[Counts]) -> Iterator[str]:
     small = " | ".join(f"p <= {level:g}" for level in LEVELS)
     said = ", ".join(ANSWERS)
-    yield f"| models x records, exposed, runs | {said} | {small} | exposed found | others found | AUC holds .5 |"
-    yield "|---" * (5 + len(LEVELS)) + "|"
+    yield f"| models x records, exposed, runs | {said} | {small} | exposed found | others found |"
+    yield "|---" * (4 + len(LEVELS)) + "|"
     for counts in counted:
         case = counts.case
         exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
@@ -153,20 +152,70 @@ def markdown(counted: Sequence[Counts]) -> Iterator[str]:
         )
         found = _share(counts.found, case.exposed * case.runs) if case.exposed else ""
         false = f"{counts.false:,} of {counts.found + counts.false:,} found"
-        covered = (
-            f"{min(counts.covered.values(), default=0)} to {max(counts.covered.values(), default=0)} of {case.runs}"
-        )
         said = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
-        yield (
-            f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {said} | {shares} | {found} | {false} | "
-            f"{covered if not case.exposed else ''} |"
-        )
-    nulls = [counts.worst for counts in counted if not counts.case.exposed]
+        yield (f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {said} | {shares} | {found} | {false} |")
+    yield ""
+    yield "p-values are of records that are not exposed, with 95 % Wilson intervals."
+
+
+@dataclass(eq=False)
+class AttackCounts:
+    """What an attack gave in the nulls of a case: the areas under its curve, and the pairs that each record won."""
+
+    covered: int  # runs whose interval of the area holds .5
+    areas: list[float]  # means over targets, run by run
+    errors: list[float]  # their standard errors, were targets independent
+    won: list[Floats]  # run by run the share of pairs that each record won
+
+
+def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
+    """What every attack gives where nothing is remembered."""
+    counts = {attack: AttackCounts(0, [], [], []) for attack in ATTACKS}
+    for run in range(case.runs):
+        answers = stack_answers(make_answers(case.models, case.records, 0.0, first + run, 0))
+        member, pairs = answers.member, pair_models(answers.member, first + run)
+        matched = np.stack([partners(pairs, target) for target in range(case.models)])
+        for attack, scores in score_targets(answers, pairs).items():
+            areas = np.array(
+                [statistics.area_under_curve(own[mine], own[~mine]) for own, mine in zip(scores, member, strict=True)]
+            )
+            mean, its = mean_over_targets(areas), counts[attack]
+            assert mean.value is not None and mean.low is not None and mean.high is not None  # noqa: PT018
+            its.covered += mean.low <= 0.5 <= mean.high
+            its.areas.append(mean.value)
+            its.errors.append(float(areas.std(ddof=1)) / case.models**0.5)
+            other = np.take_along_axis(scores, matched, axis=0)
+            won = np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0)
+            its.won.append(won / (case.models // 2))
+    return counts
+
+
+def attack_markdown(case: Case, counted: Mapping[str, AttackCounts]) -> Iterator[str]:
+    """A row for each attack: its intervals, and the band of each record's share of pairs won, a t interval over runs.
+
+    The pairs of a record share models, so they are no independent coins, but the runs are independent.
+    """
+    from scipy import stats
+
+    single, all_records = (float(stats.t.isf(level / 2, case.runs - 1)) for level in (0.05, 0.05 / case.records))
     yield ""
     yield (
-        "p-values are of records that are not exposed, with 95 % Wilson intervals. Where none is, the share of pairs "
-        f"won differs from a half by {max(nulls):.4f} at most, over all attacks and runs."
+        f"| {case.models} x {case.records:,}, none exposed, {case.runs} runs: attack | interval of the area holds .5 | "
+        "SD of the mean area over its error | SD of a record's share of pairs won over that of coins | "
+        "records whose 95 % band holds .5 | whose band of all records together does | farthest share |"
     )
+    yield "|---" * 7 + "|"
+    for attack, its in counted.items():
+        ratio = float(np.std(its.areas, ddof=1) / np.sqrt(np.mean(np.square(its.errors))))
+        won = np.stack(its.won)
+        mean, error = won.mean(axis=0), won.std(axis=0, ddof=1) / case.runs**0.5
+        coins = float(np.sqrt(won.var(axis=0, ddof=1).mean() * 4 * (case.models // 2)))
+        inside = " | ".join(
+            _share(int((np.abs(mean - 0.5) <= reach * error).sum()), case.records) for reach in (single, all_records)
+        )
+        farthest = float(mean[np.abs(mean - 0.5).argmax()])
+        covered = _share(its.covered, case.runs)
+        yield f"| {attack} | {covered} | {ratio:.2f} | {coins:.2f} | {inside} | {farthest:.3f} |"
 
 
 def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterator[str]:
@@ -185,13 +234,21 @@ def _share(some: int, of: int) -> str:
 def main() -> None:
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
+    given.add_argument(
+        "--part", choices=("answers", "attacks", "given"), help="one of the tables; all of them without it"
+    )
     options = given.parse_args()
     setting: dict[str, Any] = here("made up", torch.device("cpu"))
     begun = time.process_time()
-    counted = [count_answers(case, options.seed) for case in (TINY if options.tiny else CASES)]
-    size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
-    given_counts = [(case, count_given_answers(case, *size, options.seed)) for case in GIVEN]
-    page = [*markdown(counted), *given_markdown(given_counts)]
+    page: list[str] = []
+    if options.part in (None, "answers"):
+        page += markdown([count_answers(case, options.seed) for case in (TINY if options.tiny else CASES)])
+    if options.part in (None, "attacks"):
+        for case in TINY[:1] if options.tiny else NULLS:
+            page += attack_markdown(case, count_attacks(case, options.seed))
+    if options.part in (None, "given"):
+        size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
+        page += given_markdown([(case, count_given_answers(case, *size, options.seed)) for case in GIVEN])
     setting["seeds"] = f"from {options.seed} on"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)

@@ -25,9 +25,8 @@ from torch import Tensor
 
 from bench.engine import images
 from bench.measuring import here, parser, publish_counts
-from tasks.audits.membership.canaries import CANARIES
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
-from tasks.audits.membership.trainings import log_odds
+from tasks.audits.membership.trainings import CANARIES, log_odds
 from tasks.training.dp_sgd import noise, spent
 from tasks.training.recipe import Privacy
 

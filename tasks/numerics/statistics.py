@@ -184,6 +184,22 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
     return Estimate(value, float(value - below), float(value + above), n)
 
 
+def proportion_difference(first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95) -> Estimate:
+    """first / of_first - second / of_second of independent samples with its interval; n counts both.
+
+    value - sqrt(a^2 + d^2) to value + sqrt(b^2 + c^2), where a and b are how far the first share's Wilson interval
+    reaches down and up, c and d how far the second's does. No value where a sample is empty. Newcombe 1998, "Interval
+    estimation for the difference between independent proportions", method 10.
+    """
+    one, other = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
+    if one.value is None or other.value is None:
+        return Estimate(None, None, None, of_first + of_second)
+    (down, up), (other_down, other_up) = _reach(one), _reach(other)
+    value = one.value - other.value
+    low, high = value - math.hypot(down, other_up), value + math.hypot(up, other_down)
+    return Estimate(value, low, high, of_first + of_second)
+
+
 def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
     """One-tailed paired t-test that mean(first) > mean(second): t(n - 1) of the mean difference."""
     a, b = _finite(first), _finite(second)

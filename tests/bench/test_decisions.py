@@ -27,6 +27,7 @@ from bench import (
     read_letters,
     stopping,
     unlearning_methods,
+    worst_case_weights,
 )
 from bench.cheating_owners import CHEATS, OWNERS, Desk
 from bench.demonstrations import Outcome
@@ -40,6 +41,7 @@ from tasks.audits.forgetting.trainings import ModelId, target_shares
 from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
+from tasks.training.recipe import Privacy
 from tasks.training.unlearning_config import UNLEARNING
 
 CHANCE = np.random.default_rng(0)
@@ -286,6 +288,17 @@ def test_records_are_counted_by_whether_they_are_exposed() -> None:
     assert f"{some.false} of {some.found + some.false} found" in line
 
 
+def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
+    case = membership_decisions.TINY[0]
+    counted = membership_decisions.count_attacks(case, 3)
+    assert all(0 <= its.covered <= case.runs == len(its.areas) for its in counted.values())
+    assert all((3, 100) == np.shape(its.won) for its in counted.values())
+    assert all(np.mean(its.won) == pytest.approx(0.5, abs=0.1) for its in counted.values())
+    _, head, _, *lines = membership_decisions.attack_markdown(case, counted)
+    assert "| 8 x 100, none exposed, 3 runs: attack | interval of the area holds .5 |" in head
+    assert list(counted) == [line.split(" | ")[0].removeprefix("| ") for line in lines]
+
+
 def test_given_models_are_counted_by_what_is_answered() -> None:
     cases = {case.name: case for case in membership_decisions.GIVEN}
     known, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
@@ -327,3 +340,40 @@ def test_every_given_model_and_every_altered_table_is_answered() -> None:
     assert len(given_models.OWNERS) + 2 * len(given_models.CHANGES) == len(counted)
     assert {2} == {found.total() for found in counted.values()}
     assert 2 == counted["table: innocent, noise of 1 nat, afresh"]["not judged"]
+
+
+def test_private_steps_from_chosen_weights_are_those_of_clipped_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worst_case_weights, "STEPS", 1)
+    stream = torch.Generator().manual_seed(1)
+    pixels, labels = torch.rand(6, 784, generator=stream), torch.arange(6)
+    weights = worst_case_weights.initial_weights(2, 2)
+    expected = []
+    for images in (6, 5):  # the second model is trained without the last image
+        parts = [part[:1].clone().requires_grad_() for part in weights]
+        sums = [torch.zeros_like(part) for part in parts]
+        for image in range(images):
+            scores = worst_case_weights.forward(parts, pixels[image : image + 1])[1][0]
+            loss = torch.nn.functional.cross_entropy(scores, labels[image : image + 1])
+            gradient = torch.autograd.grad(loss, parts)
+            norm = torch.cat([part.ravel() for part in gradient]).norm()
+            for total, part in zip(sums, gradient, strict=True):
+                total += part / norm.clamp(min=1)
+        expected.append([part.detach() - 0.5 / 6 * total for part, total in zip(parts, sums, strict=True)])
+    worst_case_weights.train_private(weights, pixels, labels, torch.tensor([True, False]), 0.0, stream)
+    for part, *each in zip(weights, *expected, strict=True):
+        torch.testing.assert_close(part, torch.cat(each))
+
+
+def test_models_from_chosen_weights_are_asked_about_the_record_and_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worst_case_weights, "STEPS", 2)
+    pixels, labels = torch.rand(8, 784, generator=torch.Generator().manual_seed(3)), torch.arange(8)
+    start = worst_case_weights.initial_weights(4, 1)
+    told = list(worst_case_weights.canary_tables(start, pixels, labels, 24, Privacy(10.0), 5))
+    tables = [table for table, _ in told]
+    assert list(range(24)) == [table["model"][0].as_py() for table in tables]
+    assert {True, False} == {table["inside"][0].as_py() for table in tables}
+    assert all(9 < table["spent"][0].as_py() <= 10 for table in tables)
+    found = worst_case_weights.epsilon(worst_case_weights.AtDelta(1e-5), tables).to_pylist()
+    (*_, line) = worst_case_weights.markdown({"chosen": (found, 0.5)})
+    assert line.startswith("| chosen | ")
+    assert line.endswith("| 50 % |")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised
+from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised, shadow_models
 from tasks.audits.forgetting.rho import SCORES, Score, distances
 from tasks.language_models.pretrained import quiet
 from tasks.linear_memorization.gaussian_samples import normal_samples
@@ -206,3 +206,11 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     cpu = [1.45, 0.7, 2.0, 6.0, 1.3, 1.8, 2.0, 2.0]
     assert gpu + cpu == [row["must"] for row in rows if row["must"]]
     assert all(row["ratio"] > 0 and row["met"] is not None for row in rows if row["must"])
+
+
+@pytest.mark.slow
+def test_a_shadow_model_is_priced_beside_either_loop_with_a_process_of_its_own() -> None:
+    found = list(shadow_models.rows(tiny=True))
+    assert ["tensors", "pictures"] == [row.rival.rpartition(", ")[2] for row in found]
+    assert all("half of 512 records, 1 epochs, 4 models" in row.what for row in found)
+    assert all(row.ratio > 0 for row in found)

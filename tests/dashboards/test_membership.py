@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dashboards.audits.membership.attacks import LOOKS
-from dashboards.audits.membership.pictures import EACH, GROUPS
+from dashboards.audits.membership.records import EACH, GROUPS
 from dashboards.figures import figures
 from dashboards.page import gallery
 from dashboards.run import Run

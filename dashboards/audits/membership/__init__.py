@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dashboards.audits.membership.attacks import histograms, references, roc
-from dashboards.audits.membership.pictures import pictures as gallery
 from dashboards.audits.membership.records import calls, influence
+from dashboards.audits.membership.records import pictures as gallery
 from dashboards.chart import Figure
 from dashboards.run import Run
 

@@ -149,7 +149,7 @@ def references(table: pa.Table) -> Figure | None:
     numbers_of = sorted({float(place) for each in curves["tpr"].values() for place in each.places})
     ticks = (numbers_of, [f"{number:g}" for number in numbers_of])
     panels = []
-    titles = {"tpr": f"true-positive rate at {AT:.0%}", "auc": "area under the curve"}
+    titles = {"tpr": f"true-positive rate at {100 * AT:g} %", "auc": "area under the curve"}
     for at, (up, box) in enumerate(zip(titles, layout.stack(2, 1.9, gap=0.42, foot=0.55), strict=True)):
         across = Axis("references, models", ticks=ticks, worded=at == 1)
         layers = [curve(each, LOOKS[name]) for name, each in curves[up].items()]
@@ -163,7 +163,8 @@ def references(table: pa.Table) -> Figure | None:
         "references",
         "How many reference models does an attack need?",
         f"Means over targets by the number of references, half of which were trained on the record. "
-        f"{INTERVALS.format(n=n)} The loss needs none. Where nothing is told, the rate is {AT:.0%} and the area .5.",
+        f"{INTERVALS.format(n=n)} The loss needs none. Variances of single records, which LiRA online takes, are noise "
+        f"with few. Where nothing is told, the rate is {100 * AT:g} % and the area .5.",
         " ".join(
             f"{name}: true-positive rate {each.describe(0)} with {each.places[0]:g} references, {each.describe()} with "
             f"{each.places[-1]:g}; area under the curve {curves['auc'][name].describe(0)} and "

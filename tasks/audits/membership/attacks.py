@@ -35,8 +35,8 @@ LEAST_PROBABILITY = 1e-300  # of a label that no reference gives
 class References:
     """What a target says of each record, and the references say by whether they were trained on it.
 
-    `phi` is (records,), the target's; `inside` and `outside` are (models, records), NaN where a model is not of that
-    side.
+    `phi` is (records,), the target's; `inside` and `outside` are (references, records): what models say of each record
+    that were trained on it, and others. NaN stands for none, where records have different numbers of references.
     """
 
     phi: Array
@@ -66,14 +66,21 @@ def partners(pairs: Rows, target: int) -> Rows:
 
 
 def leave_pairs_out(phi: Array, member: Mask, pairs: Rows, target: int, most: int | None = None) -> References:
-    """The references of a target, (models, records) each, without the target and its partner for each record.
+    """The references of a target, (pairs, records) each, without the target and its partner for each record.
 
     With `most` they are those of so many pairs, which are the same for the target and its partner.
     """
     after = (pairs - pairs[target] - 1) % (len(member) // 2)  # the target's own pair is the last
     kept = after < (len(member) // 2 - 1 if most is None else most)
-    inside, outside = (np.where(kept & side, phi, np.nan) for side in (member, ~member))
+    inside, outside = (_said_by(kept & side, phi) for side in (member, ~member))
     return References(phi[target], inside, outside)
+
+
+def _said_by(models: Mask, phi: Array) -> Array:
+    """What these models say of each record, (of them, records); they are equally many for each record."""
+    of_record, numbers = np.nonzero(models.T)
+    said: Array = phi[numbers, of_record].reshape(models.shape[1], -1).T
+    return np.ascontiguousarray(said)
 
 
 def loss(references: References) -> Array:

@@ -91,6 +91,11 @@ class Membership(Ranged):
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
+    influences: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """Ours: so many pairs of records are listed of which one helps models most to be right about the other; 0: none."""
+    shifts: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """Ours: another attack asks for labels of copies of each record, too, shifted by so many pixels; 0: it does not."""
+
     given: GivenModel = field(default=GivenModel(), metadata={ADDED_LATER: True})
     """Ours: a third-party model, which is ranked among those that are trained here."""
 
@@ -106,6 +111,9 @@ class Membership(Ranged):
             yield "canaries are given and unseen is on; canaries that are left out are the null already"
         if self.canaries > self.examples > 0:
             yield f"canaries is {self.canaries}; it must be at most examples, which is {self.examples}"
+        for name in ("influences", "shifts"):
+            if getattr(self, name) and (self.canaries or not self.models):
+                yield f"{name} is {getattr(self, name)}; it is for models trained here, each on half of the records"
         if self.mislabelled and not self.canaries:
             yield "mislabelled is on and canaries is 0; only canaries are mislabelled"
         if self.privacy is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,17 @@ from tasks.contract.verdict import Verdict
 
 NOT_JUDGED = "not judged"
 UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
+# A model that was trained on other records lies further from the models trained here than these from one another, since
+# they share one set of records. Let a record shift the answer about an image by an amount of variance v, and chance by
+# t. Halves of N records vary about the set's mean by N v / 4 + t; half of N other records varies about that mean by
+# N v / 2 + N v / 4 + t: three times as much at most.
+WIDER = 3
+# The distance from even ranks that normal answers with WIDER times the variance have, for each image: the integral of
+# (Phi(Phi^-1(u) / sqrt(WIDER)) - u)^2 over u.
+WIDER_DISTANCE = (
+    1 / 12
+    + (math.asin(1 / (1 + WIDER)) - 2 * math.asin(1 / math.sqrt(2 * (1 + WIDER)))) / (2 * math.pi)
+)  # fmt: skip
 MOST_DIFFERING = 0.01  # of the pictures that were handed out twice
 ENOUGH_POWER = 0.8  # lower limit of the share of own models that are found out
 
@@ -25,8 +37,8 @@ class GivenEvidence:
 
     `lead` says how much higher the given model ranks the records than images that nobody was trained on, compared with
     the others, of which `power` is the share that are found out so. `found` counts records that are found one by one.
-    `distance` compares the given model with the others on those images; `differing` is the share of pictures handed out
-    twice whose answers differ.
+    `distance` compares the given model with the others on those images, of which there are `images`; `differing` is the
+    share of pictures handed out twice whose answers differ.
     """
 
     lead: Row | None
@@ -34,6 +46,7 @@ class GivenEvidence:
     distance: Row | None
     power: Row | None
     differing: Row | None
+    images: int
     level: float
     is_sent: bool
 
@@ -49,7 +62,11 @@ class GivenEvidence:
 
     @property
     def is_alike(self) -> bool:
-        return self.distance is not None and self.distance["p_value"] > UNLIKE
+        """Whether it may be one of the models trained here, or one trained alike on other records."""
+        if self.distance is None:
+            return False
+        farthest = (self.distance["null"] or 0.0) + self.images * WIDER_DISTANCE
+        return bool(self.distance["p_value"] > UNLIKE or self.distance["estimate"] <= farthest)
 
     @property
     def is_steady(self) -> bool:
@@ -70,6 +87,7 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
         distance=first_row(rows, DISTANCE),
         power=first_row(rows, POWER),
         differing=first_row(rows, DIFFERING),
+        images=config.given.controls or config.examples,
         level=config.level,
         is_sent=config.given.outputs is not None,
     )
@@ -78,6 +96,7 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
 def given_thresholds() -> Mapping[str, str]:
     return {
         "unlike": f"{100 * UNLIKE:g}",
+        "wider": f"{WIDER:g}",
         "differing": f"{100 * MOST_DIFFERING:g}",
         "power": f"{100 * ENOUGH_POWER:g}",
     }
@@ -104,10 +123,12 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
     Rule(
         NOT_JUDGED,
         "on images that nobody was trained on, its ranks among the models trained here are not those of one of them "
-        "(exact test over models, p at most {unlike} %), or more than {differing} % of the pictures that were handed "
-        "out twice have two answers: what differs there may pass for memory, or hide it",
+        "(exact test over models, p at most {unlike} %), nor those of one trained alike on other records, whose "
+        "answers vary at most {wider} times as much; or more than {differing} % of the pictures that were handed out "
+        "twice have two answers: what differs there may pass for memory, or hide it",
         lambda evidence: not (evidence.is_alike and evidence.is_steady),
-        "Of 100 models that were trained as those here are, {unlike} are not judged.",
+        "Of 100 models that were trained as those here are, on half of the same records, at most {unlike} are not "
+        "judged.",
         scope=SCOPE,
         applies=is_given,
     ),

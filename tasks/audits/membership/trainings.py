@@ -1,4 +1,7 @@
-"""The models of a run, each trained on its half of the records, and what each says of all records."""
+"""The models of a run, each trained on its half of the records, and what each says of all records; or of canaries.
+
+Canaries are records that a fair coin puts into a model's training data, beside all others.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,22 @@ ANSWERS = pa.schema(
     ]
 )
 
+CANARIES = pa.schema(
+    [
+        ("model", pa.int64()),
+        ("row", pa.int64()),  # of the training split
+        ("label", pa.int64()),  # which a model that is trained on the canary is taught
+        ("inside", pa.bool_()),  # whether the model is trained on it
+        ("log_odds", pa.float64()),  # of that label, in nats
+        ("spent", pa.float64()),  # epsilon by the accountant; null where training was not private
+    ]
+)
+
 
 def trainings(config: Membership) -> tuple[Job, ...]:
     """The answers of each model about all records; a DatasetError where the data have too few.
 
-    None where canaries are asked about instead (`tasks.audits.membership.canaries`).
+    None where canaries are asked about instead (`canary_jobs`).
     """
     if config.canaries:
         return ()
@@ -70,6 +84,16 @@ def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: i
     return Job(train, model)
 
 
+def canary_jobs(config: Membership) -> tuple[Job, ...]:
+    """The table of canaries of each model; a DatasetError where the data have too few records."""
+    part, seed, jobs = Part(config.data, 0, config.examples), seeds.derive(config.seed, "canaries"), []
+    for number in range(config.models):
+        coined = CoinedCanaries(part, config.canaries, number, seed, config.mislabelled)
+        coined.canary_rows(load(config.data))
+        jobs.append(Job(canary_answers, coined, (training(config, coined, number),)))
+    return tuple(jobs)
+
+
 @task(version=1, name="membership.answers")
 def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     """What a model says of each record, in evaluation mode, and whether the record is in its half (ANSWERS)."""
@@ -81,6 +105,23 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
     member = np.isin(rows, config.rows(images))
     return pa.table([rows, member, log_odds(scores, labels), scores.argmax(axis=1) == labels], schema=ANSWERS)
+
+
+@task(version=1, name="membership.canaries")
+def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
+    """What a model says of each canary, in evaluation mode, and whether it was trained on it (CANARIES)."""
+    from tasks.models.networks import architecture_of, weights_of_model
+
+    (model,) = inputs
+    images = load(config.part.data)
+    rows = config.canary_rows(images)
+    labels = config.labels(images)[rows]
+    scores = logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
+    spent = max(model["epsilons"][0].as_py()) if "epsilons" in model.column_names else None
+    number, accounted = (
+        pa.array([value] * len(rows), kind) for value, kind in ((config.number, pa.int64()), (spent, pa.float64()))
+    )
+    return pa.table([number, rows, labels, config.is_inside(), log_odds(scores, labels), accounted], schema=CANARIES)
 
 
 def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.membership.config import About
-from tasks.audits.membership.measures import attacks, curves, epsilon, given, records
+from tasks.audits.membership.measures import attacks, curves, epsilon, given, records, shifted
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
 # In the order of their rows in the summary: the answer's first.
 MEASURES: tuple[Measure, ...] = (
     *given.MEASURES,
-    records.MEASURE,
+    *records.MEASURES,
     attacks.MEASURE,
+    shifted.MEASURE,
     *curves.MEASURES,
     epsilon.MEASURE,
 )

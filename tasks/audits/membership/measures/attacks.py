@@ -14,8 +14,9 @@ is the share of the accused that are members, where so many of the records asked
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,33 +72,49 @@ def attacks(config: Matching, inputs: Inputs) -> pa.Table:
     if answers is None:
         return SCORES.empty_table()
     pairs, member = pair_models(answers.member, config.seed), answers.member
-    lines = []
-    for attack, scores in score_targets(answers, pairs).items():
-        positives = exceed_thresholds(scores, member, tuple(RATES.values()))
-        for target, mine in enumerate(member):
-            partner = np.take_along_axis(scores, partners(pairs, target)[None], axis=0)[0]
-            own = scores[target]
-            won = float(((own > partner) + 0.5 * (own == partner))[mine].mean())
-            line = {"attack": attack, "target": target, "auc": statistics.area_under_curve(own[mine], own[~mine])}
-            for positive, rate in zip(positives, RATES, strict=True):
-                for kind, side in zip(KINDS, (mine, ~mine), strict=True):
-                    share = statistics.exact_proportion(int(positive[target, side].sum()), int(side.sum()))
-                    line |= interval_columns(f"{kind} at {rate}", share)
-            lines.append(line | {"won": won})
+    lines = [
+        line
+        for attack, scores in score_targets(answers, pairs).items()
+        for line in measure_attack(attack, scores, member, pairs)
+    ]
     return pa.Table.from_pylist(lines, SCORES)
 
 
+def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.int64]) -> Iterator[dict[str, Any]]:
+    """The rows of SCORES of an attack, of which these are the scores of each record on each target."""
+    positives = exceed_thresholds(scores, member, tuple(RATES.values()))
+    for target, mine in enumerate(member):
+        partner = np.take_along_axis(scores, partners(pairs, target)[None], axis=0)[0]
+        own = scores[target]
+        won = float(((own > partner) + 0.5 * (own == partner))[mine].mean())
+        line: dict[str, Any] = {
+            "attack": attack,
+            "target": target,
+            "auc": statistics.area_under_curve(own[mine], own[~mine]),
+        }
+        for positive, rate in zip(positives, RATES, strict=True):
+            for kind, side in zip(KINDS, (mine, ~mine), strict=True):
+                share = statistics.exact_proportion(int(positive[target, side].sum()), int(side.sum()))
+                line |= interval_columns(f"{kind} at {rate}", share)
+        yield line | {"won": won}
+
+
 def balanced_records(answers: Answers) -> Answers | None:
-    """The answers about records that are in exactly half of the models, which all are unless trainings are missing.
+    """The answers about records that are in exactly half of the models; None where there are none (`balanced_part`)."""
+    kept = balanced_part(answers.member)
+    if kept is None:
+        return None
+    return Answers(answers.rows[kept[1]], answers.member[kept], answers.phi[kept], answers.correct[kept])
+
+
+def balanced_part(member: Mask) -> tuple[slice, Mask] | None:
+    """The models and the records that are in exactly half of them, which all are unless trainings are missing.
 
     Of an odd number of models the last is left out. None where fewer than four models or no such record are left.
     """
-    models = len(answers.member) // 2 * 2
-    half = 2 * answers.member[:models].sum(axis=0) == models
-    if models < 4 or not half.any():
-        return None
-    kept = np.s_[:models, half]
-    return Answers(answers.rows[half], answers.member[kept], answers.phi[kept], answers.correct[kept])
+    models = len(member) // 2 * 2
+    half = 2 * member[:models].sum(axis=0) == models
+    return (np.s_[:models], half) if models >= 4 and half.any() else None
 
 
 def score_targets(answers: Answers, pairs: NDArray[np.int64], most: int | None = None) -> dict[str, Array]:
@@ -163,7 +180,11 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attac
     table = tables.one(SCORES)
     if table is None or not table.num_rows:
         return
-    by_attack = {attack: table.filter(np.asarray(table["attack"]) == attack) for attack in ATTACKS}
+    yield from attack_rows({attack: table.filter(np.asarray(table["attack"]) == attack) for attack in ATTACKS})
+
+
+def attack_rows(by_attack: Mapping[str, pa.Table]) -> Iterator[Row]:
+    """The means over targets of each attack, and its precision, from its rows of SCORES."""
     for column, metric, null, more in COLUMNS:
         for attack, lines in by_attack.items():
             yield row(metric, {"attack": attack, **more}, mean_over_targets(lines[column].to_numpy()), "training", null)

@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.canaries import CANARIES, canary_jobs
 from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.trainings import CANARIES, canary_jobs
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

@@ -3,25 +3,37 @@
     effect(i) = mean log-odds of i by models trained on i - mean by those that were not         in nats
     mem(i)    = P[correct on i | trained on i] - P[correct on i | not trained on i]
 
+    infl(i, j) = P[correct on j | trained on i] - P[correct on j | not trained on i]
+
 p is that of the exact test of `exact_test`, one-sided; q is p adjusted for the number of records (Benjamini & Hochberg
-1995). A record is found where q is at most `level`. mem is Feldman & Zhang 2020, eq. 1.
+1995). A record is found where q is at most `level`. mem and infl are Feldman & Zhang 2020, eq. 1 and section 2; mem(i)
+is infl(i, i).
+
+Pairs are tested by Fisher's exact test, one-sided, which is exact for the same reason: i's half of the models was drawn
+independently of everything else. Two records whose halves are the same, or opposite, are no pair: what one does to
+models cannot be told from what the other does. A record whose half is opposite to that of i leaves the same trace with
+the other sign, so that infl(i, j) > 0 may also say that it harms j.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.exact_test import Array, Mask, randomisation_p_values
+from tasks.audits.membership.measures.attacks import balanced_records
 from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Row, alone, interval_fields, row
 from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
 
 RECORDS = pa.schema(
     [
@@ -35,6 +47,16 @@ RECORDS = pa.schema(
         ("found", pa.bool_()),
     ]
 )
+INFLUENCES = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split: the record that models were trained on, or not
+        ("on", pa.int64()),  # the record that they are asked about; `row` itself for mem
+        *interval_fields("infl"),  # of this pair by itself: the largest of many are too large
+        ("p_value", pa.float64()),  # that it is above 0
+        ("q_value", pa.float64()),  # adjusted for the number of all pairs; of mem for that of records
+    ]
+)
+ROWS_AT_ONCE = 256  # of all pairs
 FOUND, MEAN_EFFECT = "records found", "mean effect"
 
 
@@ -83,6 +105,111 @@ def difference_of_sides(values: Array, member: Mask) -> tuple[Array, Array]:
     return means[0] - means[1], np.sqrt(variances[0] + variances[1])
 
 
+@dataclass(frozen=True)
+class Strongest:
+    """How many pairs of records are listed."""
+
+    pairs: int
+
+
+def plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    return Job(influences, Strongest(config.influences), trainings) if config.influences else ()
+
+
+@task(version=1, name="membership.influences", gathers=True)
+def influences(config: Strongest, inputs: Inputs) -> pa.Table:
+    """mem of each record, and infl of the pairs with the smallest p-values (INFLUENCES); no row as of `attacks`."""
+    answers = balanced_records(stack_answers(inputs))
+    if answers is None:
+        return INFLUENCES.empty_table()
+    models, every = len(answers.member), np.arange(len(answers.rows))
+    right = answers.correct.sum(axis=0)
+    inside = (answers.member & answers.correct).sum(axis=0)
+    p_values = fisher_p_values(models)[right, inside]
+    own = Pairs(every, every, inside, p_values, statistics.false_discovery_control(p_values))
+    tables = []
+    for pairs in (own, strongest_pairs(answers.member, answers.correct, config.pairs)):
+        counts = zip(pairs.inside.tolist(), right[pairs.second].tolist(), strict=True)
+        sizes = [influence_of_counts(inside, right, models) for inside, right in counts]
+        infl = [pa.array([getattr(size, end) for size in sizes], pa.float64()) for end in ("value", "low", "high")]
+        columns = [answers.rows[pairs.first], answers.rows[pairs.second], *infl, pairs.p_values, pairs.q_values]
+        tables.append(pa.table(columns, schema=INFLUENCES))
+    return pa.concat_tables(tables)
+
+
+@cache
+def influence_of_counts(inside: int, right: int, models: int) -> Estimate:
+    """infl with its interval, where `right` of the models are right, `inside` of them with the record."""
+    return statistics.proportion_difference(inside, models // 2, right - inside, models // 2)
+
+
+def fisher_p_values(models: int) -> Array:
+    """The p-value of Fisher's exact test, one-sided, by how many models are right and how many of these have a record.
+
+    (models + 1, models / 2 + 1): the chance that of `right` models at least `inside` are of a random half. Fisher 1935.
+    """
+    from scipy import stats
+
+    right, inside = np.arange(models + 1)[:, None], np.arange(models // 2 + 1)
+    p_values: Array = np.clip(stats.hypergeom.sf(inside - 1, models, right, models // 2), 0.0, 1.0)
+    return p_values
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of records by their numbers, with how many of the models right about the second have the first.
+
+    `q_values` are adjusted for the number of all pairs, not of those that are held here.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    inside: NDArray[np.int64]
+    p_values: Array
+    q_values: Array
+
+
+def strongest_pairs(member: Mask, correct: Mask, most: int) -> Pairs:
+    """The pairs with the smallest p-values, at most so many, in their order; masks are (models, records)."""
+    models, records = member.shape
+    p_values = fisher_p_values(models).ravel()
+    right = correct.sum(axis=0)
+    of_member, of_correct = (mask.astype(np.float32) for mask in (member, correct))
+    cells = np.zeros(len(p_values), dtype=np.int64)  # how many pairs have which counts
+    held = np.empty((4, 0), dtype=np.int64)  # first, second, inside, cell
+    for start in range(0, records, ROWS_AT_ONCE):
+        some = of_member[:, start : start + ROWS_AT_ONCE].T
+        common = some @ of_member
+        first, second = np.nonzero((common > 0) & (common < models // 2))
+        inside = (some @ of_correct)[first, second].astype(np.int64)
+        cell = right[second] * (models // 2 + 1) + inside
+        cells += np.bincount(cell, minlength=len(cells))
+        held = np.concatenate([held, [first + start, second, inside, cell]], axis=1)
+        held = held[:, smallest(p_values[held[3]], most)]
+    q_values = adjust_cells(p_values, cells)
+    held = held[:, np.argsort(p_values[held[3]], kind="stable")]
+    return Pairs(held[0], held[1], held[2], p_values[held[3]], q_values[held[3]])
+
+
+def smallest(values: Array, most: int) -> NDArray[np.int64]:
+    """Where the smallest values stand, at most so many, in the order given; of equal ones the first."""
+    if len(values) <= most:
+        return np.arange(len(values))
+    last = np.partition(values, most - 1)[most - 1]
+    less, equal = np.flatnonzero(values < last), np.flatnonzero(values == last)
+    return np.sort(np.concatenate([less, equal[: most - len(less)]]))
+
+
+def adjust_cells(p_values: Array, cells: NDArray[np.int64]) -> Array:
+    """`false_discovery_control` of p-values each of which stands for so many tests; NaN for none."""
+    there = np.flatnonzero(cells)
+    order = there[np.argsort(p_values[there], kind="stable")]
+    stepped = p_values[order] * cells.sum() / np.cumsum(cells[order])
+    adjusted = np.full(len(p_values), np.nan)
+    adjusted[order] = np.minimum(np.minimum.accumulate(stepped[::-1])[::-1], 1.0)
+    return adjusted
+
+
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """How many records are found, with the p-value that any has an influence; then the mean sizes over records."""
     table = tables.one(RECORDS)
@@ -98,4 +225,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield row("mean mem", {}, alone(float(tested["mem"].to_numpy().mean()), tested.num_rows), "record", 0.0)
 
 
-MEASURE = Measure("records", RECORDS, plan, rows)
+MEASURES = (
+    Measure("records", RECORDS, plan, rows),
+    Measure("influences", INFLUENCES, plan_influences),
+)

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.canaries import CANARIES
 from tasks.audits.membership.given import SCORES
-from tasks.audits.membership.trainings import ANSWERS
+from tasks.audits.membership.measures.shifted import SHIFTED_ANSWERS
+from tasks.audits.membership.trainings import ANSWERS, CANARIES
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.confidences import round_confidences
 
@@ -29,6 +29,18 @@ def make_answers(models: int, records: int, effect: float, seed: int, exposed: i
     return [
         pa.table([np.arange(records), its, odds, odds > 0], schema=ANSWERS)
         for its, odds in zip(member, phi, strict=True)
+    ]
+
+
+def make_shifted(models: int, records: int, copies: int, effect: float, seed: int) -> list[pa.Table]:
+    """Whether each model is right about each copy of each record, whose log-odds gain `effect` nats by membership."""
+    stream = np.random.default_rng(seed)
+    member = draw_balanced_members(records, models, seed)
+    odds = 2 * stream.normal(size=(1, records, 1)) + stream.logistic(size=(models, records, copies))
+    correct = odds + effect * (member[:, :, None] - 0.5) > 0
+    return [
+        pa.table([np.arange(records), its, pa.array(list(said), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS)
+        for its, said in zip(member, correct, strict=True)
     ]
 
 
@@ -63,10 +75,12 @@ def make_given(
     kind: str = "log-odds",
     resolution: float = 0.0,
     repeats: int = 0,
+    apart: float = 0.0,
 ) -> list[pa.Table]:
     """A given model's scores, and the answers of others about the records and about as many images that follow.
 
-    It was trained on a random share `knows` of the records. `change` is what its owner, or another training, did to its
+    It was trained on a random share `knows` of the records, and its log-odds vary 1 + `apart` times as much about the
+    others' centre as theirs do, which share their records. `change` is what its owner, or another training, did to its
     log-odds; `repeats` pictures are handed out twice, and changed anew.
     """
     stream = np.random.default_rng(seed)
@@ -78,6 +92,8 @@ def make_given(
     centre = 2 + 3 * stream.normal(size=2 * records)
     noise = stream.normal(size=(models + 1, 2 * records)) * spread + SHIFT * stream.normal(size=(models + 1, 1))
     phi = noise + centre + effect * np.vstack([own, member])
+    if apart:
+        phi[0] += np.sqrt(apart) * spread * stream.normal(size=2 * records)
     given, again = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
     again[repeats:] = np.nan
     rows = np.arange(2 * records)

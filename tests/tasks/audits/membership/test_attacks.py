@@ -195,8 +195,8 @@ def test_a_pooled_variance_counts_the_models_of_its_side() -> None:
 def test_members_are_inside_and_others_outside() -> None:
     member = np.array([[True], [True], [False], [False]])
     references = leave_pairs_out(np.arange(4.0)[:, None], member, pair_models(member, 0), 0)
-    assert [1.0] == references.inside[~np.isnan(references.inside)].tolist()
-    assert set(references.outside[~np.isnan(references.outside)].tolist()) < {2.0, 3.0}
+    assert [[1.0]] == references.inside.tolist()
+    assert {*references.outside.ravel()} < {2.0, 3.0}
 
 
 def test_partners_are_a_matching_of_members_and_others() -> None:
@@ -206,14 +206,18 @@ def test_partners_are_a_matching_of_members_and_others() -> None:
     models = np.arange(8)[:, None] + np.zeros(31, dtype=int)
     assert (models == np.take_along_axis(matched, matched, axis=0)).all()
     assert (member != np.take_along_axis(member, matched, axis=0)).all()
+    numbers = np.tile(np.arange(8.0)[:, None], 31)  # each model says which one it is
     for most, kept in ((None, 3), (3, 3), (1, 1)):
-        references = leave_pairs_out(np.zeros((8, 31)), member, pairs, 3, most)
-        sides = [(~np.isnan(side)).sum(axis=0) for side in (references.inside, references.outside)]
-        assert [{kept}, {kept}] == [set(side.tolist()) for side in sides]  # which says nothing of the target
-        assert np.isnan([references.inside[3], references.outside[3]]).all()
-        whose = [np.isnan(leave_pairs_out(np.zeros((8, 31)), member, pairs, each, most).inside) for each in range(8)]
+        by_target = [leave_pairs_out(numbers, member, pairs, target, most) for target in range(8)]
+        for side, is_member in ((by_target[3].inside, True), (by_target[3].outside, False)):
+            models = side.astype(int)
+            assert (kept, 31) == models.shape  # which says nothing of the target
+            assert (is_member == np.take_along_axis(member, models, axis=0)).all()
+            assert not ((models == 3) | (models == matched[3])).any()
         for record in range(31):  # partners have the same references
-            assert np.array_equal(whose[3][:, record], whose[matched[3, record]][:, record])
+            partner = by_target[matched[3, record]]
+            assert np.array_equal(by_target[3].inside[:, record], partner.inside[:, record])
+            assert np.array_equal(by_target[3].outside[:, record], partner.outside[:, record])
 
 
 def test_a_reference_that_is_left_out_alone_tells_membership_by_numbers_and_pairs_do_not() -> None:

@@ -13,7 +13,6 @@ from scipy import special
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
 from tasks.audits.membership.answer import certificate, effect, verdict
-from tasks.audits.membership.canaries import CANARIES, canary_answers, canary_jobs
 from tasks.audits.membership.canary_answer import (
     BROKEN_MEANING,
     CanaryEvidence,
@@ -23,7 +22,7 @@ from tasks.audits.membership.canary_answer import (
 from tasks.audits.membership.config import About, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
-from tasks.audits.membership.trainings import training
+from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs, training
 from tasks.contract.epsilon_rows import AT_LEAST, LEVEL, SPENT, Bound, Spent, epsilon_rows
 from tasks.contract.job import Job, marks
 from tasks.contract.measure import Tables

@@ -17,7 +17,7 @@ import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.given import SCORES, ask_given, check_table, handout_order, pictures, question
-from tasks.audits.membership.given_answer import LABELS_ALONE
+from tasks.audits.membership.given_answer import LABELS_ALONE, WIDER_DISTANCE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
     DIFFERING,
@@ -130,7 +130,22 @@ def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
     assert "it clears nobody" in judged(TABLE, 2, **rounded).limits
 
 
-LEADS = {"lead": 0.05, "distance": 0.051, "low": 0.8, "differing": 0.01}
+def test_innocents_that_were_trained_on_other_records_are_of_the_same_kind() -> None:
+    # Their answers vary 1.8 times as much about the references as these do: seen of 40 that were really trained.
+    answers = [judged(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
+    assert answers.count("not judged") <= 4  # at most 5 %
+    assert answers.count("memorised") <= 4
+
+
+def test_the_distance_of_answers_that_vary_more_is_that_of_drawn_ones() -> None:
+    from scipy import stats
+
+    places = stats.norm.cdf(np.sqrt(3) * np.random.default_rng(2).normal(size=100_000))
+    assert WIDER_DISTANCE == pytest.approx(stats.cramervonmises(places, "uniform").statistic / 100_000, rel=0.02)
+
+
+FARTHEST = 0.4 + RECORDS * WIDER_DISTANCE  # of a model that was trained on other records
+LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "differing": 0.01}
 
 
 @pytest.mark.parametrize(
@@ -144,6 +159,7 @@ LEADS = {"lead": 0.05, "distance": 0.051, "low": 0.8, "differing": 0.01}
             "of the 24 models trained here, each on half of the records, 20 would have been found",
         ),
         (FILE, {"distance": 0.05}, "not judged", "are not those of one of the models trained here (p = 0.05 over 24 m"),
+        (FILE, {"distance": 0.05, "far": FARTHEST - 0.01}, "memorised", ""),
         (FILE, {"distance": None}, "not judged", "no models were trained here to rank the given one among"),
         (FILE, {"lead": None}, "not judged", "no models were trained here to rank the given one among"),
         (FILE, {"found": None}, "not judged", "no models were trained here to rank the given one among"),
@@ -161,11 +177,12 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     config = Membership(models=24, examples=RECORDS, given=given)
     numbers: dict[str, float | None] = LEADS | evidence
     score = "label" if given is TABLE else "log-odds"
+    far = numbers["far"]
     wide, one = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, RECORDS)
     rows = [
         ("lead", row(LEAD, {}, Estimate(0.125, None, None, 24), "model", 0.0, numbers["lead"])),
         ("found", row(FOUND_GIVEN, {"score": score}, one, "record", 0.0)),
-        ("distance", row(DISTANCE, {}, Estimate(0.1, None, None, 24), "model", None, numbers["distance"])),
+        ("distance", row(DISTANCE, {}, Estimate(far, None, None, 24), "model", 0.4, numbers["distance"])),
         ("low", row(POWER, {}, wide, "model")),
         ("differing", row(DIFFERING, {}, Estimate(numbers["differing"], None, None, 100), "picture")),
     ]
@@ -180,7 +197,7 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     assert ("it clears nobody" in said.limits) == (given is TABLE)
     page, first = certificate(config, table, said), effect(config, table)
     assert [(answer, said.sentence, None)] == [(each.answer, each.sentence, each.line) for each in page.findings]
-    assert "of one of them (exact test over models, p at most 5 %), or more than 1 % of the pictures" in page.rule
+    assert "on other records, whose answers vary at most 3 times as much; or more than 1 % of the pictures" in page.rule
     assert ("at least 80 % are found out" in page.rule) == (given is FILE)
     first_steps = {"memorised": "Treat", "not seen": "Keep", "not judged": "Train models", "undecided": "Train more"}
     assert page.steps[0].startswith(first_steps[answer])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,7 +18,8 @@ from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.curves import calls, histograms, references, roc
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
-from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.audits.membership.measures.records import ExactTest, Strongest, influences, records
+from tasks.audits.membership.measures.shifted import Copies, shifted_answers, shifted_labels
 from tasks.audits.membership.trainings import answers
 from tasks.contract.job import marks
 from tasks.datasets.catalog import pin
@@ -27,7 +29,7 @@ from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train
 from tasks.worker.files import File
 from tests.support.fingerprint import TRAINED, total, version_test
-from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given
+from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given, make_shifted
 
 
 @cache
@@ -66,6 +68,14 @@ def of_epsilon() -> pa.Table:
     return epsilon(AtDelta(1e-5), make_canaries(1.5, 1.0, models=2, canaries=200))
 
 
+def of_influences() -> pa.Table:
+    return influences(Strongest(20), make_answers(8, 40, 2.0, 1))
+
+
+def of_shifted() -> pa.Table:
+    return shifted_labels(Matching(0), make_shifted(8, 40, 5, 2.0, 1))
+
+
 def of_all() -> pa.Table:
     return summary(About(0.05), [of_records(), of_attacks(), of_calls()])
 
@@ -95,6 +105,8 @@ test_a_task_computes_what_its_version_says = version_test(
     [
         (records, 1, of_records, 40, 180.1366448),
         (attacks, 2, of_attacks, 72, 901.4947927),
+        (influences, 1, of_influences, 60, 542.5211570),
+        (shifted_labels, 1, of_shifted, 8, 86.9161206),
         (roc, 1, of_roc, 1296, 2367.5093227),
         (references, 1, of_references, 216, 208.21875),
         (calls, 1, counts_of_calls, 360, 16159.0),
@@ -115,6 +127,11 @@ def test_what_a_model_says_is_what_the_version_says() -> None:
     table = answers(half, [model])
     assert (1, 60) == (marks(answers).version, table.num_rows)
     assert pytest.approx(total(table), rel=TRAINED) == -121.0853
+    copies = shifted_answers(Copies(half, 1), [model])
+    right = np.stack(copies["correct"].to_numpy())
+    assert (1, (60, 5)) == (marks(shifted_answers).version, right.shape)
+    assert np.array_equal(table["correct"].to_numpy(zero_copy_only=False), right[:, 0])
+    assert pytest.approx(right.sum(), abs=3) == 53
 
 
 def test_models_are_asked_once_about_each_record_and_in_evaluation_mode() -> None:

@@ -1,0 +1,135 @@
+"""How well do labels alone tell members from others, if shifted copies of a record are asked about, too?
+
+A model that was trained on a record is more often right about its copies. The copies are the record itself and the
+4 d images that are moved by d pixels, |rows| + |columns| = d, whose edges are repeated. Choquette-Choo et al. 2021,
+"Label-only membership inference attacks", the attack by data augmentation. They train a classifier on a shadow model's
+vectors of right and wrong labels; here the log ratios of `label_ratio` are averaged over copies. Copies of one record
+are not independent, which a score need not be: thresholds come from the other models, as those of every attack do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.membership.attacks import label_ratio, leave_pairs_out, pair_models
+from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.exact_test import Array, Mask
+from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, balanced_part, measure_attack
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.mixtures import BalancedHalf
+from tasks.numerics import seeds
+from tasks.training.mixed import logits
+
+if TYPE_CHECKING:
+    from tasks.datasets.images import Pixels
+
+SHIFTED_ANSWERS = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split
+        ("member", pa.bool_()),  # as in ANSWERS
+        ("correct", pa.list_(pa.bool_())),  # of each copy, the record itself first
+    ]
+)
+SHIFTED_SCORES = pa.schema([*SCORES, ("copies", pa.int64())])
+SHIFTED = "label only, shifted copies"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The records that a model is asked about, each with copies that are shifted by so many pixels."""
+
+    half: BalancedHalf
+    pixels: int
+
+
+def offsets(pixels: int) -> list[tuple[int, int]]:
+    """By how many rows and columns the copies are moved, the record itself first."""
+    span = range(-pixels, pixels + 1)
+    return [(0, 0), *((down, right) for down in span for right in span if abs(down) + abs(right) == pixels)]
+
+
+def shift_images(images: Pixels, down: int, right: int) -> Pixels:
+    """The images (images, height, width, channels) moved by so many pixels; their edges are repeated."""
+    height, width = images.shape[1:3]
+    rows = np.clip(np.arange(height) - down, 0, height - 1)
+    columns = np.clip(np.arange(width) - right, 0, width - 1)
+    return images[:, rows][:, :, columns]
+
+
+def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+    """The attack's job; DatasetError where images are too small to be shifted so far."""
+    if not config.shifts:
+        return ()
+    height, width, _ = load(config.data).shape
+    if config.shifts >= min(height, width):
+        raise DatasetError(
+            f"shifts is {config.shifts} and images of {config.data.name} are {height} x {width}; "
+            f"it must be below {min(height, width)}"
+        )
+    asked = tuple(Job(shifted_answers, Copies(job.config, config.shifts), job.inputs) for job in trainings)
+    return Job(shifted_labels, Matching(seeds.derive(config.seed, "matching")), asked)
+
+
+@task(version=1, name="membership.shifted_answers")
+def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
+    """Whether a model is right about each copy of each record, in evaluation mode (SHIFTED_ANSWERS)."""
+    from tasks.models.networks import architecture_of, weights_of_model
+
+    images = load(config.half.part.data)
+    rows = config.half.part.rows(images)
+    network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
+    pixels, labels = images.train_images[rows], images.train_labels[rows]
+    correct = np.stack(
+        [
+            logits(network, weights, shift_images(pixels, *offset)).argmax(axis=1) == labels
+            for offset in offsets(config.pixels)
+        ],
+        axis=1,
+    )
+    member = np.isin(rows, config.half.rows(images))
+    return pa.table([rows, member, pa.array(list(correct), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS)
+
+
+@task(version=1, name="membership.shifted_labels", gathers=True)
+def shifted_labels(config: Matching, inputs: Inputs) -> pa.Table:
+    """The attack on each target (SHIFTED_SCORES); no row as of `attacks`."""
+    member = np.stack([table["member"].to_numpy() for table in inputs])
+    correct = np.stack([np.stack(table["correct"].to_numpy()) for table in inputs])  # (models, records, copies)
+    kept = balanced_part(member)
+    if kept is None:
+        return SHIFTED_SCORES.empty_table()
+    member, correct = member[kept], correct[kept]
+    pairs = pair_models(member, config.seed)
+    lines = measure_attack(SHIFTED, score_copies(correct, member, pairs), member, pairs)
+    return pa.Table.from_pylist([line | {"copies": correct.shape[2]} for line in lines], SHIFTED_SCORES)
+
+
+def score_copies(correct: Mask, member: Mask, pairs: NDArray[np.int64]) -> Array:
+    """The mean of `label_ratio` over copies, (models, records); `correct` is (models, records, copies)."""
+    right = correct.astype(np.float64)
+    scores: Array = np.zeros(member.shape)
+    for target in range(len(member)):
+        for copy in range(correct.shape[2]):
+            scores[target] += label_ratio(leave_pairs_out(right[:, :, copy], member, pairs, target))
+    scores /= correct.shape[2]
+    return scores
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
+    """The means over targets."""
+    table = tables.one(SHIFTED_SCORES)
+    if table is not None and table.num_rows:
+        yield from attack_rows({SHIFTED: table})
+
+
+MEASURE = Measure("shifted_labels", SHIFTED_SCORES, plan, rows)

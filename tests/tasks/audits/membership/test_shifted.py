@@ -1,0 +1,86 @@
+"""Labels of shifted copies: which copies, the attack by hand, its null record by record, and the whole way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import orchestrator
+from tasks.audits.membership.attacks import label_ratio, leave_pairs_out, pair_models, partners
+from tasks.audits.membership.config import About
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.attacks import Matching
+from tasks.audits.membership.measures.shifted import (
+    SHIFTED,
+    offsets,
+    score_copies,
+    shift_images,
+    shifted_labels,
+)
+from tasks.datasets.mixtures import draw_balanced_members
+from tests.tasks.audits.membership.made_up import make_shifted
+
+
+def test_copies_are_moved_by_as_many_pixels_and_repeat_their_edges() -> None:
+    assert [(0, 0), (-1, 0), (0, -1), (0, 1), (1, 0)] == offsets(1)
+    assert {4 * pixels + 1 for pixels in (2, 3)} == {len(set(offsets(pixels))) for pixels in (2, 3)}
+    image = np.arange(6).reshape(1, 2, 3, 1)
+    assert [[0, 1, 2], [0, 1, 2]] == shift_images(image, 1, 0)[0, :, :, 0].tolist()
+    assert [[1, 2, 2], [4, 5, 5]] == shift_images(image, 0, -1)[0, :, :, 0].tolist()
+    assert np.array_equal(image, shift_images(image, 0, 0))
+
+
+def test_the_score_is_the_mean_over_copies_of_the_ratio_of_labels() -> None:
+    member = draw_balanced_members(12, 8, 1)
+    correct = np.random.default_rng(2).random((8, 12, 3)) < 0.6
+    pairs = pair_models(member, 0)
+    by_copy = [label_ratio(leave_pairs_out(correct[:, :, copy].astype(float), member, pairs, 5)) for copy in range(3)]
+    assert np.mean(by_copy, axis=0) == pytest.approx(score_copies(correct, member, pairs)[5])
+
+
+def test_copies_tell_more_than_the_record_and_where_nothing_is_remembered_nothing() -> None:
+    models, records, won = 8, 40, list[float]()
+    for seed in range(40):
+        member = draw_balanced_members(records, models, seed)
+        correct = np.random.default_rng(seed).random((models, records, 5)) < 0.7
+        pairs = pair_models(member, seed)
+        scores = score_copies(correct, member, pairs)
+        matched = np.stack([partners(pairs, target) for target in range(models)])
+        other = np.take_along_axis(scores, matched, axis=0)
+        won.append(np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0) / (models // 2))
+    # 160 coins for each record, of which ties make the spread no larger: a standard deviation of .04 at most.
+    assert np.abs(np.mean(won, axis=0) - 0.5).max() < 4.5 * 0.04
+    assert pytest.approx(0.5, abs=4.5 * 0.00625) == np.mean(won)
+
+    def area(copies: int) -> float:
+        return float(np.mean(shifted_labels(Matching(0), make_shifted(16, 200, copies, 2.0, 3))["auc"].to_numpy()))
+
+    assert 0.55 < area(1) < area(5) - 0.05
+
+
+def test_the_summary_has_the_attack_beside_the_others() -> None:
+    table = shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4))
+    assert {5} == set(table["copies"].to_pylist())
+    rows = summary(About(0.05), [table]).to_pylist()
+    assert {"AUC", "true-positive rate", "precision"} < {row["metric"] for row in rows}
+    assert all(SHIFTED in row["setting"] for row in rows)
+    assert 0 == shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4)[:3]).num_rows
+
+
+def test_models_are_asked_about_copies_beside_what_they_were_asked_before(tmp_path: Path) -> None:
+    setting = {"data": "digits", "network": "mlp1", "models": 4, "examples": 40, "epochs": 1, "batch": 16}
+    common = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
+    before = orchestrator.run("membership", **common, **setting)
+    planned = orchestrator.plan("membership", store=tmp_path, **setting, shifts=1, influences=5)
+    assert 4 + 1 + 1 + 1 == planned["missing"]  # copies, their attack, pairs of records, and the summary
+    run = orchestrator.run("membership", **common, **setting, shifts=1, influences=5)
+    same = (each.table("attacks").drop_columns("run") for each in (before, run))
+    assert next(same).equals(next(same))
+    assert [5] * 4 == run.table("shifted_labels")["copies"].to_pylist()
+    assert 45 == run.table("influences").num_rows
+    with pytest.raises(orchestrator.EngramError, match="it must be below 28"):
+        orchestrator.plan("membership", store=tmp_path, **setting, shifts=28)
+    with pytest.raises(orchestrator.SpecError, match="it is for models trained here, each on half of the records"):
+        orchestrator.plan("membership", store=tmp_path, data="digits", models=1, canaries=10, shifts=1)
