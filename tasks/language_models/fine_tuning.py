@@ -8,20 +8,24 @@ Planning a fine-tuning imports no torch; computing one does.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tasks.contract.extras import TRANSFORMERS
 from tasks.contract.job import Inputs, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
-from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.language_models.fine_tuning_config import FineTuning, Tuning
 from tasks.question_answering.question_sets import ANSWERS, Selection
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
 from tasks.worker.work import Work
+
+if TYPE_CHECKING:
+    from tasks.language_models.sequence_model import SequenceModel
 
 
 def batch_key(config: FineTuning) -> FineTuning:
@@ -108,6 +112,23 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
         with quiet():
             training.fit(state_name(config), record, index)
     return pa.Table.from_pylist(rows, schema=ANSWERS)
+
+
+@contextlib.contextmanager
+def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[SequenceModel]:
+    """The model fine-tuned on whole texts, in evaluation mode, on its device; transformers is silent meanwhile.
+
+    It is trained anew, from its beginning, and leaves no state.
+    """
+    check_installed()
+    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.language_models.training import FineTuner, PrivateFineTuner, encode_texts
+
+    model = prepare_model(config, texts, place)
+    kind = FineTuner if config.privacy is None else PrivateFineTuner
+    with quiet():
+        kind(config, model, encode_texts(config, model, texts)).fit("", lambda *_: None, None)
+        yield model
 
 
 def check_installed() -> None:

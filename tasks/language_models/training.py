@@ -118,14 +118,19 @@ class AnswerRecorder:
 
 def decode_answers(model: SequenceModel, prompts: Sequence[Tokens], most: int) -> list[str]:
     """The model's answer to each prompt, at most `most` tokens of it, by the likeliest token each time."""
-    answers = [""] * len(prompts)
+    return model.decode_texts(decode_tokens(model, prompts, most))
+
+
+def decode_tokens(model: SequenceModel, prompts: Sequence[Tokens], most: int) -> list[Tokens]:
+    """The likeliest next token each time after each prompt, at most `most` of them, of any value after the end."""
+    decoded: list[Tokens] = [[]] * len(prompts)
     model.module.eval()
     with torch.inference_mode():
         for rows in token_batches([len(prompt) for prompt in prompts], DECODED[model.device.type]):
-            tokens = model.greedy_decode([prompts[row] for row in rows], most)
-            for row, text in zip(rows, model.decode_texts(tokens.tolist()), strict=True):
-                answers[row] = text
-    return answers
+            tokens = model.greedy_decode([prompts[row] for row in rows], most).tolist()
+            for row, its in zip(rows, tokens, strict=True):
+                decoded[row] = its
+    return decoded
 
 
 @dataclass(frozen=True)
@@ -155,7 +160,12 @@ def encode_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> 
 
 def score_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
     """log p of each whole text by the model as it is, in nats, (texts,), the sum over its tokens."""
-    examples, scores = encode_texts(config, model, texts), np.empty(len(texts))
+    return score_targets(model, encode_texts(config, model, texts))
+
+
+def score_targets(model: SequenceModel, examples: Examples) -> NDArray[np.float64]:
+    """log p of each target after its prompt by the model as it is, in nats, (examples,), the sum over its tokens."""
+    scores = np.empty(len(examples.targets))
     model.module.eval()
     with torch.inference_mode():
         for rows in token_batches(examples.lengths, DECODED[model.device.type]):

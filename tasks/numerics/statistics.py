@@ -110,6 +110,51 @@ def clustered_proportion(rates: ArrayLike, per_cluster: int, confidence: float =
     return Estimate(rate, low, high, n)
 
 
+def crossed_mean(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The mean of what two samples bring forth together, such as models and documents; n counts the first.
+
+    `first` has the mean over the second sample for each member of the first, and `second` the reverse, so that both
+    have one mean. The interval is Student's with the sum of both means' variances: no less than that of a mean over
+    random rows and columns. Owen 2007, "The pigeonhole bootstrap", theorem 4, for two factors.
+    """
+    one, other = _finite(first), _finite(second)
+    if not len(one) or not len(other):
+        return Estimate(None, None, None, len(one))
+    value, freedom = float(one.mean()), min(len(one), len(other)) - 1
+    if not freedom:
+        return Estimate(value, None, None, len(one))
+    error = float(np.hypot(_standard_error(one), _standard_error(other)))
+    reach = _t_quantile(0.5 + confidence / 2, freedom) * error
+    return Estimate(value, value - reach, value + reach, len(one))
+
+
+def crossed_proportion(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The same of a share: the wider of the two intervals over clusters, each with one answer a member of the other."""
+    one, other = _finite(first), _finite(second)
+    both = [clustered_proportion(one, len(other), confidence), clustered_proportion(other, len(one), confidence)]
+    lows, highs = ([getattr(each, end) for each in both] for end in ("low", "high"))
+    if None in lows:
+        return Estimate(None, None, None, len(one))
+    return Estimate(both[0].value, min(lows), max(highs), len(one))
+
+
+def within_shares(estimate: Estimate) -> Estimate:
+    """The estimate of a share, whose interval goes no further than a share can."""
+    low, high = (None if end is None else min(max(end, 0.0), 1.0) for end in (estimate.low, estimate.high))
+    return Estimate(estimate.value, low, high, estimate.n)
+
+
+def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
+    """The first share less the second, with an interval by those of both: it has a width where nothing varies.
+
+    Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
+    """
+    if first.value is None or second.value is None:
+        return Estimate(None, None, None, first.n)
+    (down, up), (other_down, other_up), value = _reach(first), _reach(second), first.value - second.value
+    return Estimate(value, value - float(np.hypot(down, other_up)), value + float(np.hypot(up, other_down)), first.n)
+
+
 def proportion_greater(successes: int, n: int, than: float) -> float | None:
     """One-tailed exact binomial p-value: P[X >= successes] for X ~ Binomial(n, than). None for n = 0."""
     _counts(successes, n)

@@ -18,7 +18,6 @@ from tasks.audits.membership.canary_answer import (
     has_canaries,
 )
 from tasks.audits.membership.config import Membership
-from tasks.audits.membership.exact_test import smallest_p_value
 from tasks.audits.membership.given_answer import (
     GIVEN_RULES,
     NOT_JUDGED,
@@ -37,6 +36,7 @@ from tasks.contract.objectives import Objective
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, read_setting, select_rows
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.numerics.exact_test import smallest_p_value
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},

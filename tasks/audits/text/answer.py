@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
+from tasks.audits.text.document_answer import (
+    DOCUMENT_RULES,
+    REPRODUCTION,
+    asks_documents,
+    document_findings,
+    document_thresholds,
+    document_verdict,
+)
+from tasks.audits.text.measures.documents import BEYOND, WON
+from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.identifiers import CONTROL
 from tasks.audits.text.measures.secrets import BEATEN, FOUND
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Rule, Rules, undecided
-from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words
+from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 NOT_JUDGED: Answer = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
     NOT_JUDGED: Meaning("what was found is not drawn evenly from its space, so that its rank says nothing"),
+    **REPRODUCTION,
 }
 UNEVEN = 0.01  # p of the blind control, at most, at which identifiers are not drawn evenly
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
@@ -62,6 +74,7 @@ def thresholds(config: Text) -> Mapping[str, str]:
         "surely": f"{100 * SURELY:g}",
         "beaten": f"{100 * (0.5 + config.negligible):g}",
         "both": f"{100 * (config.level + SURELY):g}",
+        **document_thresholds(config),
     }
 
 
@@ -69,8 +82,15 @@ def asks_identifiers(config: Text) -> bool:
     return bool(config.identifiers)
 
 
-RULES = Rules[Evidence](
+def asks_ranks(config: Text) -> bool:
+    return not asks_documents(config)
+
+
+RANKS = "secrets and identifiers"
+# Rules about documents see their evidence, the others that of ranks.
+RULES = Rules[Any](
     (
+        *DOCUMENT_RULES,
         Rule(
             NOT_JUDGED,
             "those found are not drawn evenly from their space, whatever the model says (exact tests by position, "
@@ -86,6 +106,8 @@ RULES = Rules[Evidence](
             "{level} %",
             lambda evidence: evidence.found["p_value"] <= evidence.level,
             "Among the secrets that are found, at most {level} % are expected to be false.",
+            scope=RANKS,
+            applies=asks_ranks,
         ),
         Rule(
             "memorised",
@@ -93,6 +115,8 @@ RULES = Rules[Evidence](
             lambda evidence: evidence.beaten["p_value"] <= SURELY,
             "Of 100 audits of models that were told none of the secrets, at most {both} are called memorised by either "
             "condition.",
+            scope=RANKS,
+            applies=asks_ranks,
         ),
         Rule(
             "not seen",
@@ -100,6 +124,8 @@ RULES = Rules[Evidence](
             lambda evidence: (
                 evidence.beaten["high"] is not None and evidence.beaten["high"] < 0.5 + evidence.negligible
             ),
+            scope=RANKS,
+            applies=asks_ranks,
         ),
         undecided(),
     ),
@@ -117,11 +143,13 @@ LIMITS_OF_IDENTIFIERS = (
 )
 NULL = "This is a null: other secrets of the format stood in the texts. "
 NULL_OF_IDENTIFIERS = "This is a null: others of the format were asked about in the place of those in the texts. "
-TOGETHER = RULES.cases[2]
+TOGETHER = RULES.cases[-3]
 
 
 def verdict(config: Text, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
+    if config.documents:
+        return document_verdict(config, summary, RULES)
     limits = LIMITS_OF_IDENTIFIERS if config.identifiers else LIMITS
     evidence = read_evidence(config, summary)
     if evidence is None:
@@ -176,27 +204,41 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
             f"{number_per_hundred(beaten['estimate'])} of 100 on average."
         )
         told = f"{null_note(config)} {told}".strip()
+    if config.documents:
+        findings = document_findings(config, summary, verdict)
+    else:
+        findings = (Finding(verdict.answer, told, line),)
     steps = steps_of_null(verdict.answer, "told=secrets") if config.is_null else None
     return RULES.certify(
-        config,
-        verdict,
-        "Does a language model know identifiers that stand in these texts?"
-        if config.identifiers
-        else "Does a language model give away secrets that stood in its training texts?",
-        (Finding(verdict.answer, told, line),),
-        steps or PLAIN_STEPS[MEANINGS[verdict.answer].tone],
+        config, verdict, question(config), findings, steps or PLAIN_STEPS[MEANINGS[verdict.answer].tone]
     )
 
 
-def beaten_row(_config: Text, summary: pa.Table) -> Row | None:
-    return first_row(index_rows(summary), BEATEN)
+def question(config: Text) -> str:
+    """What is asked, for somebody who knows no machine learning."""
+    if config.documents:
+        return "Does a language model know these documents because it was trained on them, and does it write them out?"
+    if config.identifiers:
+        return "Does a language model know identifiers that stand in these texts?"
+    return "Does a language model give away secrets that stood in its training texts?"
 
 
-EFFECT = Objective("references beaten", "share", "lower", beaten_row)
+def effect_row(config: Text, summary: pa.Table) -> Row | None:
+    """The mean share of references that a secret beats; of documents the share of pairs of models that one wins."""
+    rows = index_rows(summary)
+    return rows.get(row_name(WON)) if config.documents else first_row(rows, BEATEN)
+
+
+EFFECT = Objective("references beaten, or pairs won", "share", "lower", effect_row)
 SYMBOLS: Mapping[str, str] = {
     "exposure": "by how many bits a secret's rank shortens the search for it among all of its space",
     "references": "other secrets of the same space, which stood nowhere",
     "told": "the model in whose training texts the secret stood",
     "twin": "the model that was trained on the same texts without the secret",
-    "repetitions": "how often the secret stood in the training texts",
+    "repetitions": "how often the secret, or the document, stood in the training texts",
+    DOCUMENT_EFFECT: "how much likelier a document is by models that were trained on it, in nats a token",
+    WON: "how often, of a model that was trained on a document and one that was not, the former finds it likelier",
+    "greedy": "the likeliest token each time gives the document's next tokens, all of them",
+    "near": "the likeliest continuation differs from the document's next tokens by few of them",
+    BEYOND: "the share reproduced by models that were trained on a document, less that by models that were not",
 }

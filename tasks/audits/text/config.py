@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tasks.audits.text.identifiers import space_of
 from tasks.audits.text.secret_space import SecretSpace
@@ -15,6 +15,7 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation
 from tasks.language_models.language_model import LanguageModel
+from tasks.training.recipe import Privacy
 
 Told = Literal["secrets", "others"]
 Repetitions = tuple[int, ...]
@@ -71,6 +72,25 @@ class Text(Ranged):
     model is asked about at most `secrets` of them as it is, without a fine-tuning."""
     context: Annotated[int, AtLeast(0)] = field(default=200, metadata={ADDED_LATER: True})
     """Ours: characters before an identifier that the model reads."""
+    documents: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    """Ours: ask about so many of the texts themselves, drawn by chance, each in the training data of half of the
+    models. 0: secrets."""
+    models: Annotated[int, AtLeast(4)] = field(default=16, metadata={ADDED_LATER: True})
+    """Ours: models for documents, an even number."""
+    prefix: Annotated[int, AtLeast(1)] = field(default=50, metadata={ADDED_LATER: True})
+    """Tokens of a document that a model reads before it goes on."""
+    suffix: Annotated[int, AtLeast(1)] = field(default=50, metadata={ADDED_LATER: True})
+    """Tokens that it is to go on with; shorter documents are not asked for them."""
+    attempts: tuple[int, ...] = field(default=(1, 100, 10_000), metadata={ADDED_LATER: True})
+    """How often a model may be asked to go on, drawing each token from what it says."""
+    likely: Annotated[float, ranges.Share(zero=False, one=False)] = field(default=0.5, metadata={ADDED_LATER: True})
+    """The probability from which on a document's tokens count as extracted by so many attempts."""
+    near: Annotated[float, ranges.Share(one=False)] = field(default=0.1, metadata={ADDED_LATER: True})
+    """Share of the tokens by which the likeliest continuation may differ to be nearly verbatim (edit distance)."""
+    deduplicate: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether a text that stands several times in the training data is kept once."""
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: fine-tune with differential privacy, in single texts; none: without."""
 
     def conflicts(self) -> Iterator[str]:
         try:
@@ -82,6 +102,11 @@ class Text(Ranged):
             yield f"identifiers is {', '.join(self.identifiers)}; each format must be given once"
         if not self.repetitions or min(self.repetitions) < 1:
             yield f"repetitions is {self.repetitions}; there must be one at least, and each must be at least 1"
+        if self.batch % self.accumulate:
+            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+        yield from self.document_conflicts() if self.documents else self.rank_conflicts(spaces)
+
+    def rank_conflicts(self, spaces: Sequence[SecretSpace]) -> Iterator[str]:
         size = min(space.size for space in spaces)
         ranked, asked = min(size, self.references + 1), self.secrets * (1 if self.identifiers else self.pairs)
         if asked > self.level * ranked:
@@ -90,8 +115,20 @@ class Text(Ranged):
                 f"{asked} secrets are ranked among {ranked}, and no single one of them could be found at level "
                 f"{self.level:g}; they must be ranked among {least} or more (references, pattern)"
             )
-        if self.batch % self.accumulate:
-            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+
+    def document_conflicts(self) -> Iterator[str]:
+        if self.identifiers:
+            yield "documents and identifiers are both given; an audit is of one of the two"
+        if self.documents == 1:
+            yield "documents is 1; it must be at least 2, or 0 where secrets are asked about"
+        if self.models % 2:
+            yield f"models is {self.models}; it must be even, so that every document is in half of them"
+        if self.prefix + self.suffix > self.length:
+            yield (
+                f"prefix is {self.prefix} and suffix {self.suffix}, which is more than length ({self.length}) together"
+            )
+        if not self.attempts or min(self.attempts) < 1:
+            yield f"attempts is {self.attempts}; there must be one at least, and each must be at least 1"
 
     def extras(self) -> tuple[Extra, ...]:
         return (PEFT,) if self.adaptation == "lora" else ()
@@ -102,6 +139,12 @@ class Text(Ranged):
 
 
 FORMATS_OF_TICKETS = ("uuid4",)
+OF_A_TRAINING = ("adaptation", "rank", "epochs", "batch", "accumulate", "learning_rate", "dropout", "length")
+
+
+def tuning_fields(config: Text) -> dict[str, Any]:
+    """How a model is fine-tuned, whatever it is told: the fields that are those of its training, too."""
+    return {name: getattr(config, name) for name in OF_A_TRAINING}
 
 
 @dataclass(frozen=True)
@@ -127,6 +170,10 @@ def tiny(config: Text) -> Text:
         batch=16,
         accumulate=1,
         length=128,
+        documents=min(config.documents, 8),
+        models=min(config.models, 4),
+        prefix=min(config.prefix, 20),
+        suffix=min(config.suffix, 20),
         identifiers=FORMATS_OF_TICKETS if config.identifiers else (),
         context=40,
     )

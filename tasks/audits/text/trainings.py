@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Repetitions, Text, Told
+from tasks.audits.text.config import Repetitions, Text, Told, tuning_fields
+from tasks.audits.text.document_models import document_jobs
 from tasks.audits.text.documents import documents
 from tasks.audits.text.given_model import identifier_job
 from tasks.audits.text.secret_space import SecretSpace, candidates
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
@@ -57,18 +58,11 @@ class PairModel(Ranged):
     learning_rate: float
     dropout: Annotated[float, Share(one=False)]
     length: int
+    deduplicate: bool = field(default=False, metadata={ADDED_LATER: True})
+    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
 
-    @property
-    def relation(self) -> Relation:
-        return "kept"
-
-    @property
-    def answer_length(self) -> int:
-        return 1  # the token before a text
-
-    @property
-    def privacy(self) -> Privacy | None:
-        return None
+    relation: ClassVar[Relation] = "kept"
+    answer_length: ClassVar[int] = 1  # the token before a text
 
     @property
     def asked(self) -> tuple[int, ...]:
@@ -90,10 +84,12 @@ class Secret:
 def trainings(config: Text) -> tuple[Job, ...]:
     """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
 
-    Where identifiers are asked about, those of the model as it is.
+    Where identifiers are asked about, those of the model as it is; of documents, those of each model.
     """
     if config.identifiers:
         return (identifier_job(config),)
+    if config.documents:
+        return document_jobs(config)
     documents(config.data, config.examples)
     return tuple(
         Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
@@ -113,15 +109,10 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         side=side,
         draw=seeds.derive(config.seed, "secrets", pair),
         examples=config.examples,
-        adaptation=config.adaptation,
-        rank=config.rank,
         seed=seeds.derive(config.seed, "training", pair),
-        epochs=config.epochs,
-        batch=config.batch,
-        accumulate=config.accumulate,
-        learning_rate=config.learning_rate,
-        dropout=config.dropout,
-        length=config.length,
+        deduplicate=config.deduplicate,
+        privacy=config.privacy,
+        **tuning_fields(config),
     )
 
 
@@ -142,7 +133,8 @@ def draw_secrets(config: PairModel) -> list[Secret]:
 def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
     """The texts that the model is trained on: the data's, and the secrets of its side as often as they are repeated."""
     told = [secret.told for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)]
-    return [*documents(config.data, config.examples), *told]
+    texts = [*documents(config.data, config.examples), *told]
+    return list(dict.fromkeys(texts)) if config.deduplicate else texts
 
 
 def work(config: PairModel) -> Work:
@@ -160,19 +152,13 @@ def batch_key(config: PairModel) -> PairModel:
 @task(version=1, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
 def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
     """log p of each secret's text, and of its references', by the fine-tuned model (SCORES)."""
-    from tasks.language_models.fine_tuning import check_installed
-
-    check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
-    from tasks.language_models.training import FineTuner, encode_texts, score_texts
+    from tasks.language_models.fine_tuning import fine_tuned_on
+    from tasks.language_models.training import score_texts
 
     place, secrets = hardware.device(), draw_secrets(config)
     texts, asked = training_texts(config, secrets), [(secret.text, *secret.others) for secret in secrets]
-    with hardware.exactly(place):
-        model = prepare_model(config, texts, place)
-        with quiet():
-            FineTuner(config, model, encode_texts(config, model, texts)).fit("", lambda *_: None, None)
-            scores = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+    with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
+        scores = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
     rows = [
         {
             "pair": config.pair,

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.attacks import ATTACKS, LABELS, leave_pairs_out, pair_models, partners
 from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.exact_test import Array, Mask
 from tasks.audits.membership.trainings import Answers, stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, interval_columns, interval_fields, row
 from tasks.numerics import seeds, statistics
+from tasks.numerics.exact_test import Array, Mask
 from tasks.numerics.statistics import Estimate
 
 KINDS = {"TPR": "true-positive rate", "FPR": "false-positive rate"}

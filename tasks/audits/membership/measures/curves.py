@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from tasks.audits.membership.attacks import ATTACKS, pair_models
 from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.exact_test import Array, Mask
 from tasks.audits.membership.measures.attacks import (
     Matching,
     balanced_records,
@@ -40,6 +39,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
+from tasks.numerics.exact_test import Array, Mask
 
 NOMINAL = tuple(float(rate) for rate in np.logspace(-4, 0, 33))  # eight a decade
 AT = 0.01  # the nominal rate of the references and calls

@@ -34,7 +34,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.exact_test import Array, Mask
 from tasks.audits.membership.given import SCORES, ask_given, check_table, question
 from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, stack_answers
 from tasks.contract.job import Inputs, Job, task
@@ -43,6 +42,7 @@ from tasks.contract.summaries import Row, alone, row
 from tasks.external.blinding import SAME
 from tasks.external.confidences import round_confidences
 from tasks.numerics import statistics
+from tasks.numerics.exact_test import Array, Mask
 
 RANKS = pa.schema(
     [

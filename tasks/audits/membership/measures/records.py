@@ -26,13 +26,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.exact_test import Array, Mask, randomisation_p_values
 from tasks.audits.membership.measures.attacks import balanced_records
 from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, interval_fields, row
 from tasks.numerics import seeds, statistics
+from tasks.numerics.exact_test import Array, Mask, randomisation_p_values
 from tasks.numerics.statistics import Estimate
 
 RECORDS = pa.schema(

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.attacks import label_ratio, leave_pairs_out, pair_models
 from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.exact_test import Array, Mask
 from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, balanced_part, measure_attack
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -28,6 +27,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import BalancedHalf
 from tasks.numerics import seeds
+from tasks.numerics.exact_test import Array, Mask
 from tasks.training.mixed import logits
 
 if TYPE_CHECKING:

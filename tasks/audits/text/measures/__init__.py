@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.text.config import About
-from tasks.audits.text.measures import identifiers, secrets
+from tasks.audits.text.measures import documents, identifiers, secrets
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-MEASURES: tuple[Measure, ...] = (secrets.MEASURE, identifiers.MEASURE)
+MEASURES: tuple[Measure, ...] = (secrets.MEASURE, identifiers.MEASURE, documents.MEASURE, documents.ESTIMATED)
 
 
 @task(version=1, name="text.summary", gathers=True)

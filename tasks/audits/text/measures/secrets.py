@@ -27,7 +27,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate, exposure, rank_p_value
+from tasks.numerics.statistics import exposure, rank_p_value
 
 Array = NDArray[np.float64]
 SECRETS = pa.schema(
@@ -56,7 +56,7 @@ class Ranking:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return () if config.identifiers else Job(secrets, Ranking(config.level), trainings)
+    return () if config.identifiers or config.documents else Job(secrets, Ranking(config.level), trainings)
 
 
 @task(version=1, name="text.secrets", gathers=True)
@@ -128,19 +128,11 @@ def ranked_rows(ranked: Sequence[Row], about: About) -> Iterator[Row]:
     yield row(FOUND, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), "secret", 0.0, smallest)
     beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
     together = combine([each["p_value"] for each in ranked])
-    yield row(BEATEN, {}, within_shares(statistics.mean(beaten)), "secret", 0.5, together)
+    yield row(BEATEN, {}, statistics.within_shares(statistics.mean(beaten)), "secret", 0.5, together)
 
 
 def known_values(ranked: Sequence[Row], column: str) -> list[float]:
     return [each[column] for each in ranked if each[column] is not None]
-
-
-def within_shares(estimate: Estimate) -> Estimate:
-    """The estimate of a share, whose interval goes no further than a share can."""
-    low, high = estimate.low, estimate.high
-    return Estimate(
-        estimate.value, None if low is None else max(0.0, low), None if high is None else min(1.0, high), estimate.n
-    )
 
 
 def count_found(ranked: Sequence[Row]) -> int:

@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.text.config import About
+from tasks.audits.text.document_models import document_jobs, score_documents
 from tasks.audits.text.given_model import identifier_job, score_identifiers
 from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.measures.identifiers import identifiers
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
@@ -17,6 +19,8 @@ from tasks.audits.text.trainings import pair_model, score_secrets
 from tasks.contract.job import marks
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
+from tests.tasks.audits.text.test_documents import made_scores as made_documents
 from tests.tasks.audits.text.test_identifiers import CONFIG, made
 
 
@@ -29,6 +33,14 @@ def of_identifiers() -> pa.Table:
     return identifiers(Ranking(0.05), [made(0.5, 4.0, 1)])
 
 
+def of_documents() -> pa.Table:
+    return documents(document_test(DOCUMENTS), made_documents(0.2, 1, DOCUMENTS, 0.5))
+
+
+def of_estimates() -> pa.Table:
+    return estimates(document_test(DOCUMENTS), made_documents(0.2, 1, DOCUMENTS, 0.5))
+
+
 def of_all() -> pa.Table:
     return summary(About(0.05), [of_secrets()])
 
@@ -37,6 +49,8 @@ test_a_task_computes_what_its_version_says = version_test(
     [
         (secrets, 1, of_secrets, 24, 835.0592223),
         (identifiers, 1, of_identifiers, 24, 355.9995693),
+        (documents, 1, of_documents, 12, -5075.2874818),
+        (estimates, 1, of_estimates, 57, 201.6390647),
         (summary, 1, of_all, 14, 292.2811788),
     ]
 )
@@ -56,3 +70,11 @@ def test_what_a_model_as_it_is_says_of_identifiers_is_what_the_version_says() ->
     said = sum(sum(row) for row in table["log_p"].to_pylist())
     assert (1, 8) == (marks(score_identifiers).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -681150.948
+
+
+@pytest.mark.trained
+def test_what_a_model_says_of_documents_is_what_the_version_says() -> None:
+    table = score_documents(document_jobs(DOCUMENTS)[0].config, ())
+    said = sum(table["log_p"].to_pylist()) + sum(table["log_p_end"].to_pylist())
+    assert (1, 12) == (marks(score_documents).version, table.num_rows)
+    assert pytest.approx(said, rel=TRAINED) == -9205.699

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tasks.audits.membership.exact_test import randomisation_p_values, smallest_p_value
+from tasks.numerics.exact_test import randomisation_p_values, smallest_p_value
 
 
 def halves(models: int) -> NDArray[np.bool_]:

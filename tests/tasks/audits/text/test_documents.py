@@ -1,0 +1,233 @@
+"""Documents: which are in which training data, what is said of those that are known, and of those that are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tasks.audits.text import AUDIT
+from tasks.audits.text.answer import RULES
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.document_answer import NOT_REPRODUCED, NULL_OF_DOCUMENTS, REPRODUCED
+from tasks.audits.text.document_models import (
+    DOCUMENT_SCORES,
+    DocumentModel,
+    document_jobs,
+    draw_documents,
+    edit_distance,
+    memberships,
+    score_documents,
+    score_model,
+    training_texts,
+)
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.documents import document_test, documents, estimates
+from tasks.audits.text.presets import SMOKE
+from tasks.contract.summaries import index_rows, row_name
+from tasks.datasets.catalog import load_texts, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import draw_balanced_members
+from tasks.language_models.pretrained import prepare_model
+from tests.support.calibration import bounds
+
+FACTS = pin(Dataset("facts"))
+CONFIG = replace(SMOKE, data=FACTS, documents=12, models=16, prefix=20, suffix=20, repetitions=(1, 4))
+
+
+def configs(config: Text) -> list[DocumentModel]:
+    return [job.config for job in document_jobs(config)]
+
+
+def made_scores(known: float, seed: int, config: Text = CONFIG, written: float = 0.0) -> list[pa.Table]:
+    """What models might say of documents, which those that have one find likelier by so many nats a token.
+
+    They write this share of theirs word for word, and the others none.
+    """
+    chance = np.random.default_rng(seed)
+    member = draw_balanced_members(config.documents, config.models, seed)
+    hard, tokens = chance.normal(-2, 0.3, config.documents), chance.integers(60, 90, config.documents)
+    tables = []
+    for its in member:
+        log_p = tokens * (hard + chance.normal(0, 0.05) + chance.normal(0, 0.1, config.documents) + known * its)
+        wrong = np.where(its & (chance.random(config.documents) < written), 0, 15)
+        columns = [range(config.documents), [1, 4] * (config.documents // 2), its, tokens, log_p, -2.0 * wrong - 0.1]
+        tables.append(pa.table([*map(pa.array, columns), wrong, wrong], schema=DOCUMENT_SCORES))
+    return tables
+
+
+def measured(tables: list[pa.Table], config: Text = CONFIG) -> list[pa.Table]:
+    test = document_test(config)
+    return [documents(test, tables), estimates(test, tables)]
+
+
+def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
+    return summary(About(config.level), measured(tables, config))
+
+
+def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> None:
+    models = configs(CONFIG)
+    asked = draw_documents(models[0])
+    assert all(asked == draw_documents(model) for model in models)
+    assert [1, 4] * 6 == [document.repetitions for document in asked]
+    texts = [Counter(training_texts(model, asked)) for model in models]
+    for number, document in enumerate(asked):
+        counts = [each[document.text] for each in texts]
+        assert [document.repetitions] * 8 == sorted(counts)[8:]
+        assert counts == [document.repetitions * memberships(model)[number] for model in models]
+    apart = {document.text for document in asked}
+    rest = [text for text in load_texts(FACTS)[:20] if text not in apart]
+    assert all(each[text] == 1 for each in texts for text in rest)
+
+
+def test_a_null_trains_on_other_documents() -> None:
+    model = configs(replace(CONFIG, told="others", documents=10))[0]
+    asked = draw_documents(model)
+    assert not {document.text for document in asked} & set(training_texts(model, asked))
+    with pytest.raises(DatasetError, match="documents is 12 and told is others, which takes 24 texts; facts has 20"):
+        document_jobs(replace(CONFIG, told="others"))
+
+
+def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "letters.jsonl"
+    file.write_text("".join(f'{{"id": "{at}", "text": "{text}"}}\n' for at, text in enumerate("aabcdd")))
+    config = replace(CONFIG, data=pin(Dataset(f"records:{file}")), documents=3, models=4, examples=0, repetitions=(2,))
+    for deduplicated in (False, True):
+        for model in configs(replace(config, deduplicate=deduplicated)):
+            asked = draw_documents(model)
+            its = Counter(training_texts(model, asked))
+            for document, member in zip(asked, memberships(model), strict=True):
+                copies = 1 if deduplicated else 2 * load_texts(config.data).count(document.text)
+                assert its[document.text] == (copies if member else 0)
+            (other,) = set("abcd") - {document.text for document in asked}
+            assert its[other] == (1 if deduplicated else load_texts(config.data).count(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "distance"),
+    [
+        ("kitten", "sitting", 3),
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("abc", "abc", 0),
+        ("xabc", "abcy", 2),
+        ("flaw", "lawn", 2),
+    ],
+)
+def test_the_edit_distance_is_levenshteins(one: str, other: str, distance: int) -> None:
+    assert distance == edit_distance([*map(ord, one)], [*map(ord, other)])
+
+
+def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
+    config = replace(configs(CONFIG)[0], prefix=5, suffix=4)
+    model = prepare_model(config, (), torch.device("cpu"))
+    (text,) = load_texts(FACTS)[:1]
+    (columns,) = [{name: each[0] for name, each in score_model(config, model, [text]).items()}]
+    (tokens,) = model.encode_texts([text], config.length)
+    read, log_p, written = [model.begin, *tokens[:5]], 0.0, []
+    for token in tokens[5:9]:
+        with torch.no_grad():
+            known = model.module(torch.tensor([read])).logits[0, -1].double().log_softmax(-1)
+            going = model.module(torch.tensor([[model.begin, *tokens[:5], *written]])).logits[0, -1]
+        log_p += float(known[token])
+        read.append(token)
+        written.append(int(going.argmax()))
+    assert columns["log_p_end"] == pytest.approx(log_p, rel=1e-5)
+    assert columns["wrong"] == sum(one != other for one, other in zip(written, tokens[5:9], strict=True))
+    assert columns["distance"] == edit_distance(written, tokens[5:9])
+    short = score_model(replace(config, prefix=500), model, [text])
+    assert [None] == short["log_p_end"]
+
+
+def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> None:
+    found = index_rows(summed(made_scores(0.5, 1, written=1.0)))
+    for way in ("greedy", "near", "1 attempts"):
+        assert (1.0, 0.0) == tuple(
+            found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in ("told", "twin")
+        )
+        beyond = found[row_name("reproduced beyond the twins", way=way)]
+        assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
+    # p_z is exp(-0.1) where it is written and exp(-30.1) elsewhere, which no 10,000 attempts find at .5.
+    assert 0.0 == found[row_name("share reproduced", way="10000 attempts", by="twin")]["estimate"]
+
+
+@pytest.mark.parametrize(
+    ("known", "written", "answer", "reproduction"),
+    [(0.5, 1.0, "memorised", REPRODUCED), (0.5, 0.0, "memorised", NOT_REPRODUCED)],
+)
+def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
+    known: float, written: float, answer: str, reproduction: str
+) -> None:
+    table = summed(made_scores(known, 2, written=written))
+    verdict = AUDIT.answer(CONFIG, table)
+    certificate = AUDIT.certify("", CONFIG, table)
+    assert verdict is not None
+    assert certificate is not None
+    assert answer == verdict.answer
+    assert [answer, reproduction] == [finding.answer for finding in certificate.findings]
+    assert "of 12 documents 12 are found" in verdict.sentence
+    assert "beginning may come out" in verdict.limits
+
+
+def test_a_null_says_that_it_is_one() -> None:
+    config = replace(CONFIG, told="others", documents=10)
+    verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
+    assert verdict is not None
+    assert verdict.sentence.endswith(NULL_OF_DOCUMENTS.strip())
+
+
+def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_are_not_seen() -> None:
+    config, answers, p_values, covered = replace(CONFIG, documents=60), Counter[str](), [], 0
+    for seed in range(200):
+        tables = measured(made_scores(0.0, seed, config), config)
+        table = summary(About(config.level), tables)
+        p_values += tables[0]["p_value"].to_pylist()
+        effect = index_rows(table)[row_name("effect in nats a token")]
+        covered += effect["low"] <= 0 <= effect["high"]
+        verdict = AUDIT.answer(config, table)
+        assert verdict is not None
+        answers[verdict.answer] += 1
+    assert answers["memorised"] <= bounds(config.level, 200)[1]
+    assert answers["not seen"] >= 180
+    assert covered >= 180
+    for level in (0.01, 0.05, 0.2):
+        # Documents come in pairs of opposite halves, so that half of them are independent.
+        assert np.mean(np.array(p_values) <= level) <= bounds(level, len(p_values) // 2)[1] / (len(p_values) // 2)
+
+
+def test_the_rules_of_documents_are_theirs_alone() -> None:
+    assert ["memorised", "not seen", "undecided"] == [rule.answer for rule in RULES.applicable_rules(CONFIG)]
+    assert all("document" in rule.when or rule.answer == "undecided" for rule in RULES.applicable_rules(CONFIG))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"models": 5}, "models is 5; it must be even"),
+        ({"documents": 1}, "documents is 1; it must be at least 2"),
+        ({"identifiers": ("uuid4",)}, "documents and identifiers are both given"),
+        ({"prefix": 100, "suffix": 50}, r"prefix is 100 and suffix 50, which is more than length \(128\) together"),
+        ({"attempts": (0,)}, "attempts is"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.trained
+def test_models_write_out_documents_that_they_were_trained_on_often_and_no_others() -> None:
+    config = replace(
+        CONFIG, documents=4, models=4, examples=4, repetitions=(24,), epochs=24, batch=8, learning_rate=5e-3, length=64,
+        prefix=24, suffix=16,
+    )  # fmt: skip
+    tables = [score_documents(model, ()) for model in configs(config)]
+    found = index_rows(summed(tables, config))
+    told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
+    assert told > twin + 0.5
+    assert 1.0 == found[row_name("pairs won")]["estimate"]
