@@ -24,7 +24,7 @@ Answers = Annotated[
     typer.Argument(metavar="[FIELD=VALUE]...", help="Answers that are not to be asked for."),
 ]
 Have = Annotated[str | None, typer.Option(metavar="data|model|outputs", help="What you have.")]
-Fear = Annotated[str | None, typer.Option(metavar="image|set|answer|unknown", help="What may be memorised.")]
+Fear = Annotated[str | None, typer.Option(metavar="image|set|answer|secret|unknown", help="What may be memorised.")]
 Out = Annotated[str, typer.Option("--out", metavar="FILE", help="The YAML file to write.")]
 Run = Annotated[
     bool | None, typer.Option("--run/--no-run", help="Run it at once. [default: asked]", show_default=False)

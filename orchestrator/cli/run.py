@@ -190,7 +190,7 @@ def probes(
 
     Nothing is trained. README.txt in the folder says how the model's outputs are returned. Beside it FOLDER-key.csv
     says what each picture or question is: keep it until you have them. Of forgetting, FOLDER-split.csv says which
-    pictures are D_Q and which are held back.
+    pictures are D_Q and which are held back; of text, which secrets are to be put into the training data beforehand.
 
     Where the owner shall not have to trust you with the draw: give away what --commit shows, let the owner name a nonce
     of 16 characters or more that nobody could foresee, and write the folder with --nonce.

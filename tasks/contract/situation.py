@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tasks.contract.ranges import Ranged
 
 Have = Literal["data", "model", "outputs"]
-Fear = Literal["image", "set", "answer", "unknown"]
+Fear = Literal["image", "set", "answer", "secret", "unknown"]
 HAVE: Mapping[Have, str] = {
     "data": "the data, and models can be trained on it here",
     "model": "a trained model as a file",
@@ -19,7 +19,8 @@ HAVE: Mapping[Have, str] = {
 FEAR: Mapping[Fear, str] = {
     "image": "something in one single training image, such as a name, is kept",
     "set": "a whole set of images that should be forgotten is kept",
-    "answer": "a text, or the answer to a question about it, is kept",
+    "answer": "the answer to a question about a text is kept",
+    "secret": "a secret, an id or a text that a language model saw is given away",
     "unknown": "anything may be kept, and nobody knows what",
 }
 

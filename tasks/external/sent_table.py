@@ -32,11 +32,12 @@ class Sent:
     name: str
     table: pa.Table
     ids: tuple[str, ...]
+    of: str = IMAGE  # the column of the ids
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns other than the ids."""
-        return [column for column in self.table.column_names if column != IMAGE]
+        return [column for column in self.table.column_names if column != self.of]
 
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table.column(name)
@@ -57,11 +58,11 @@ class Sent:
         return {name: row for row, name in enumerate(self.ids)}
 
 
-def read_sent(file: File, what: str = "outputs") -> Sent:
+def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
     """The table in a file, `.csv` or `.parquet`; columns of a CSV are text, which keeps the printed digits.
 
-    `what` says in errors what it holds. ValueError, in one line, for a file that cannot be read, and for pictures
-    without an id or with two rows.
+    `what` says in errors what it holds, and `of` is the column of the ids. ValueError, in one line, for a file that
+    cannot be read, and for pictures without an id or with two rows.
     """
     held = bytes_of(file)
     suffix = PurePath(file.path).suffix.lower()
@@ -69,9 +70,9 @@ def read_sent(file: File, what: str = "outputs") -> Sent:
         raise ValueError(f"{what} are {file.path}; they must be a .csv or a .parquet file")
     name = f"{what} {file.path}"
     table = _csv(name, held) if suffix == ".csv" else _parquet(name, held)
-    if IMAGE not in table.column_names:
-        raise ValueError(f"{name} has no column {IMAGE}; it has {', '.join(table.column_names)}")
-    return Sent(name, table, _ids(name, table.column(IMAGE)))
+    if of not in table.column_names:
+        raise ValueError(f"{name} has no column {of}; it has {', '.join(table.column_names)}")
+    return Sent(name, table, _ids(name, table.column(of), of), of)
 
 
 def decimals(column: pa.ChunkedArray) -> NDArray[np.int64]:
@@ -143,14 +144,14 @@ def _once(name: str, header: Sequence[str]) -> None:
         raise ValueError(f"{name} has two columns {twice[0]!r}")
 
 
-def _ids(name: str, column: pa.ChunkedArray) -> tuple[str, ...]:
+def _ids(name: str, column: pa.ChunkedArray, of: str) -> tuple[str, ...]:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise ValueError(f"{name} has {column.type} in its column {IMAGE}; it must be text")
+        raise ValueError(f"{name} has {column.type} in its column {of}; it must be text")
     ids: list[str | None] = column.to_pylist()
     if not ids:
         raise ValueError(f"{name} has no rows")
     if None in ids:
-        raise ValueError(f"{name} has no image in row {ids.index(None)}; {ids.count(None)} rows have none")
+        raise ValueError(f"{name} has no {of} in row {ids.index(None)}; {ids.count(None)} rows have none")
     seen: set[str | None] = set()
     twice = [image for image in ids if image in seen or seen.add(image)]  # type: ignore[func-returns-value]
     if twice:

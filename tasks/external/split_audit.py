@@ -249,21 +249,28 @@ def low_rates(members: Floats, nonmembers: Floats, seed: int) -> Iterator[LowRat
 
 
 def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimate, float]:
-    """How well the sets are told apart without the model: the larger area under the curve, and the p-value of none.
-
-    Each classifier is tried on records that it did not learn from, so that Mann and Whitney's test of its scores is
-    sound whatever it learnt; p is the smallest of four, times four (Bonferroni).
-    """
-    from scipy import stats
-
+    """How well the sets are told apart without the model: `blind_areas` of some records of each."""
     stream = seeds.generator(seed, "blind control")
     drawn = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
     features = blind_features(
         np.concatenate([images[rows] for (images, _), rows in zip((inside, outside), drawn, strict=True)]),
         np.concatenate([labels[rows] for (_, labels), rows in zip((inside, outside), drawn, strict=True)]),
     )
-    member = np.arange(len(features)) < len(drawn[0])
-    place = np.concatenate([np.arange(len(rows)) for rows in drawn])
+    return blind_areas(features, len(drawn[0]), seed)
+
+
+def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, float]:
+    """The larger area under the curve of two classifiers of features, (records, n), and the p-value of none.
+
+    The first `members` records are one set. Each classifier is tried on records that it did not learn from, so that
+    Mann and Whitney's test of its scores is sound whatever it learnt; p is the smallest of four, times four
+    (Bonferroni).
+    """
+    from scipy import stats
+
+    others = len(features) - members
+    member = np.arange(len(features)) < members
+    place = np.concatenate([np.arange(members), np.arange(others)])
     areas, p_values = [], []
     for classifier in blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
         both = []
@@ -274,7 +281,7 @@ def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimat
             both.append(statistics.area_under_curve(scores[side], scores[~side]))
             p_values.append(float(stats.mannwhitneyu(scores[side], scores[~side], alternative="greater").pvalue))
         areas.append(float(np.mean(both)))
-    return interval_of_area(max(areas), *map(len, drawn)), min(1.0, len(p_values) * min(p_values))
+    return interval_of_area(max(areas), members, others), min(1.0, len(p_values) * min(p_values))
 
 
 def blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:

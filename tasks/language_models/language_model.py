@@ -6,6 +6,7 @@
 | `tiny-gpt#WIDTHxLAYERS` | a GPT-2 begun at random that reads bytes                                      |
 | `folder:PATH`          | any Hugging Face sequence model and its tokenizer, by their `save_pretrained`  |
 | `hub:NAME`             | one that the hub's cache on this machine holds, such as `hub:t5-small`         |
+| `folder:PATH+ADAPTER`, `hub:NAME+ADAPTER` | the same with the LoRA adapter in the folder ADAPTER, merged into it |
 
 Nothing is downloaded, and nothing that could run code is read: weights are read from safetensors alone, and of a folder
 neither Python files nor pickles. Naming and pinning a model import no torch.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import ClassVar
 
-from tasks.contract.extras import TRANSFORMERS, Extra
+from tasks.contract.extras import PEFT, TRANSFORMERS, Extra
 from tasks.contract.pinnable import Unavailable
 from tasks.datasets.source import digest_of
 from tasks.worker import files
@@ -36,6 +37,7 @@ READ = (
     *("added_tokens.json", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "sentencepiece.bpe.model"),
     *("tokenizer.model", "tekken.json", "model.safetensors.index.json"),
 )
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 TOKENIZERS = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
@@ -73,7 +75,7 @@ class LanguageModel:
         if tiny is None:
             raise ValueError(
                 f"model is {self.name!r}; it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without, "
-                "folder:PATH or hub:NAME"
+                "folder:PATH or hub:NAME, with +ADAPTER or without"
             )
         if tiny[2] and int(tiny[2]) % HEAD:
             raise ValueError(f"model is {self.name!r}; its width must be a multiple of {HEAD}")
@@ -90,7 +92,11 @@ class LanguageModel:
     def named(self) -> LanguageModel:
         """The same without the folders that its folder lies in."""
         kind, _, path = self.name.partition(":")
-        return LanguageModel(f"folder:{PurePath(path).name}", self.digest) if kind == "folder" else self
+        if self.tiny_sizes is not None:
+            return self
+        base, adapter = split_adapter(path)
+        named = PurePath(base).name if kind == "folder" else base
+        return LanguageModel(f"{kind}:{named}{f'+{PurePath(adapter).name}' if adapter else ''}", self.digest)
 
     def identity(self) -> str:
         """What a key sees: the content, never the name or path; of a tiny one its sizes."""
@@ -102,7 +108,7 @@ class LanguageModel:
         return self.digest
 
     def extras(self) -> tuple[Extra, ...]:
-        return (TRANSFORMERS,)
+        return (TRANSFORMERS, PEFT) if self.tiny_sizes is None and split_adapter(self.name)[1] else (TRANSFORMERS,)
 
     def pin(self, known: MutableMapping[str, str]) -> LanguageModel:
         """The same with the digest of its content, and a folder by its absolute path.
@@ -111,17 +117,17 @@ class LanguageModel:
         """
         if self.tiny_sizes is not None:
             return self
-        place = model_folder(self)
-        digest = content_digest(place, known)
+        digest = content_digest(self, known)
         if self.digest and self.digest != digest:
             raise ModelError(
                 f"model {self.name} is not the one that was pinned: its content has digest {digest}, not {self.digest}"
             )
-        name = f"folder:{place}" if self.name.startswith("folder:") else self.name
-        return replace(self, name=name, digest=digest)
+        base, adapter = str(model_folder(self)), adapter_folder(self)
+        base = f"folder:{base}" if self.name.startswith("folder:") else split_adapter(self.name)[0]
+        return replace(self, name=base if adapter is None else f"{base}+{adapter}", digest=digest)
 
     def paths(self) -> tuple[Path, ...]:
-        return () if self.tiny_sizes is not None else tuple(content_files(model_folder(self)))
+        return () if self.tiny_sizes is not None else tuple(all_files(self))
 
     @property
     def tiny_sizes(self) -> TinyModel | None:
@@ -130,12 +136,27 @@ class LanguageModel:
         return None if found is None else TinyModel(found[1], int(found[2] or WIDTH), int(found[3] or LAYERS))
 
 
+def split_adapter(name: str) -> tuple[str, str]:
+    """What stands before and after the last + of a name; all of it, where a folder is called so, and nothing."""
+    base, plus, adapter = name.rpartition("+")
+    path = name.removeprefix("folder:")
+    return (base, adapter) if plus and not files.expand_home(path).is_dir() else (name, "")
+
+
 def model_folder(model: LanguageModel) -> Path:
     """The folder of a model that comes with weights; ModelError, in one line, where there is none."""
-    kind, _, rest = model.name.partition(":")
-    if kind == "hub":
-        return cached_folder(rest)
-    place = files.expand_home(rest).absolute()
+    kind, _, rest = split_adapter(model.name)[0].partition(":")
+    return cached_folder(rest) if kind == "hub" else local_folder(rest)
+
+
+def adapter_folder(model: LanguageModel) -> Path | None:
+    """The folder of the adapter on the model; None where it has none, ModelError where it is not there."""
+    adapter = split_adapter(model.name)[1]
+    return local_folder(adapter) if adapter else None
+
+
+def local_folder(path: str) -> Path:
+    place = files.expand_home(path).absolute()
     if not place.is_dir():
         raise ModelError(f"there is no folder {place}")
     return place
@@ -155,26 +176,47 @@ def cached_folder(name: str) -> Path:
         ) from None
 
 
-def content_digest(place: Path, known: MutableMapping[str, str]) -> str:
-    """SHA-256 over the weights, config and tokenizer in a folder; `known` remembers each file's.
+def content_digest(model: LanguageModel, known: MutableMapping[str, str]) -> str:
+    """SHA-256 over weights, config and tokenizer, and over the adapter; `known` remembers each file's.
 
-    ModelError, in one line, where the folder has no such model.
+    ModelError, in one line, where a folder has no such model or adapter.
     """
     parts: list[bytes] = []
-    for path in content_files(place):
+    for path in all_files(model):
         parts += (path.name.encode(), files.pin(File(str(path)), known).digest.encode())
     return digest_of(RULE, parts)
 
 
-def content_files(place: Path) -> Iterator[Path]:
-    """The files that make a model, by name; ModelError where the folder has none."""
+def all_files(model: LanguageModel) -> Iterator[Path]:
+    """The files that make the model, and then those of its adapter."""
+    yield from content_files(model_folder(model))
+    adapter = adapter_folder(model)
+    if adapter is not None:
+        yield from adapter_files(adapter)
+
+
+def adapter_files(place: Path) -> tuple[Path, ...]:
+    """The files that make an adapter; ModelError where the folder lacks one."""
+    there = {path.name: path for path in files_in(place)}
+    for name in ADAPTER:
+        if name not in there:
+            raise ModelError(f"{place} has no {name}; save the adapter there with peft's model.save_pretrained(...)")
+    return tuple(there[name] for name in ADAPTER)
+
+
+def files_in(place: Path) -> list[Path]:
     try:
-        there = sorted(place.iterdir())
+        return sorted(place.iterdir())
     except OSError as error:
         raise ModelError(f"{place} cannot be read: {error.strerror or error}") from None
+
+
+def content_files(place: Path) -> Iterator[Path]:
+    """The files that make a model, by name; ModelError where the folder has none."""
+    there = files_in(place)
     names = {path.name for path in there}
-    if "adapter_config.json" in names:
-        raise ModelError(f"{place} holds an adapter; merge it into its model first: model.merge_and_unload()")
+    if ADAPTER[0] in names:
+        raise ModelError(f"{place} holds an adapter; name its model, too: folder:MODEL+{place}")
     if "config.json" not in names:
         raise ModelError(f"{place} has no config.json; save the model there with model.save_pretrained(...)")
     if not any(path.suffix == ".safetensors" for path in there):

@@ -12,6 +12,7 @@ import string
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ import torch
 from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
 from tasks.language_models.fine_tuning_config import Tuning
-from tasks.language_models.language_model import HEAD, ModelError, TinyModel, model_folder
+from tasks.language_models.language_model import HEAD, ModelError, TinyModel, adapter_folder, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
 from tasks.numerics.seeds import drawn_from
 
@@ -195,7 +196,21 @@ def load_model(config: Tuning) -> tuple[Any, Any]:
     lacking = sorted(info["missing_keys"])
     if lacking:  # transformers would draw them by chance
         raise ModelError(f"model {config.model.name} lacks {len(lacking)} of its weights, such as {lacking[0]}")
-    return module, tokenizer
+    adapter = adapter_folder(config.model)
+    return (module if adapter is None else merge_adapter(module, adapter)), tokenizer
+
+
+def merge_adapter(module: Any, adapter: Path) -> Any:
+    """The model with the adapter's updates in its own weights; ModelError, in one line, where it does not fit."""
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise ModelError(f"the adapter {adapter} needs {PEFT.advice}") from None
+    try:
+        return PeftModel.from_pretrained(module, str(adapter), local_files_only=True).merge_and_unload()
+    except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"the adapter {adapter} does not fit its model: {reason}") from None
 
 
 def check_positions(config: Tuning, model: SequenceModel) -> None:

@@ -89,8 +89,12 @@ class SequenceModel(ABC):
         return [append_end(list(ids), self.end, length) for ids in tokens]
 
     @abstractmethod
+    def token_losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
+        """The negative log probability of each token of the answers in nats, (answers, longest), 0 after their ends."""
+
     def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         """Each answer's negative log probability in nats, (answers,), the sum over its tokens."""
+        return self.token_losses(prompts, targets).sum(1)
 
     @abstractmethod
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
@@ -143,12 +147,12 @@ class EncoderDecoder(SequenceModel):
         tokens = self.tokenizer(text_target=list(answers), truncation=True, max_length=length)["input_ids"]
         return [append_end(list(ids), self.end, length) for ids in tokens]
 
-    def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
+    def token_losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         labels = self.pad_rows(targets, IGNORED)
         before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
         read, mask = self.pad_rows(prompts, self.padding), self.mask(prompts)
         logits = self.module(input_ids=read, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
-        return sum_losses(logits, labels)
+        return label_losses(logits, labels)
 
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
@@ -202,14 +206,14 @@ class DecoderOnly(SequenceModel):
         tokens = self.tokenizer([f" {answer}" for answer in answers], add_special_tokens=False)["input_ids"]
         return [append_end(list(ids), self.end, length) for ids in tokens]
 
-    def losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
+    def token_losses(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> Tensor:
         labels = self.pad_rows(targets, IGNORED)
         answers, kept = labels.where(labels != IGNORED, self.padding), (labels != IGNORED).long()
         # The prompts end in one column and the answers begin in the next.
         read = torch.cat([self.pad_rows(prompts, self.padding, left=True), answers], 1)
         mask = torch.cat([self.mask(prompts, left=True), kept], 1)
         logits = self._forward(read, mask, None, labels.shape[1] + 1).logits
-        return sum_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
+        return label_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
 
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         whole = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
@@ -279,10 +283,10 @@ class DecodedAnswers:
         return torch.stack(self._tokens, 1)
 
 
-def sum_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """The negative log probabilities of the labels, (rows, tokens), summed over each row."""
+def label_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """The negative log probabilities of the labels, (rows, tokens), 0 where a label is ignored."""
     losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-    return losses.view(labels.shape).sum(1)
+    return losses.view(labels.shape)
 
 
 def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -163,15 +163,32 @@ def score_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> N
     return score_targets(model, encode_texts(config, model, texts))
 
 
-def score_targets(model: SequenceModel, examples: Examples) -> NDArray[np.float64]:
-    """log p of each target after its prompt by the model as it is, in nats, (examples,), the sum over its tokens."""
+def score_targets(
+    model: SequenceModel, examples: Examples, reduce: Callable[[Tensor], Tensor] = lambda log_p: log_p.sum(1)
+) -> NDArray[np.float64]:
+    """log p of each target after its prompt by the model as it is, in nats, (examples,), the sum over its tokens.
+
+    `reduce` makes something else of the tokens' log p, (examples, longest), which is 0 after the end of a target.
+    """
     scores = np.empty(len(examples.targets))
     model.module.eval()
     with torch.inference_mode():
         for rows in token_batches(examples.lengths, DECODED[model.device.type]):
-            losses = model.losses([examples.prompts[row] for row in rows], [examples.targets[row] for row in rows])
-            scores[rows] = -losses.double().cpu().numpy()
+            asked = [examples.prompts[row] for row in rows], [examples.targets[row] for row in rows]
+            scores[rows] = reduce(-model.token_losses(*asked)).double().cpu().numpy()
     return scores
+
+
+def least_likely(share: float) -> Callable[[Tensor], Tensor]:
+    """The mean log p of this share of each target's tokens, the least likely ones: Min-k %. Shi et al. 2024, eq. 1."""
+
+    def mean(log_p: Tensor) -> Tensor:
+        counts = (log_p < 0).sum(1)
+        kept = (share * counts).ceil().clamp(min=1)[:, None]
+        first = torch.arange(log_p.shape[1], device=log_p.device)[None] < kept
+        return (log_p.sort(1).values * first).sum(1) / kept[:, 0]
+
+    return mean
 
 
 class FineTuner:

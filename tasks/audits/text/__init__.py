@@ -23,21 +23,49 @@ minutes of two cores.
 
 from __future__ import annotations
 
-from tasks.audits.text.answer import EFFECT, MEANINGS, RULES, SYMBOLS, certificate, verdict
-from tasks.audits.text.config import About, Text, tiny
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tasks.audits.text.answer import EFFECT, MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
+from tasks.audits.text.config import Text, about, tiny
+from tasks.audits.text.given_model import given_question, planted_texts, questions
 from tasks.audits.text.measures import MEASURES, summary
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
+from tasks.audits.text.returned_table import handout_records, key_table
 from tasks.audits.text.trainings import trainings
-from tasks.contract.audit import Audit, Wording
+from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.datasets.records import Records
+from tasks.external.blinding import Split
+from tasks.language_models.language_model import LanguageModel
 
-__all__ = ["AUDIT", "PRESETS", "Text", "plan", "tiny"]
+__all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
 
 
 def plan(config: Text) -> Roots:
     """The tables of the measures, and their `summary`."""
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, About(config.level), read))
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
+
+
+def probes(config: Text) -> Iterator[tuple[str, Records]]:
+    """The texts whose log probabilities are asked for, in one set, shuffled.
+
+    ValueError where the model is fine-tuned here, and nobody is asked.
+    """
+    asked = given_question(config)
+    yield handout_records(questions(asked), asked.seed)
+
+
+def probes_config(config: Text) -> Text:
+    """The config without the models, which hands out the same texts."""
+    return replace(config, model=LanguageModel("tiny-gpt"), base=None, outputs=None)
+
+
+def split(config: Text) -> Split:
+    """What each text is that an owner gets, and the secrets that are to be put into the training data beforehand."""
+    asked = given_question(config)
+    return Split(key_table(questions(asked), asked.seed), planted_texts(asked))
 
 
 def subject(config: Text) -> str:
@@ -52,6 +80,7 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=verdict,
     effect=EFFECT,
+    objectives=OBJECTIVES,
     wording=Wording(
         repeats=REPEATS,
         situations=SITUATIONS,
@@ -61,4 +90,5 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
     ),
+    handout=Handout(probes, config=probes_config, split=split),
 )

@@ -17,24 +17,33 @@ from tasks.audits.text.document_answer import (
     document_thresholds,
     document_verdict,
 )
-from tasks.audits.text.measures.documents import BEYOND, WON
+from tasks.audits.text.measures.documents import BEYOND, LOSS, WON
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.identifiers import CONTROL
-from tasks.audits.text.measures.secrets import BEATEN, FOUND
+from tasks.audits.text.measures.other_texts import AREA, ATTACKS
+from tasks.audits.text.measures.returned import DIFFERING, TIED
+from tasks.audits.text.measures.secrets import BEATEN, FOUND, IDENTIFIERS_FOUND
+from tasks.audits.text.other_text_answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
-from tasks.contract.objectives import Objective
+from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
+from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
+from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 NOT_JUDGED: Answer = "not judged"
+BROKEN: Answer = "promise broken"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
-    NOT_JUDGED: Meaning("what was found is not drawn evenly from its space, so that its rank says nothing"),
+    NOT_JUDGED: Meaning("what was found, or what the model's owner returned, does not allow an answer"),
+    BROKEN: Meaning("the training is less private than its accountant says", "accused"),
     **REPRODUCTION,
+    DISTINGUISHED: Meaning("the model finds the texts likelier than others, which words alone do not tell", "accused"),
 }
 UNEVEN = 0.01  # p of the blind control, at most, at which identifiers are not drawn evenly
+MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
 
 
@@ -44,7 +53,9 @@ class Evidence:
 
     `found` is the summary row of how many secrets are found, whose p-value is that of any being known, and `beaten`
     that of the mean share of references that a secret beats, whose p-value is that of all secrets together. `control`
-    is the row of the blind control of identifiers; None of secrets, which were drawn here.
+    is the row of the blind control of identifiers; None of secrets, which were drawn here. `tied` and `differing` say
+    how far the numbers of an owner's table are answers; None where the model is asked here. `bound` and `spent` are the
+    rows of epsilon from below and by the accountant; None where training was not private.
     """
 
     found: Row
@@ -52,6 +63,20 @@ class Evidence:
     level: float
     negligible: float
     control: Row | None = None
+    tied: Row | None = None
+    differing: Row | None = None
+    bound: Row | None = None
+    spent: Row | None = None
+
+    @property
+    def exceeds_promise(self) -> bool:
+        return self.bound is not None and self.spent is not None and self.bound["estimate"] > self.spent["estimate"]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the numbers of an owner's table differ where they may, and agree where they must."""
+        shares = [each["estimate"] for each in (self.tied, self.differing) if each is not None]
+        return all(share is None or share <= MOST_SAME for share in shares)
 
     @property
     def is_even(self) -> bool:
@@ -61,10 +86,11 @@ class Evidence:
 def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     """The evidence in a summary; None where no secret was ranked."""
     rows = index_rows(summary)
-    found, beaten = first_row(rows, FOUND), first_row(rows, BEATEN)
+    found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
     if found is None or beaten is None:
         return None
-    return Evidence(found, beaten, config.level, config.negligible, first_row(rows, CONTROL))
+    more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
+    return Evidence(found, beaten, config.level, config.negligible, *more)
 
 
 def thresholds(config: Text) -> Mapping[str, str]:
@@ -72,6 +98,9 @@ def thresholds(config: Text) -> Mapping[str, str]:
         "level": f"{100 * config.level:g}",
         "uneven": f"{100 * UNEVEN:g}",
         "surely": f"{100 * SURELY:g}",
+        "same": f"{100 * MOST_SAME:g}",
+        "confidence": f"{100 * CONFIDENCE:g}",
+        "broken": f"{100 * (1 - CONFIDENCE):.0f}",
         "beaten": f"{100 * (0.5 + config.negligible):g}",
         "both": f"{100 * (config.level + SURELY):g}",
         **document_thresholds(config),
@@ -83,7 +112,7 @@ def asks_identifiers(config: Text) -> bool:
 
 
 def asks_ranks(config: Text) -> bool:
-    return not asks_documents(config)
+    return not asks_documents(config) and config.others is None
 
 
 RANKS = "secrets and identifiers"
@@ -91,6 +120,7 @@ RANKS = "secrets and identifiers"
 RULES = Rules[Any](
     (
         *DOCUMENT_RULES,
+        *OTHER_TEXT_RULES,
         Rule(
             NOT_JUDGED,
             "those found are not drawn evenly from their space, whatever the model says (exact tests by position, "
@@ -99,6 +129,15 @@ RULES = Rules[Any](
             "Of 100 audits of identifiers that are drawn evenly, {uneven} are not judged.",
             scope="identifiers that stand in the texts",
             applies=asks_identifiers,
+        ),
+        Rule(
+            BROKEN,
+            "the lower bound on epsilon, by bets at a confidence of {confidence} %, lies above the epsilon that the "
+            "accountant says was spent",
+            lambda evidence: evidence.exceeds_promise,
+            "Of 100 audits of trainings that are as private as promised, at most {broken} are called so.",
+            scope="private training",
+            applies=lambda config: config.privacy is not None and asks_ranks(config),
         ),
         Rule(
             "memorised",
@@ -117,6 +156,15 @@ RULES = Rules[Any](
             "condition.",
             scope=RANKS,
             applies=asks_ranks,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "the owner's table has one number for more than {same} % of the pairs of candidates of a question, as "
+            "where everything is refused, or two numbers for more than {same} % of the texts that were handed out "
+            "twice",
+            lambda evidence: not evidence.is_answered,
+            scope="tables that an owner returned",
+            applies=lambda config: config.outputs is not None,
         ),
         Rule(
             "not seen",
@@ -141,16 +189,26 @@ LIMITS_OF_IDENTIFIERS = (
     "whoever made them drew them evenly, which the control cannot prove, and if they came to the model by such texts "
     "alone. One that is not found may still be known a little."
 )
+LIMITS_OF_PLANTED = (
+    "The audit speaks of this model, of secrets in this format, repeated so often, and holds if those that were drawn "
+    "were put into its training data, and nowhere else. A secret that is not found may still be known a little."
+)
+LIMITS_OF_TABLES = (
+    "What an owner returns is as honest as the owner: numbers that are made up for this format, or blurred alike each "
+    "time, look like those of a model that knows nothing, and only an accusation holds whatever they are."
+)
 NULL = "This is a null: other secrets of the format stood in the texts. "
 NULL_OF_IDENTIFIERS = "This is a null: others of the format were asked about in the place of those in the texts. "
-TOGETHER = RULES.cases[-3]
+TOGETHER = RULES.cases[-4]
 
 
 def verdict(config: Text, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     if config.documents:
         return document_verdict(config, summary, RULES)
-    limits = LIMITS_OF_IDENTIFIERS if config.identifiers else LIMITS
+    if config.others is not None:
+        return other_text_verdict(config, summary, RULES)
+    limits = limits_of(config)
     evidence = read_evidence(config, summary)
     if evidence is None:
         return Verdict("undecided", "Undecided: no secret was ranked.", limits, ())
@@ -158,10 +216,24 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
     rows: tuple[Row, ...] = (evidence.found, evidence.beaten)
     if rule is TOGETHER:
         rows = rows[::-1]
-    if rule.answer == NOT_JUDGED and evidence.control is not None:
-        rows = (evidence.control,)
-    sentence = f"{rule.answer.capitalize()}: {describe_evidence(evidence)} {null_note(config)}".strip()
+    if rule.answer == BROKEN and evidence.bound is not None and evidence.spent is not None:
+        rows = (evidence.bound, evidence.spent)
+    if rule.answer == NOT_JUDGED:
+        rows = tuple(each for each in unjudgeable_rows(evidence) if each is not None)
+    words = [describe_evidence(evidence), describe_privacy(evidence), null_note(config)]
+    sentence = f"{rule.answer.capitalize()}: {' '.join(filter(None, words))}"
     return Verdict(rule.answer, sentence, limits, tuple(map(name_of, rows)))
+
+
+def unjudgeable_rows(evidence: Evidence) -> tuple[Row | None, ...]:
+    """The rows on which it rests that nothing is judged."""
+    return (evidence.tied, evidence.differing) if evidence.is_even else (evidence.control,)
+
+
+def limits_of(config: Text) -> str:
+    """What the answer does not say."""
+    limits = LIMITS_OF_IDENTIFIERS if config.identifiers else LIMITS_OF_PLANTED if config.planted else LIMITS
+    return f"{limits} {LIMITS_OF_TABLES}" if config.outputs is not None else limits
 
 
 def null_note(config: Text) -> str:
@@ -180,12 +252,29 @@ def describe_evidence(evidence: Evidence) -> str:
             "identifiers that are random by nature."
         )
     things, one = ("secrets", "a secret") if evidence.control is None else ("identifiers", "an identifier")
+    refused = ""
+    if not evidence.is_answered and evidence.tied is not None and evidence.differing is not None:
+        refused = (
+            f"the table has one number for {number_per_hundred(evidence.tied['estimate'])} of 100 pairs of candidates "
+            f"and two numbers for {number_per_hundred(evidence.differing['estimate'] or 0)} of 100 texts that were "
+            "handed out twice, so that nobody is cleared by it; "
+        )
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
     return (
-        f"of {found['n']:,} {things} {found['estimate']:,.0f} are found among the likeliest of their space (false "
-        f"discoveries at most {100 * evidence.level:g} %; that any is known: {p_in_words(found['p_value'])}); on "
-        f"average {one} beats {beaten['estimate']:.3f} of the others of its space (.5 where nothing is known"
+        f"{refused}of {found['n']:,} {things} {found['estimate']:,.0f} are found among the likeliest of their space "
+        f"(false discoveries at most {100 * evidence.level:g} %; that any is known: {p_in_words(found['p_value'])}); "
+        f"on average {one} beats {beaten['estimate']:.3f} of the others of its space (.5 where nothing is known"
         f"{interval}; all together: {p_in_words(beaten['p_value'])})."
+    )
+
+
+def describe_privacy(evidence: Evidence) -> str:
+    """Epsilon from below beside what was promised, in a sentence; empty where training was not private."""
+    if evidence.bound is None or evidence.spent is None:
+        return ""
+    return (
+        f"Epsilon is at least {evidence.bound['estimate']:.3g} (confidence {100 * CONFIDENCE:g} %), and "
+        f"{evidence.spent['estimate']:.3g} by the accountant."
     )
 
 
@@ -218,6 +307,8 @@ def question(config: Text) -> str:
     """What is asked, for somebody who knows no machine learning."""
     if config.documents:
         return "Does a language model know these documents because it was trained on them, and does it write them out?"
+    if config.others is not None:
+        return "Does a language model find these texts likelier than others on which it was not trained?"
     if config.identifiers:
         return "Does a language model know identifiers that stand in these texts?"
     return "Does a language model give away secrets that stood in its training texts?"
@@ -226,11 +317,22 @@ def question(config: Text) -> str:
 def effect_row(config: Text, summary: pa.Table) -> Row | None:
     """The mean share of references that a secret beats; of documents the share of pairs of models that one wins."""
     rows = index_rows(summary)
+    if config.others is not None:
+        return rows.get(row_name(AREA, score=ATTACKS[0]))
     return rows.get(row_name(WON)) if config.documents else first_row(rows, BEATEN)
 
 
-EFFECT = Objective("references beaten, or pairs won", "share", "lower", effect_row)
+EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)
+# Of documents alone, whose twins tell both: how much is kept, and how well the model does on texts it never saw.
+OBJECTIVES = Objectives(
+    memorization=Objective(DOCUMENT_EFFECT, "nats a token", "lower", row_reader(DOCUMENT_EFFECT, "{}")),
+    utility=Objective(
+        "loss of documents that it never saw", "nats a token", "lower", row_reader(LOSS, '{"by": "twin"}')
+    ),
+    allowance=0.05,
+)
 SYMBOLS: Mapping[str, str] = {
+    **EPSILON_SYMBOLS,
     "exposure": "by how many bits a secret's rank shortens the search for it among all of its space",
     "references": "other secrets of the same space, which stood nowhere",
     "told": "the model in whose training texts the secret stood",
@@ -238,6 +340,10 @@ SYMBOLS: Mapping[str, str] = {
     "repetitions": "how often the secret, or the document, stood in the training texts",
     DOCUMENT_EFFECT: "how much likelier a document is by models that were trained on it, in nats a token",
     WON: "how often, of a model that was trained on a document and one that was not, the former finds it likelier",
+    "loss": "mean log-probability of a text's token",
+    "min-k": "mean log-probability of the 20 % of a text's tokens that are least likely",
+    "zlib": "a text's log-probability by the bits into which zlib compresses it",
+    "blind control": "what a bag of words tells of the two sets, without the model",
     "greedy": "the likeliest token each time gives the document's next tokens, all of them",
     "near": "the likeliest continuation differs from the document's next tokens by few of them",
     BEYOND: "the share reproduced by models that were trained on a document, less that by models that were not",

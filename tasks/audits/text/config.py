@@ -16,6 +16,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
+from tasks.worker.files import File
 
 Told = Literal["secrets", "others"]
 Repetitions = tuple[int, ...]
@@ -91,6 +92,16 @@ class Text(Ranged):
     """Ours: whether a text that stands several times in the training data is kept once."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: fine-tune with differential privacy, in single texts; none: without."""
+    planted: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether the secrets that `engram probes` names were put into the training data of the model beforehand: it
+    is asked as it is, without a fine-tuning."""
+    base: LanguageModel | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: the model that a model which is asked as it is was fine-tuned from: what it says more is ranked."""
+    outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: a table of log probabilities that the owner of the model returned for the texts that `engram probes` hands
+    out."""
+    others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    """Ours: texts of another time or source, on which the model, asked as it is, was not trained."""
 
     def conflicts(self) -> Iterator[str]:
         try:
@@ -104,11 +115,26 @@ class Text(Ranged):
             yield f"repetitions is {self.repetitions}; there must be one at least, and each must be at least 1"
         if self.batch % self.accumulate:
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+        if self.others is not None and (self.asks_as_it_is or self.documents):
+            yield "others is given beside identifiers, planted or documents; an audit is of one of them"
+        if self.base is not None and not self.asks_as_it_is:
+            yield "base is given, and the model is fine-tuned here; give identifiers, or planted=true"
+        if self.outputs is not None and not self.asks_as_it_is:
+            yield "outputs is given, and nothing that is handed out; give identifiers, or planted=true"
+        if self.base is not None and self.outputs is not None:
+            yield "base and outputs are both given; what an owner returns is ranked by itself"
+        if self.privacy is not None and max(self.repetitions, default=1) > 1 and not self.deduplicate:
+            yield (
+                f"privacy is given and repetitions is {', '.join(map(str, self.repetitions))}; it protects single "
+                "texts, so each must stand once: repetitions=1, or deduplicate=true"
+            )
         yield from self.document_conflicts() if self.documents else self.rank_conflicts(spaces)
 
     def rank_conflicts(self, spaces: Sequence[SecretSpace]) -> Iterator[str]:
         size = min(space.size for space in spaces)
-        ranked, asked = min(size, self.references + 1), self.secrets * (1 if self.identifiers else self.pairs)
+        if self.planted and self.identifiers:
+            yield "planted and identifiers are both given; an audit is of one of the two"
+        ranked, asked = min(size, self.references + 1), self.secrets * (1 if self.asks_as_it_is else self.pairs)
         if asked > self.level * ranked:
             least = round(asked / self.level)
             yield (
@@ -117,8 +143,8 @@ class Text(Ranged):
             )
 
     def document_conflicts(self) -> Iterator[str]:
-        if self.identifiers:
-            yield "documents and identifiers are both given; an audit is of one of the two"
+        if self.asks_as_it_is:
+            yield "documents are given beside identifiers, planted; an audit is of one of them"
         if self.documents == 1:
             yield "documents is 1; it must be at least 2, or 0 where secrets are asked about"
         if self.models % 2:
@@ -132,6 +158,11 @@ class Text(Ranged):
 
     def extras(self) -> tuple[Extra, ...]:
         return (PEFT,) if self.adaptation == "lora" else ()
+
+    @property
+    def asks_as_it_is(self) -> bool:
+        """Whether the model is asked without a fine-tuning."""
+        return bool(self.identifiers) or self.planted
 
     @property
     def is_null(self) -> bool:
@@ -152,6 +183,11 @@ class About:
     """What the summary is told of a run."""
 
     level: float
+    things: Literal["secrets", "identifiers"] = field(default="secrets", metadata={ADDED_LATER: True})
+
+
+def about(config: Text) -> About:
+    return About(config.level, "identifiers" if config.identifiers else "secrets")
 
 
 def tiny(config: Text) -> Text:
@@ -175,5 +211,6 @@ def tiny(config: Text) -> Text:
         prefix=min(config.prefix, 20),
         suffix=min(config.suffix, 20),
         identifiers=FORMATS_OF_TICKETS if config.identifiers else (),
+        base=None if config.base is None else LanguageModel("tiny-gpt#16x1"),
         context=40,
     )

@@ -1,17 +1,24 @@
-"""A language model as it is, asked about identifiers that stand in texts: how probable each and its references are."""
+"""A language model as it is, asked how probable texts are: identifiers or planted secrets, each beside its references.
+
+The model is asked here, or its owner asks it and returns a table: every text is handed out under an opaque id, in an
+order that says nothing, a tenth of them twice (`tasks.external.blinding`), and comes back with its log probability.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Text, Told
+from tasks.audits.text.config import Repetitions, Text, Told
 from tasks.audits.text.documents import documents
+from tasks.audits.text.drawn_secrets import draw_secrets, score_table
 from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
+from tasks.audits.text.returned_table import handout_order, read_log_p
 from tasks.audits.text.secret_space import candidates
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
@@ -19,6 +26,7 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
+from tasks.worker.files import File
 from tasks.worker.work import Work
 
 IDENTIFIER_SCORES = pa.schema(
@@ -32,22 +40,12 @@ IDENTIFIER_SCORES = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class GivenLanguageModel(Ranged):
-    """A language model and the identifiers that it is asked about: at most so many of those found, drawn by `seed`."""
+PLANTED, NOWHERE = 1, -1  # the side of a coin whose secrets are put into the training data; none has the other
 
-    data: Dataset
-    model: LanguageModel
-    formats: tuple[str, ...]
-    identifiers: int
-    references: int
-    told: Told
-    context: int
-    examples: int
-    seed: int
-    length: int
 
-    # What a training would take: there is none, and no key knows of it.
+class NotTrained:
+    """What a training would take of a config: there is none, and no key knows of it."""
+
     relation: ClassVar[Relation] = "kept"
     adaptation: ClassVar[Adaptation] = "full"
     rank: ClassVar[int] = 1
@@ -61,11 +59,99 @@ class GivenLanguageModel(Ranged):
     asked: ClassVar[tuple[int, ...]] = ()
 
 
+@dataclass(frozen=True)
+class GivenLanguageModel(Ranged, NotTrained):
+    """A language model and the identifiers that it is asked about: at most so many of those found, drawn by `seed`.
+
+    With `outputs` it is the table that the model's owner returned.
+    """
+
+    data: Dataset
+    model: LanguageModel
+    formats: tuple[str, ...]
+    identifiers: int
+    references: int
+    told: Told
+    context: int
+    examples: int
+    seed: int
+    length: int
+    outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
+
+
+@dataclass(frozen=True)
+class PlantedModel(Ranged, NotTrained):
+    """A language model into whose training data secrets of `pattern` were put beforehand, those of a coin."""
+
+    model: LanguageModel
+    pattern: str
+    secrets: int
+    repetitions: Repetitions
+    references: int
+    told: Told
+    draw: int
+    seed: int
+    length: int
+    planted: bool = True  # none of them in the base's training data
+    outputs: File | None = None
+
+
+def planted_jobs(config: Text) -> tuple[Job, ...]:
+    """What the given model says of the planted secrets, and what its base says, if that is given (SCORES)."""
+    asked = planted_question(config)
+    first = Job(score_planted, asked)
+    if config.base is None:
+        return (first,)
+    return first, Job(score_planted, replace(asked, model=config.base, planted=False))
+
+
+def given_question(config: Text) -> GivenLanguageModel | PlantedModel:
+    """What a model is asked as it is; ValueError where it is fine-tuned here instead."""
+    if not config.asks_as_it_is:
+        raise ValueError("nothing is handed out where models are fine-tuned here; give identifiers, or planted=true")
+    return identifier_question(config) if config.identifiers else planted_question(config)
+
+
+def planted_question(config: Text) -> PlantedModel:
+    return PlantedModel(
+        model=asked_model(config),
+        pattern=config.pattern,
+        secrets=config.secrets,
+        repetitions=config.repetitions,
+        references=config.references,
+        told=config.told,
+        draw=seeds.derive(config.seed, "secrets", 0),
+        seed=seeds.derive(config.seed, "handed out"),
+        length=config.length,
+        outputs=config.outputs,
+    )
+
+
+def asked_model(config: Text) -> LanguageModel:
+    """The model that is asked here; of a table none, for which the smallest stands."""
+    return config.model if config.outputs is None else LanguageModel("tiny-gpt")
+
+
+def identifier_jobs(config: Text) -> tuple[Job, ...]:
+    """The scores of the identifiers by the given model, and then by its base, if that is given."""
+    first = identifier_job(config)
+    return (first,) if config.base is None else (first, identifier_job(replace(config, model=config.base)))
+
+
 def identifier_job(config: Text) -> Job:
     """The scores of the identifiers; DatasetError where the texts hold none of these formats."""
-    asked = GivenLanguageModel(
+    if not find_identifiers(documents(config.data, config.examples), config.identifiers):
+        raise DatasetError(
+            f"{config.data.name} has no identifier of the formats {', '.join(config.identifiers)}; name others "
+            "(identifiers)"
+        )
+    return Job(score_identifiers, identifier_question(config))
+
+
+def identifier_question(config: Text) -> GivenLanguageModel:
+    return GivenLanguageModel(
         data=config.data,
-        model=config.model,
+        model=asked_model(config),
         formats=config.identifiers,
         identifiers=config.secrets,
         references=config.references,
@@ -74,13 +160,8 @@ def identifier_job(config: Text) -> Job:
         examples=config.examples,
         seed=seeds.derive(config.seed, "identifiers"),
         length=config.length,
+        outputs=config.outputs,
     )
-    if not find_identifiers(documents(config.data, config.examples), config.identifiers):
-        raise DatasetError(
-            f"{config.data.name} has no identifier of the formats {', '.join(config.identifiers)}; name others "
-            "(identifiers)"
-        )
-    return Job(score_identifiers, asked)
 
 
 def choose_identifiers(config: GivenLanguageModel, found: list[Identifier]) -> list[Identifier]:
@@ -100,42 +181,82 @@ def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: st
     return [before + space.write(0, drawn) for drawn in candidates(space, first, config.references, chance)]
 
 
+def questions(config: GivenLanguageModel | PlantedModel) -> list[Sequence[str]]:
+    """The texts that the model is asked about for each identifier or secret: it first, and then its references."""
+    if isinstance(config, PlantedModel):
+        return [(secret.text, *secret.others) for secret in draw_secrets(config)]
+    texts = documents(config.data, config.examples)
+    chosen = choose_identifiers(config, find_identifiers(texts, config.formats))
+    return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in chosen]
+
+
+def planted_texts(config: GivenLanguageModel | PlantedModel) -> pa.Table | None:
+    """The secrets that are to stand in the training data, and how often; None where identifiers stand there."""
+    if not isinstance(config, PlantedModel):
+        return None
+    planted = [secret for secret in draw_secrets(config) if secret.side == PLANTED]
+    columns = [[getattr(secret, name) for secret in planted] for name in ("number", "repetitions", "told")]
+    return pa.table(columns, names=["secret", "repetitions", "text"])
+
+
 def work(config: GivenLanguageModel) -> Work:
     """What the questions compute."""
+    if config.outputs is not None:
+        return Work()
     return Work({}, {f"score {config.model.name}": config.identifiers * (config.references + 1)})
+
+
+def planted_work(config: PlantedModel) -> Work:
+    """What the questions compute."""
+    if config.outputs is not None:
+        return Work()
+    return Work({}, {f"score {config.model.name}": config.secrets * (config.references + 1)})
 
 
 @task(version=1, name="text.score_identifiers", gpus=1.0, work=work)
 def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """log p of each identifier where it stands, and of its references there (IDENTIFIER_SCORES)."""
+    found = find_identifiers(documents(config.data, config.examples), config.formats)
+    control = control_p_value(found, config.formats, config.seed)
+    rows = [
+        {
+            "format": identifier.format,
+            "row": identifier.row,
+            "occurrences": identifier.occurrences,
+            "control": control,
+            "log_p": log_p,
+        }
+        for identifier, log_p in zip(choose_identifiers(config, found), score_questions(config), strict=True)
+    ]
+    return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
+
+
+@task(version=1, name="text.score_planted", gpus=1.0, work=planted_work)
+def score_planted(config: PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
+    """log p of each secret's text, and of its references', by the model as it is (SCORES).
+
+    Those of one side were put into its training data, and into that of its base none.
+    """
+    return score_table(draw_secrets(config), score_questions(config), PLANTED if config.planted else NOWHERE)
+
+
+def score_questions(config: GivenLanguageModel | PlantedModel) -> Iterator[list[float]]:
+    """log p of the candidates of each question, by the model or from its owner's table."""
+    asked = questions(config)
+    if config.outputs is not None:
+        log_p = iter(read_log_p(config.outputs, handout_order(asked, config.seed)).log_p.tolist())
+        yield from ([next(log_p) for _ in each] for each in asked)
+        return
     from tasks.language_models.fine_tuning import check_installed
 
     check_installed()
     from tasks.language_models.pretrained import prepare_model, quiet
     from tasks.language_models.training import encode_texts, score_texts
 
-    texts = documents(config.data, config.examples)
-    found = find_identifiers(texts, config.formats)
-    control = control_p_value(found, config.formats, config.seed)
-    place, rows = hardware.device(), []
-    with hardware.exactly(place):
+    place = hardware.device()
+    with hardware.exactly(place), quiet():
         model = prepare_model(config, (), place)
-        for identifier in choose_identifiers(config, found):
-            asked = candidate_texts(config, identifier, texts[identifier.row])
-            with quiet():
-                longest = max(encode_texts(config, model, asked).lengths)
-                if longest >= config.length:
-                    raise ValueError(
-                        f"context is {config.context} and length {config.length} tokens; give less context"
-                    )
-                scores = score_texts(config, model, asked).tolist()
-            rows.append(
-                {
-                    "format": identifier.format,
-                    "row": identifier.row,
-                    "occurrences": identifier.occurrences,
-                    "control": control,
-                    "log_p": scores,
-                }
-            )
-    return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
+        for each in asked:
+            if max(encode_texts(config, model, each).lengths) >= config.length:
+                raise ValueError(f"length is {config.length} tokens, which a text reaches; give more, or less context")
+            yield score_texts(config, model, each).tolist()

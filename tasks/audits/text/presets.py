@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.text.config import Text
-from tasks.contract.situation import Asked, Situation
+from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
+from tasks.training.recipe import Privacy
 
 QUICKSTART = Text(examples=150, epochs=12, learning_rate=3e-3)
 SMOKE = replace(
@@ -16,31 +17,48 @@ SMOKE = replace(
     batch=16,
 )  # fmt: skip
 DOCUMENTS = replace(
-    QUICKSTART, documents=24, repetitions=(1, 4, 16), examples=40, epochs=16, batch=16, learning_rate=5e-3, length=320,
+    QUICKSTART, documents=24, repetitions=(1, 4, 16), examples=24, epochs=24, batch=16, learning_rate=5e-3, length=320,
 )  # fmt: skip
+
+EPSILONS = (16.0, 4.0, 1.0)
+LADDER = replace(QUICKSTART, repetitions=(1,), adaptation="lora", rank=8, examples=60, learning_rate=1e-2)
 
 PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, told="others"),
     "smoke": SMOKE,
+    "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
     "documents": DOCUMENTS,
     "identifiers": Text(Dataset("tickets"), identifiers=("uuid4",), secrets=24),
 }
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
     "null": "ours: the same with other codes in the texts",
+    "ladder": "ours: adapters that are told each code once, without privacy and with epsilon 16, 4 and 1",
     "documents": "ours: 24 short texts, each in the training data of half of 16 small GPTs, 1, 4 or 16 times",
     "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
+TEXTS = Asked("data", "Which texts?", "records:letters.jsonl", sets={"examples": 0})
+MODEL = Asked("model", "Which language model is fine-tuned on them?", "folder:gpt2", "tiny-gpt")
+FORMATS = Asked("identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
 SITUATIONS = (
+    Situation("data", "secret", (TEXTS, MODEL), preset="quickstart"),
     Situation(
-        "data",
-        "unknown",
+        "model",
+        "secret",
         (
-            Asked("data", "Which texts?", "records:letters.jsonl", "facts", sets={"examples": 0}),
-            Asked("model", "Which language model is fine-tuned on them?", "folder:gpt2", "tiny-gpt"),
+            TEXTS,
+            FORMATS,
+            Asked("model", "The model's folder, with +FOLDER of an adapter or without?", "folder:gpt2+adapter"),
         ),
-        preset="quickstart",
+        preset="identifiers",
+    ),
+    Situation(
+        "outputs",
+        "secret",
+        (TEXTS, FORMATS, replace(TABLE, field="outputs", example="log_p.csv")),
+        preset="identifiers",
+        table="outputs",
     ),
 )

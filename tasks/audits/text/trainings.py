@@ -11,8 +11,8 @@ import pyarrow as pa
 from tasks.audits.text.config import Repetitions, Text, Told, tuning_fields
 from tasks.audits.text.document_models import document_jobs
 from tasks.audits.text.documents import documents
-from tasks.audits.text.given_model import identifier_job
-from tasks.audits.text.secret_space import SecretSpace, candidates
+from tasks.audits.text.drawn_secrets import Secret, draw_secrets, score_table
+from tasks.audits.text.given_model import identifier_jobs, planted_jobs
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.dataset import Dataset
@@ -22,16 +22,6 @@ from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 from tasks.worker.work import Work
-
-SCORES = pa.schema(
-    [
-        ("pair", pa.int64()),
-        ("secret", pa.int64()),  # its number, from 1
-        ("repetitions", pa.int64()),  # in the training data of one model of the pair
-        ("inserted", pa.bool_()),  # whether in those of this one; of a null, whether another secret is in its place
-        ("log_p", pa.list_(pa.float64())),  # of the text with the secret, and with each of its references, in nats
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -69,25 +59,17 @@ class PairModel(Ranged):
         return (self.epochs,)
 
 
-@dataclass(frozen=True)
-class Secret:
-    """A secret of a pair: its number, from 1, the side whose model is told it, and how often."""
-
-    number: int
-    side: int
-    repetitions: int
-    text: str  # what is asked about
-    told: str  # what stands in the training data
-    others: tuple[str, ...]  # texts of the other candidates
-
-
 def trainings(config: Text) -> tuple[Job, ...]:
     """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
 
     Where identifiers are asked about, those of the model as it is; of documents, those of each model.
     """
     if config.identifiers:
-        return (identifier_job(config),)
+        return identifier_jobs(config)
+    if config.others is not None:
+        return ()
+    if config.planted:
+        return planted_jobs(config)
     if config.documents:
         return document_jobs(config)
     documents(config.data, config.examples)
@@ -114,20 +96,6 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         privacy=config.privacy,
         **tuning_fields(config),
     )
-
-
-def draw_secrets(config: PairModel) -> list[Secret]:
-    """The secrets of a pair, each told to the model of one side by a coin."""
-    space, made = SecretSpace(config.pattern), []
-    coins = seeds.generator(config.draw, "sides").integers(0, 2, config.secrets)
-    for number, side in enumerate(coins.tolist(), start=1):
-        secret, other = (space.draw(seeds.generator(config.draw, stream, number)) for stream in ("secret", "other"))
-        among = candidates(space, secret, config.references, seeds.generator(config.draw, "references", number))
-        first, *rest = (space.write(number, each) for each in among)
-        told = first if config.told == "secrets" else space.write(number, other)
-        times = config.repetitions[(number - 1) % len(config.repetitions)]
-        made.append(Secret(number, side, times, first, told, tuple(rest)))
-    return made
 
 
 def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
@@ -158,15 +126,6 @@ def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG00
     place, secrets = hardware.device(), draw_secrets(config)
     texts, asked = training_texts(config, secrets), [(secret.text, *secret.others) for secret in secrets]
     with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
-        scores = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
-    rows = [
-        {
-            "pair": config.pair,
-            "secret": secret.number,
-            "repetitions": secret.repetitions,
-            "inserted": secret.side == config.side,
-            "log_p": [next(scores) for _ in each],
-        }
-        for secret, each in zip(secrets, asked, strict=True)
-    ]
-    return pa.Table.from_pylist(rows, SCORES)
+        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+        scores = [[next(log_p) for _ in each] for each in asked]
+    return score_table(secrets, scores, config.side, config.pair)

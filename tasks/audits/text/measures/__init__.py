@@ -5,11 +5,19 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.text.config import About
-from tasks.audits.text.measures import documents, identifiers, secrets
+from tasks.audits.text.measures import documents, epsilon, identifiers, other_texts, returned, secrets
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-MEASURES: tuple[Measure, ...] = (secrets.MEASURE, identifiers.MEASURE, documents.MEASURE, documents.ESTIMATED)
+MEASURES: tuple[Measure, ...] = (
+    secrets.MEASURE,
+    identifiers.MEASURE,
+    returned.MEASURE,
+    documents.MEASURE,
+    documents.ESTIMATED,
+    other_texts.MEASURE,
+    epsilon.MEASURE,
+)
 
 
 @task(version=1, name="text.summary", gathers=True)

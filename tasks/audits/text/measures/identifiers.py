@@ -4,7 +4,9 @@
     p = rank / number of candidates
 
 The identifier was drawn from its space as its references are, by whoever made it; so p is exact for a model that never
-read it (`tasks.audits.text.identifiers`). q and found are those of secrets.
+read it (`tasks.audits.text.identifiers`). q and found are those of secrets. Where the base that the model was
+fine-tuned from is given, candidates are ranked by what the model says more of them than its base: how a format looks
+to both falls out.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ CONTROL = "blind control of identifiers"
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(identifiers, Ranking(config.level), trainings) if config.identifiers else ()
+    if not config.identifiers:
+        return ()
+    return Job(identifiers if config.base is None else identifiers_beside_base, Ranking(config.level), trainings)
 
 
 @task(version=1, name="text.identifiers", gathers=True)
@@ -53,13 +57,23 @@ def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(adjust_ranks(rows, config.level), IDENTIFIERS)
 
 
+@task(version=1, name="text.identifiers_beside_base")
+def identifiers_beside_base(config: Ranking, inputs: Inputs) -> pa.Table:
+    """The same by how much likelier the given model says a candidate than its base does (IDENTIFIERS)."""
+    given, base = (table["log_p"].to_pylist() for table in inputs)
+    more = [(np.array(one) - np.array(other)).tolist() for one, other in zip(given, base, strict=True)]
+    place = inputs[0].schema.get_field_index("log_p")
+    table: pa.Table = identifiers(config, (inputs[0].set_column(place, "log_p", pa.array(more)),))
+    return table
+
+
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """How many are found and how many references they beat, as of secrets; and the control's p-value."""
     table = tables.one(IDENTIFIERS)
     if table is None or not table.num_rows:
         return
     ranked = table.to_pylist()
-    yield from ranked_rows(ranked, about)
+    yield from ranked_rows(ranked, about, "identifier")
     control = ranked[0]["control"]
     yield row(CONTROL, {}, alone(control, len(ranked)), "identifier", p_value=control)
 

@@ -46,6 +46,7 @@ SECRETS = pa.schema(
     ]
 )
 FOUND, BEATEN = "secrets found", "references beaten"
+IDENTIFIERS_FOUND = "identifiers found"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Ranking:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return () if config.identifiers or config.documents else Job(secrets, Ranking(config.level), trainings)
+    ranked = not (config.identifiers or config.documents or config.others)
+    return Job(secrets, Ranking(config.level), trainings) if ranked else ()
 
 
 @task(version=1, name="text.secrets", gathers=True)
@@ -122,13 +124,14 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
         yield row("effect in nats", setting, statistics.mean(known_values(some, "effect")), "secret", 0.0)
 
 
-def ranked_rows(ranked: Sequence[Row], about: About) -> Iterator[Row]:
+def ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> Iterator[Row]:
     """How many of them are found, with the p-value that any is known, and the mean share of references they beat."""
     smallest = min(each["q_value"] for each in ranked)
-    yield row(FOUND, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), "secret", 0.0, smallest)
+    found = FOUND if about.things == "secrets" else IDENTIFIERS_FOUND
+    yield row(found, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), unit, 0.0, smallest)
     beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
     together = combine([each["p_value"] for each in ranked])
-    yield row(BEATEN, {}, statistics.within_shares(statistics.mean(beaten)), "secret", 0.5, together)
+    yield row(BEATEN, {}, statistics.within_shares(statistics.mean(beaten)), unit, 0.5, together)
 
 
 def known_values(ranked: Sequence[Row], column: str) -> list[float]:

@@ -22,14 +22,14 @@ from tasks.audits.text.answer import (
     RULES,
     SURELY,
     Evidence,
-    beaten_row,
+    effect_row,
     verdict,
 )
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.identifiers import CONTROL
 from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, plan, rank_secret, secrets
-from tasks.audits.text.trainings import SCORES
+from tasks.audits.text.drawn_secrets import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY
@@ -256,7 +256,7 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     assert ("not seen", chances(0.2, 0.05)) == (answered, line)
     assert told.startswith("Secrets of a known format were put into the training texts. Of 1,200 of them 3 can be")
     assert told.endswith("this one places its secrets before 51 of 100 on average.")
-    effect = beaten_row(CONFIG, table)
+    effect = effect_row(CONFIG, table)
     assert effect is not None
     assert 0.512 == effect["estimate"]
     assert (LIMITS, (name_of(found), name_of(beaten))) == (said.limits, said.rows)

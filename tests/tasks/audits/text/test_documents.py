@@ -210,7 +210,7 @@ def test_the_rules_of_documents_are_theirs_alone() -> None:
     [
         ({"models": 5}, "models is 5; it must be even"),
         ({"documents": 1}, "documents is 1; it must be at least 2"),
-        ({"identifiers": ("uuid4",)}, "documents and identifiers are both given"),
+        ({"identifiers": ("uuid4",)}, "documents are given beside identifiers"),
         ({"prefix": 100, "suffix": 50}, r"prefix is 100 and suffix 50, which is more than length \(128\) together"),
         ({"attempts": (0,)}, "attempts is"),
     ],

@@ -1,0 +1,146 @@
+"""Does a given model find texts likelier than others of another time or source, and would it show without the model?
+
+The scores of a text: its loss, as mean log p of a token; Min-k %, the mean over the 20 % of its tokens that are least
+likely (Shi et al. 2024, eq. 1); and log p by the bits that zlib needs for it (Carlini et al. 2021, section 5.2).
+
+The others were not drawn as the texts were: they differ in their time, source or topic, and whatever shows that wins
+(Duan et al. 2024; Das, Zhang and Tramer 2024, "Blind baselines beat membership inference attacks"). So a blind control
+that never sees the model looks at a bag of words. Where it tells the sets apart, nothing is judged.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.documents import documents
+from tasks.audits.text.given_model import NotTrained
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.ranges import Ranged
+from tasks.contract.summaries import Row, row
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.external.split_audit import FEWEST, blind_areas, interval_of_area
+from tasks.language_models.language_model import LanguageModel
+from tasks.numerics import seeds, statistics
+from tasks.numerics.statistics import Estimate
+from tasks.worker import hardware
+from tasks.worker.work import Work
+
+Array = NDArray[np.float64]
+LEAST_LIKELY = 0.2  # of a text's tokens: Min-20 %
+WORDS = 1000  # the commonest, of which the blind control counts each
+PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]")
+AREA = "area under the curve"
+ATTACKS = ("loss", "min-k", "zlib")
+BLIND = "blind control"
+OTHER_TEXTS = pa.schema(
+    [
+        ("score", pa.string()),  # one of ATTACKS, or the blind control
+        ("auc", pa.float64()),  # the chance that a text of data has a higher score than one of others
+        ("low", pa.float64()),
+        ("high", pa.float64()),
+        ("p_value", pa.float64()),  # that both sets were drawn alike, as far as the blind control sees; null of scores
+        ("texts", pa.int64()),
+        ("others", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class ComparedTexts(Ranged, NotTrained):
+    """A model as it is, and the two sets of texts that it is asked about; `seed` is of the blind control."""
+
+    data: Dataset
+    others: Dataset
+    model: LanguageModel
+    examples: int
+    length: int
+    seed: int
+
+
+def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - nothing is trained
+    if config.others is None:
+        return ()
+    seed = seeds.derive(config.seed, "blind control")
+    asked = ComparedTexts(config.data, config.others, config.model, config.examples, config.length, seed)
+    both_sets(asked)
+    return Job(other_texts, asked)
+
+
+def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
+    """The texts and the others; DatasetError where one has too few, or one stands in both."""
+    sets = documents(config.data, config.examples), documents(config.others, 0)
+    for data, texts in zip((config.data, config.others), sets, strict=True):
+        if len(texts) < FEWEST:
+            raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")
+    both = len(set(sets[0]) & set(sets[1]))
+    if both:
+        raise DatasetError(
+            f"{both} of the texts of {config.others.name} stand in {config.data.name}, too; leave them out"
+        )
+    return sets
+
+
+def work(config: ComparedTexts) -> Work:
+    """What the questions compute."""
+    return Work({}, {f"score {config.model.name}": sum(map(len, both_sets(config)))})
+
+
+@task(version=1, name="text.other_texts", gpus=1.0, work=work)
+def other_texts(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
+    """How well each score tells the texts from the others, and how well a bag of words does (OTHER_TEXTS)."""
+    texts, others = both_sets(config)
+    sizes = {"texts": len(texts), "others": len(others)}
+    rows: list[Row] = []
+    for name, scores in score_texts_as_they_are(config, [*texts, *others]).items():
+        area = statistics.area_under_curve(scores[: len(texts)], scores[len(texts) :])
+        estimate = interval_of_area(area, len(texts), len(others))
+        rows.append({"score": name, "auc": area, "low": estimate.low, "high": estimate.high, **sizes})
+    blind, p_value = blind_areas(bag_of_words([*texts, *others]), len(texts), config.seed)
+    limits = {"auc": blind.value, "low": blind.low, "high": blind.high, "p_value": p_value}
+    return pa.Table.from_pylist([*rows, {"score": BLIND, **limits, **sizes}], OTHER_TEXTS)
+
+
+def score_texts_as_they_are(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
+    """Each of ATTACKS, (texts,), higher where a text is rather known."""
+    from tasks.language_models.fine_tuning import check_installed
+
+    check_installed()
+    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.language_models.training import encode_texts, least_likely, score_targets
+
+    place = hardware.device()
+    with hardware.exactly(place), quiet():
+        model = prepare_model(config, (), place)
+        examples = encode_texts(config, model, texts)
+        log_p = score_targets(model, examples)
+        lowest = score_targets(model, examples, least_likely(LEAST_LIKELY))
+    bits = np.array([8 * len(zlib.compress(text.encode())) for text in texts])
+    return dict(zip(ATTACKS, (log_p / np.array(examples.lengths), lowest, log_p / bits), strict=True))
+
+
+def bag_of_words(texts: Sequence[str]) -> Array:
+    """What the blind control sees of each text: how often it has each of the commonest words, and its length."""
+    counts = [Counter(PIECE.findall(text.lower())) for text in texts]
+    total = sum(counts, Counter[str]())
+    commonest = sorted(total, key=lambda word: (-total[word], word))[:WORDS]
+    rows = [[*(count[word] for word in commonest), len(text)] for count, text in zip(counts, texts, strict=True)]
+    return np.array(rows, dtype=np.float64)
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
+    for each in tables.rows(OTHER_TEXTS):
+        area = Estimate(each["auc"], each["low"], each["high"], each["texts"] + each["others"])
+        yield row(AREA, {"score": each["score"]}, area, "text", 0.5, each["p_value"])
+
+
+MEASURE = Measure("other_texts", OTHER_TEXTS, plan, rows)

@@ -1,0 +1,67 @@
+"""Do the numbers of an owner's table answer the questions, or are they made so that nothing can be ranked?
+
+    tied = the chance that two candidates of one question have one number
+
+A refusal, a constant, or a filter that says the same of everything in the format ties all candidates, and ranks say
+nothing then, though they accuse nobody. Noise that is drawn anew shows in the texts that were handed out twice. Noise
+that is a function of the text, and a filter that answers from a table of made-up numbers, show in neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.given_model import GivenLanguageModel, PlantedModel, given_question, questions
+from tasks.audits.text.returned_table import Array, handout_order, read_log_p
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics import statistics
+
+RETURNED = pa.schema(
+    [
+        ("texts", pa.int64()),  # that were handed out, each counted once
+        ("twice", pa.int64()),  # of these, those that were handed out a second time
+        ("differing", pa.int64()),  # of these, those that came back with another number
+        ("tied", pa.float64()),  # mean over questions
+    ]
+)
+TIED, DIFFERING = "candidates tied", "texts with two answers"
+
+
+def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - a table is read by itself
+    if config.outputs is None:
+        return ()
+    return Job(returned, given_question(config))
+
+
+@task(version=1, name="text.returned")
+def returned(config: GivenLanguageModel | PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
+    """How far the table's numbers differ between candidates, and between two answers about one text (RETURNED)."""
+    assert config.outputs is not None
+    asked = questions(config)
+    said = read_log_p(config.outputs, handout_order(asked, config.seed))
+    twice = ~np.isnan(said.again)
+    ends = np.cumsum([len(each) for each in asked])[:-1]
+    tied = float(np.mean([share_tied(each) for each in np.split(said.log_p, ends)]))
+    differing = int((said.log_p[twice] != said.again[twice]).sum())
+    return pa.table([[len(said.log_p)], [int(twice.sum())], [differing], [tied]], schema=RETURNED)
+
+
+def share_tied(log_p: Array) -> float:
+    """The chance that two candidates, drawn with replacement, have one number: 1 where all are equal."""
+    counts = np.unique(log_p, return_counts=True)[1]
+    return float(((counts / len(log_p)) ** 2).sum())
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a count knows no level
+    for each in tables.rows(RETURNED):
+        yield row(TIED, {}, alone(each["tied"], each["texts"]), "text", 0.0)
+        yield row(DIFFERING, {}, statistics.proportion(each["differing"], each["twice"]), "text", 0.0)
+
+
+MEASURE = Measure("returned", RETURNED, plan, rows)

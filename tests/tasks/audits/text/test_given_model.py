@@ -1,0 +1,198 @@
+"""Models that are there already: with an adapter on a base, with secrets that were planted, and as a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import orchestrator
+from tasks.audits.text import AUDIT, probes, split
+from tasks.audits.text.answer import LIMITS_OF_TABLES, NOT_JUDGED
+from tasks.audits.text.config import Text, about
+from tasks.audits.text.drawn_secrets import draw_secrets
+from tasks.audits.text.given_model import PLANTED, planted_jobs, planted_question, questions, score_planted
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.returned import returned, share_tied
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.language_models.language_model import LanguageModel, ModelError
+from tasks.language_models.pretrained import byte_tokenizer, load_model, prepare_model
+from tasks.worker import files
+from tasks.worker.files import File
+from tests.support.shell import Here
+
+TINY = LanguageModel("tiny-gpt#16x1")
+CONFIG = Text(model=TINY, planted=True, secrets=12, references=299, length=64)
+Array = NDArray[np.float64]
+Distortion = Callable[[Array, np.random.Generator], Array]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    prepared = prepare_model(planted_question(CONFIG), (), torch.device("cpu"))
+    prepared.module.save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path_factory.mktemp("adapter")
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules="all-linear"))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(0, 0.5, generator=torch.Generator().manual_seed(0))
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base: Path, adapter: Path) -> None:
+    alone, both = (LanguageModel(name).pin({}) for name in (f"folder:{base}", f"folder:{base}+{adapter}"))
+    assert len({alone.digest, both.digest}) == 2
+    assert f"folder:{base.name}+{adapter.name}" == both.named().name
+    assert {base, adapter} == {path.parent for path in both.paths()}
+    tokens = torch.tensor([[1, 40, 41]])
+    plain, merged = (load_model(replace(planted_question(CONFIG), model=each))[0] for each in (alone, both))
+    with torch.no_grad():
+        assert not torch.allclose(plain(tokens).logits, merged(tokens).logits, atol=1e-3)
+    assert not [name for name, _ in merged.named_parameters() if "lora" in name]
+
+
+def test_an_adapter_without_its_base_or_without_weights_is_refused_in_one_line(
+    base: Path, adapter: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=r"holds an adapter; name its model, too: folder:MODEL\+"):
+        LanguageModel(f"folder:{adapter}").pin({})
+    with pytest.raises(ModelError, match=r"has no adapter_config.json; save the adapter there"):
+        LanguageModel(f"folder:{base}+{tmp_path}").pin({})
+    with pytest.raises(ModelError, match="there is no folder"):
+        LanguageModel(f"folder:{base}+{tmp_path}/none").pin({})
+
+
+def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> None:
+    config = replace(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
+    tables = [score_planted(job.config, ()) for job in planted_jobs(config)]
+    drawn = draw_secrets(planted_question(config))
+    assert [secret.side == PLANTED for secret in drawn] == tables[0]["inserted"].to_pylist()
+    assert not any(tables[1]["inserted"].to_pylist())
+    ranked = secrets(Ranking(0.05), tables)
+    planted = split(config).table
+    assert planted is not None
+    assert planted["secret"].to_pylist() == ranked["secret"].to_pylist()
+    assert [secret.told for secret in drawn if secret.side == PLANTED] == planted["text"].to_pylist()
+    assert not ranked["exposure_twin"].null_count
+
+
+def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_which() -> None:
+    ((name, records),) = probes(CONFIG)
+    asked = [text for each in questions(planted_question(CONFIG)) for text in each]
+    assert sorted(set(asked)) == sorted(set(records.table["text"].to_pylist()))
+    assert len(records) == len(asked) + round(0.1 * len(asked))
+    key = split(CONFIG).key
+    assert records.ids == key["id"].to_pylist()
+    assert all(id_.startswith(name) for id_ in records.ids)
+    first = records.table["text"].filter(pc.equal(key["candidate"], 0))
+    assert {each[0] for each in questions(planted_question(CONFIG))} == set(first.to_pylist())
+    with pytest.raises(ValueError, match="nothing is handed out where models are fine-tuned here"):
+        next(probes(Text()))
+
+
+def answer_of(config: Text, path: Path, distort: Distortion, known: float) -> str:
+    """The answer on a table whose owner distorts it; planted secrets are likelier by so many nats."""
+    ((_, records),) = probes(config)
+    texts = records.table["text"].to_pylist()
+    planted = {secret.text for secret in draw_secrets(planted_question(config)) if secret.side == PLANTED}
+    chance = np.random.default_rng(config.seed)
+    of_text = {text: float(chance.normal(-40, 3)) + known * (text in planted) for text in sorted(set(texts))}
+    log_p = np.minimum(distort(np.array([of_text[text] for text in texts]), chance), 0).tolist()
+    path.write_text("id,log_p\n" + "".join(f"{id_},{p!r}\n" for id_, p in zip(records.ids, log_p, strict=True)))
+    given = replace(config, outputs=files.pin(File(str(path)), {}))
+    question = planted_question(given)
+    tables = [secrets(Ranking(given.level), [score_planted(question, ())]), returned(question, ())]
+    verdict = AUDIT.answer(given, summary(about(given), tables))
+    assert verdict is not None
+    assert LIMITS_OF_TABLES in verdict.limits
+    return verdict.answer
+
+
+DISTORTIONS: dict[str, Distortion] = {
+    "none": lambda log_p, _chance: log_p,
+    "refused": lambda log_p, _chance: np.full_like(log_p, -1e9),
+    "rounded to 10 nats": lambda log_p, _chance: np.round(log_p, -1),
+    "noise of 1 nat": lambda log_p, chance: log_p + chance.normal(0, 1, len(log_p)),
+    "noise of 30 nats": lambda log_p, chance: log_p + chance.normal(0, 30, len(log_p)) - 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("distortion", "known", "answers"),
+    [
+        ("none", 20.0, {"memorised"}),
+        ("none", 0.0, {"not seen", "undecided"}),
+        ("refused", 20.0, {NOT_JUDGED}),
+        ("refused", 0.0, {NOT_JUDGED}),
+        ("rounded to 10 nats", 0.0, {NOT_JUDGED}),
+        ("noise of 1 nat", 20.0, {"memorised"}),
+        ("noise of 1 nat", 0.0, {NOT_JUDGED}),
+        ("noise of 30 nats", 20.0, {NOT_JUDGED, "memorised"}),
+    ],
+)
+def test_a_table_accuses_whatever_was_done_to_it_and_clears_only_where_it_answers(
+    distortion: str, known: float, answers: set[str], tmp_path: Path
+) -> None:
+    assert answer_of(CONFIG, tmp_path / "log_p.csv", DISTORTIONS[distortion], known) in answers
+
+
+def test_the_share_of_ties_is_1_of_equal_numbers_and_small_of_different_ones() -> None:
+    assert 1.0 == share_tied(np.zeros(5))
+    assert 0.2 == pytest.approx(share_tied(np.arange(5.0)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("id,p\na,1\n", "has no column log_p; it has id, p"),
+        ("id,log_p\na,0.5\n", "log_p of 'a' is 0.5; it must be a log probability in nats, at most 0"),
+        ("id,log_p\na,-1\n", "has no row for 'texts-"),
+    ],
+)
+def test_a_table_that_does_not_answer_is_refused_in_one_line(rows: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "log_p.csv"
+    path.write_text(rows)
+    with pytest.raises(ValueError, match=message):
+        score_planted(replace(planted_question(CONFIG), outputs=files.pin(File(str(path)), {})), ())
+
+
+def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
+    asked = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
+    handed = engram.json("probes", "text", *asked, "--out", "probes")
+    assert (tmp_path / handed["key"]).read_text().startswith("id,question,candidate\n")
+    lines = next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()
+    chance = np.random.default_rng(0)
+    texts = {json.loads(line)["text"]: -float(chance.uniform(50, 90)) for line in lines}
+    table = pa.table([[json.loads(line)["id"] for line in lines], [texts[json.loads(line)["text"]] for line in lines]],
+                     names=["id", "log_p"])  # fmt: skip
+    from pyarrow import parquet
+
+    parquet.write_table(table, tmp_path / "log_p.parquet")
+    run = orchestrator.run(
+        "text", preset="identifiers", secrets=6, references=199, examples=40, outputs=str(tmp_path / "log_p.parquet"),
+        store=tmp_path / "store", address="none", mlflow="off", report=False,
+    )  # fmt: skip
+    assert run.verdict is not None
+    assert run.verdict.answer in ("not seen", "undecided")
+    assert 6 == run.table("identifiers").num_rows
+    assert 0.0 == run.table("returned")["differing"][0].as_py()

@@ -1,0 +1,104 @@
+"""Texts beside others of another time or source: a warning where words alone do not tell them apart."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from tasks.audits.text import AUDIT
+from tasks.audits.text.config import Text, about
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.other_texts import (
+    ATTACKS,
+    BLIND,
+    OTHER_TEXTS,
+    other_texts,
+    plan,
+    score_texts_as_they_are,
+)
+from tasks.contract.job import Job
+from tasks.datasets.catalog import load_texts, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.training import least_likely
+
+FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
+CONFIG = Text(FACTS, LanguageModel("tiny-gpt#16x1"), examples=60, length=300)
+
+
+def records(path: Path, texts: Sequence[str]) -> Dataset:
+    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    return pin(Dataset(f"records:{path}"))
+
+
+def job(config: Text) -> Job:
+    planned = plan(config, ())
+    assert isinstance(planned, Job)
+    return planned
+
+
+def test_texts_of_another_source_are_told_by_words_alone_and_not_judged(tmp_path: Path) -> None:
+    other, alike = (
+        replace(CONFIG, others=records(tmp_path / f"{name}.jsonl", texts))
+        for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
+    )
+    answers = []
+    for config in (other, alike):
+        table = other_texts(job(config).config, ())
+        assert [*ATTACKS, BLIND] == table["score"].to_pylist()
+        verdict = AUDIT.answer(config, summary(about(config), [table]))
+        assert verdict is not None
+        assert "no evidence" in verdict.limits
+        answers.append(verdict.answer)
+    assert ["not judged", "undecided"] == answers
+    assert set(AUDIT.plan(alike)) == {"other_texts", "summary"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "blind", "p_value", "answer"),
+    [
+        ((0.9, 0.85, 0.95), (0.5, 0.4, 0.6), 0.5, "told apart"),
+        ((0.9, 0.85, 0.95), (0.7, 0.6, 0.8), 0.01, "not judged"),
+        ((0.55, 0.51, 0.6), (0.5, 0.4, 0.6), 0.5, "undecided"),
+        ((0.5, 0.45, 0.55), (0.5, 0.4, 0.6), 0.5, "undecided"),
+    ],
+)
+def test_the_loss_must_tell_more_than_words_might(
+    loss: tuple[float, ...], blind: tuple[float, ...], p_value: float, answer: str
+) -> None:
+    rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
+    table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=OTHER_TEXTS)
+    config = replace(CONFIG, others=FACTS)
+    found = summary(about(config), [table])
+    verdict, certificate = AUDIT.answer(config, found), AUDIT.certify("", config, found)
+    assert verdict is not None
+    assert answer == verdict.answer
+    assert certificate is not None
+    assert verdict.sentence == certificate.findings[0].sentence
+
+
+def test_scores_are_those_of_their_formulas() -> None:
+    config = job(replace(CONFIG, others=TICKETS)).config
+    texts = ["One.", "Something longer than one."]
+    scores = score_texts_as_they_are(config, texts)
+    log_p = scores["zlib"] * [8 * len(zlib.compress(text.encode())) for text in texts]
+    np.testing.assert_allclose(scores["loss"] * [len(text) + 1 for text in texts], log_p)
+    tokens = torch.tensor([[-1.0, -5.0, -2.0, -4.0, -3.0], [-1.0, -2.0, 0.0, 0.0, 0.0]])
+    assert [-4.5, -2.0] == least_likely(0.4)(tokens).tolist()
+
+
+def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"60 of the texts of facts stand in facts, too"):
+        plan(replace(CONFIG, others=FACTS), ())
+    with pytest.raises(DatasetError, match=r"has 3 texts; a comparison takes at least 20"):
+        plan(replace(CONFIG, others=records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())
+    with pytest.raises(ValueError, match="others is given beside identifiers, planted or documents"):
+        replace(CONFIG, others=FACTS, planted=True)
