@@ -152,7 +152,7 @@ def reproductions(config: DocumentTest, scores: DocumentScores) -> Mapping[str, 
     known = {
         GREEDY: scores.wrong == 0,
         NEAR: scores.distance <= config.near * config.suffix,
-        **{f"{n} attempts": scores.log_p_end >= log_p for n, log_p in least.items()},
+        **{"1 attempt" if n == 1 else f"{n} attempts": scores.log_p_end >= log_p for n, log_p in least.items()},
     }
     return {way: np.where(np.isnan(scores.log_p_end), np.nan, said) for way, said in known.items()}
 

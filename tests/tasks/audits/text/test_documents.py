@@ -146,7 +146,7 @@ def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
 
 def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> None:
     found = index_rows(summed(made_scores(0.5, 1, written=1.0)))
-    for way in ("greedy", "near", "1 attempts"):
+    for way in ("greedy", "near", "1 attempt"):
         assert (1.0, 0.0) == tuple(
             found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in ("told", "twin")
         )

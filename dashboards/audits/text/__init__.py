@@ -1,0 +1,23 @@
+"""What `text` draws: exposures of secrets and identifiers, effects of documents, and how many of them come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dashboards.audits.text.documents import effects, reproduction
+from dashboards.audits.text.examples import examples as gallery
+from dashboards.audits.text.exposures import exposures
+from dashboards.chart import Figure
+from dashboards.run import Run
+
+__all__ = ["figures", "gallery"]
+
+
+def figures(run: Run) -> Iterable[Figure | None]:
+    """What the answer rests on first."""
+    return (
+        exposures(run.table("secrets")),
+        exposures(run.table("identifiers")),
+        effects(run.table("documents")),
+        reproduction(run.table("document_estimates")),
+    )

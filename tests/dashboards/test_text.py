@@ -1,0 +1,75 @@
+"""What is drawn of text's tables, and that texts of one's own are shown only where they are asked for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dashboards.figures import figures
+from dashboards.page import gallery
+from dashboards.run import Run
+from orchestrator.store import Store
+from tasks.audits.text.config import Text
+from tasks.audits.text.measures.documents import document_test, documents, estimates
+from tasks.audits.text.measures.identifiers import identifiers
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tests.dashboards import made
+from tests.dashboards.test_figures import named
+from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.test_documents import CONFIG, made_scores
+from tests.tasks.audits.text.test_identifiers import made as made_identifiers
+
+WRITTEN = made_scores(0.5, 1, written=1.0)
+DOCUMENTS = {
+    "documents": documents(document_test(CONFIG), WRITTEN),
+    "document_estimates": estimates(document_test(CONFIG), WRITTEN),
+}
+TABLES = {**DOCUMENTS, "secrets": secrets(Ranking(0.05), make_scores(8.0, 0))}
+
+
+def run(store: Store, name: str, config: Text = CONFIG, **tables: Any) -> Run:
+    parts = {root: [table] for root, table in tables.items()}
+    return made.run(store, name, {"summary": [], **parts}, config, audit="text")
+
+
+def test_a_run_has_its_figures_with_their_numbers_in_words(store: Store) -> None:
+    found = named(run(store, "text-1", **DOCUMENTS))
+    assert ["effects", "reproduction"] == list(found)
+    assert "6 of 6 found" in found["effects"].alt
+    assert "greedy: 1 by models trained on a document, 0 by the others" in found["reproduction"].alt
+    found = named(run(store, "text-2", secrets=TABLES["secrets"]))
+    assert ["exposures"] == list(found)
+    assert "told 4 times: mean" in found["exposures"].alt
+    found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [made_identifiers(0.5, 40.0, 1)])))
+    assert "uuid4: mean 9 bits, 24 of 24 found." in found["exposures"].alt
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
+    whole = TABLES[name]
+    nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
+    for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
+        assert [] == figures(run(store, f"text-{number}", **{name: table}))
+
+
+def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "letters.jsonl"
+    file.write_text("".join(json.dumps({"id": str(at), "text": f"letter {at} to X"}) + "\n" for at in range(20)))
+    config = replace(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
+    its = run(store, "text-own", config, **DOCUMENTS)
+    for shown in (False, True):
+        drawn = gallery(its, show_images=shown)
+        assert drawn is not None
+        assert shown == drawn.shown
+        assert shown == any("to X" in words for record in drawn.records for _, words in record.fields)
+        assert ("--show-texts" in drawn.note) != shown
+    embedded = gallery(run(store, "text-embedded", **DOCUMENTS), show_images=False)
+    assert embedded is not None
+    assert embedded.shown
