@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
@@ -16,6 +16,7 @@ from tasks.training.recipe import Privacy
 
 Relation = Literal["kept", "redrawn"]
 Adaptation = Literal["full", "lora"]
+Precision = Literal["float32", "bfloat16"]
 
 
 class Tuning(Protocol):
@@ -49,6 +50,10 @@ class Tuning(Protocol):
     def privacy(self) -> Privacy | None: ...
     @property
     def asked(self) -> tuple[int, ...]: ...
+    @property
+    def precision(self) -> Precision: ...
+    @property
+    def checkpointing(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,9 @@ class FineTuning(Ranged):
     answer_length: Annotated[int, AtLeast(1)] = 32
     recorded: tuple[int, ...] | None = ()
     privacy: Privacy | None = None
+
+    precision: ClassVar[Precision] = "float32"
+    checkpointing: ClassVar[bool] = False
 
     def conflicts(self) -> Iterator[str]:
         if self.batch % self.accumulate:

@@ -143,7 +143,7 @@ ALPHA = 2
 
 
 def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> SequenceModel:
-    """The model in float32, on its device. A tiny T5's tokenizer is trained on these texts.
+    """The model on its device, ready to be trained. A tiny T5's tokenizer is trained on these texts.
 
     Whatever is drawn is a function of the config's seed; torch's own random state is as before. ValueError, in one
     line, for a model that cannot be had or read, or one whose positions are too few.
@@ -156,6 +156,9 @@ def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> 
         with drawn_from(config.seed, "adapters", place=place), quiet():
             add_adapters(module, config)
     module.to(place)
+    if config.checkpointing:
+        # What a layer computes is computed again for its gradients, in the memory of one layer.
+        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model
 
 
@@ -187,7 +190,12 @@ def load_model(config: Tuning) -> tuple[Any, Any]:
             if isinstance(getattr(settings, name, None), int | float):
                 setattr(settings, name, config.dropout)
         kind: Any = AutoModelForSeq2SeqLM if settings.is_encoder_decoder else AutoModelForCausalLM
-        told = {"config": settings, "dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+        told = {
+            "config": settings,
+            "dtype": getattr(torch, config.precision),
+            "use_safetensors": True,
+            "output_loading_info": True,
+        }
         module, info = kind.from_pretrained(place, **told, **local)
         tokenizer = AutoTokenizer.from_pretrained(place, **local)
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
@@ -241,6 +249,8 @@ def add_adapters(module: Any, config: Tuning) -> None:
         raise ValueError(f"adaptation is lora, which {config.model.name} does not take: {reason}") from None
     for name, parameter in module.named_parameters():
         parameter.requires_grad_("lora_" in name)
+        if "lora_" in name:
+            parameter.data = parameter.data.float()  # small steps are lost in the 8 bits of bfloat16
 
 
 @contextlib.contextmanager

@@ -17,6 +17,10 @@ is known. Secrets are found with control of false discoveries, and the answer re
 Source. Exposure is that of Carlini et al. 2019, "The Secret Sharer", section 4. Ranks as exact p-values of drawn
 secrets are argued for by Zhang, Kamath & Tramer 2024 (arXiv 2409.19798); the twin and the answer are ours.
 
+Documents are asked about in the same way: each is in the training data of half of the models, by a draw, so that it has
+an exact p-value, and how much of it comes out stands beside the models that never saw it. Of a model that is there
+already random identifiers are ranked, or secrets that were put in beforehand.
+
 Cost. Two fine-tunings a pair, and secrets x (references + 1) texts to score for each. `quickstart` takes some two
 minutes of two cores.
 """

@@ -13,7 +13,7 @@ from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning_config import Adaptation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 from tasks.worker.files import File
@@ -88,6 +88,10 @@ class Text(Ranged):
     """The probability from which on a document's tokens count as extracted by so many attempts."""
     near: Annotated[float, ranges.Share(one=False)] = field(default=0.1, metadata={ADDED_LATER: True})
     """Share of the tokens by which the likeliest continuation may differ to be nearly verbatim (edit distance)."""
+    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    """Ours: numbers that a model from a folder computes with; adapters are float32 whatever it is."""
+    checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether what layers compute is computed again for gradients: less memory, and a third more time."""
     deduplicate: bool = field(default=False, metadata={ADDED_LATER: True})
     """Ours: whether a text that stands several times in the training data is kept once."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
@@ -113,6 +117,12 @@ class Text(Ranged):
             yield f"identifiers is {', '.join(self.identifiers)}; each format must be given once"
         if not self.repetitions or min(self.repetitions) < 1:
             yield f"repetitions is {self.repetitions}; there must be one at least, and each must be at least 1"
+        if self.precision == "bfloat16" and not self.asks_as_it_is and self.adaptation == "full":
+            yield "precision is bfloat16 and adaptation full; it must be lora, whose adapters are float32"
+        if self.precision == "bfloat16" and self.model.tiny_sizes is not None:
+            yield f"precision is bfloat16; the model must come from a folder, and {self.model.name} does not"
+        if self.checkpointing and self.privacy is not None:
+            yield "checkpointing is on and privacy is given; gradients of single texts are computed without it"
         if self.batch % self.accumulate:
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
         if self.others is not None and (self.asks_as_it_is or self.documents):
@@ -205,6 +215,7 @@ def tiny(config: Text) -> Text:
         epochs=2,
         batch=16,
         accumulate=1,
+        precision="float32",
         length=128,
         documents=min(config.documents, 8),
         models=min(config.models, 4),

@@ -21,7 +21,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
-from tasks.language_models.fine_tuning_config import Adaptation, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
@@ -71,6 +71,8 @@ class DocumentModel(Ranged):
     dropout: Annotated[float, Share(one=False)]
     length: int
     privacy: Privacy | None
+    precision: Precision
+    checkpointing: bool
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
@@ -110,6 +112,8 @@ def document_jobs(config: Text) -> tuple[Job, ...]:
                 suffix=config.suffix,
                 seed=seeds.derive(config.seed, "training of documents", number),
                 privacy=config.privacy,
+                precision=config.precision,
+                checkpointing=config.checkpointing,
                 **tuning_fields(config),
             ),
         )

@@ -21,7 +21,7 @@ from tasks.audits.text.secret_space import candidates
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.language_models.fine_tuning_config import Adaptation, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
@@ -57,6 +57,7 @@ class NotTrained:
     answer_length: ClassVar[int] = 1  # the token before a text
     privacy: ClassVar[Privacy | None] = None
     asked: ClassVar[tuple[int, ...]] = ()
+    checkpointing: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class GivenLanguageModel(Ranged, NotTrained):
     seed: int
     length: int
     outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
+    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class PlantedModel(Ranged, NotTrained):
     draw: int
     seed: int
     length: int
+    precision: Precision
     planted: bool = True  # none of them in the base's training data
     outputs: File | None = None
 
@@ -123,6 +126,7 @@ def planted_question(config: Text) -> PlantedModel:
         draw=seeds.derive(config.seed, "secrets", 0),
         seed=seeds.derive(config.seed, "handed out"),
         length=config.length,
+        precision=config.precision,
         outputs=config.outputs,
     )
 
@@ -160,6 +164,7 @@ def identifier_question(config: Text) -> GivenLanguageModel:
         examples=config.examples,
         seed=seeds.derive(config.seed, "identifiers"),
         length=config.length,
+        precision=config.precision,
         outputs=config.outputs,
     )
 

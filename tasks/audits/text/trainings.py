@@ -16,7 +16,7 @@ from tasks.audits.text.given_model import identifier_jobs, planted_jobs
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning_config import Adaptation, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
@@ -50,6 +50,8 @@ class PairModel(Ranged):
     length: int
     deduplicate: bool = field(default=False, metadata={ADDED_LATER: True})
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
@@ -94,6 +96,8 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         seed=seeds.derive(config.seed, "training", pair),
         deduplicate=config.deduplicate,
         privacy=config.privacy,
+        precision=config.precision,
+        checkpointing=config.checkpointing,
         **tuning_fields(config),
     )
 

@@ -29,6 +29,7 @@ from tasks.contract.ranges import Ranged
 from tasks.contract.summaries import Row, row
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.split_audit import FEWEST, blind_areas, interval_of_area
+from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds, statistics
 from tasks.numerics.statistics import Estimate
@@ -65,13 +66,16 @@ class ComparedTexts(Ranged, NotTrained):
     examples: int
     length: int
     seed: int
+    precision: Precision
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - nothing is trained
     if config.others is None:
         return ()
     seed = seeds.derive(config.seed, "blind control")
-    asked = ComparedTexts(config.data, config.others, config.model, config.examples, config.length, seed)
+    asked = ComparedTexts(
+        config.data, config.others, config.model, config.examples, config.length, seed, config.precision
+    )
     both_sets(asked)
     return Job(other_texts, asked)
 

@@ -23,8 +23,13 @@ from tasks.audits.text.given_model import PLANTED, planted_jobs, planted_questio
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.returned import returned, share_tied
 from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.trainings import pair_model
+from tasks.datasets.catalog import pin
+from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel, ModelError
 from tasks.language_models.pretrained import byte_tokenizer, load_model, prepare_model
+from tasks.language_models.training import score_texts
 from tasks.worker import files
 from tasks.worker.files import File
 from tests.support.shell import Here
@@ -69,6 +74,20 @@ def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base:
     with torch.no_grad():
         assert not torch.allclose(plain(tokens).logits, merged(tokens).logits, atol=1e-3)
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]
+
+
+def test_adapters_on_a_base_in_bfloat16_and_with_checkpointing_train_as_those_without(base: Path) -> None:
+    model = LanguageModel(f"folder:{base}").pin({})
+    plain = pair_model(replace(SMOKE, data=pin(SMOKE.data), model=model, adaptation="lora", learning_rate=1e-2), 0, 0)
+    texts, losses = ["The farm has 26 hens.", "The house is 51 feet high."] * 8, []
+    for config in (plain, replace(plain, checkpointing=True), replace(plain, precision="bfloat16")):
+        with fine_tuned_on(config, texts, torch.device("cpu")) as tuned:
+            kinds = {weight.dtype for name, weight in tuned.module.named_parameters() if "lora_" in name}
+            losses.append(score_texts(config, tuned, texts[:2]).mean())
+        assert {torch.float32} == kinds
+    whole, again, coarse = losses
+    assert whole == pytest.approx(again, rel=1e-5)
+    assert whole == pytest.approx(coarse, rel=0.05)
 
 
 def test_an_adapter_without_its_base_or_without_weights_is_refused_in_one_line(
