@@ -46,7 +46,7 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     assert 0 == code, said
     for refused in (
         "'dta' is not among data, model, outputs; did you mean 'data'?",
-        "'nothing' is not among image, set, answer, unknown",
+        "'nothing' is not among image, set, answer, secret, unknown",
         "no folder ",
         "it must be one letter from A to Z",
     ):
@@ -84,10 +84,10 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
     for arguments, line in (
         ((), "--have is missing; it must be one of data, model, outputs"),
         (("--have", "dta"), "have is 'dta'; allowed: data, model, outputs; did you mean 'data'?"),
-        (("--have", "data"), "--fear is missing; it must be one of image, set, answer, unknown"),
+        (("--have", "data"), "--fear is missing; it must be one of image, set, answer, secret, unknown"),
         (
             ("--have", "model", "--fear", "unkown"),
-            "fear is 'unkown'; allowed: image, set, answer, unknown; did you mean",
+            "fear is 'unkown'; allowed: image, set, answer, secret, unknown; did you mean",
         ),
         ((*data, "probs=x"), "probs is not asked for; there are data, probe, feature; did you mean 'probe'?"),
         (data, "these answers are missing: data=..., probe=..., feature=...; nothing was written"),

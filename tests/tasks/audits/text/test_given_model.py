@@ -198,7 +198,7 @@ def test_a_table_that_does_not_answer_is_refused_in_one_line(rows: str, message:
 def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
     asked = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
     handed = engram.json("probes", "text", *asked, "--out", "probes")
-    assert (tmp_path / handed["key"]).read_text().startswith("id,question,candidate\n")
+    assert (tmp_path / handed["key"]).read_text().startswith('"id","question","candidate"\n')
     lines = next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()
     chance = np.random.default_rng(0)
     texts = {json.loads(line)["text"]: -float(chance.uniform(50, 90)) for line in lines}
