@@ -146,7 +146,7 @@ def owner(here: Here) -> Owner:
     said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
     assert "132 pictures in probes, in 1 set: pictures-" in said  # a tenth of them twice
     assert (
-        "what to know before anything is given (for yourself alone): probes-split.csv\nWarning: which pictures " in said
+        "what to know beforehand (for yourself alone): probes-split.csv\nWarning: which pictures " in said
     )
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]

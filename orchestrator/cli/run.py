@@ -226,6 +226,6 @@ def probes(
     if "settings" in written:
         show(f"run the audit with: {' '.join(map(shlex.quote, written['settings']))}")
     if "split" in written:
-        show(f"what to know before anything is given (for yourself alone): {written['split']}")
+        show(f"what to know beforehand (for yourself alone): {written['split']}")
     if "warning" in written:
         show(written["warning"])
