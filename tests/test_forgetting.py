@@ -145,9 +145,7 @@ def owner(here: Here) -> Owner:
     """A model trained on what an auditor's probes show, and asked about them as a picture's file has them."""
     said = here("probes", "forgetting", "--preset", "smoke", "scale=tiny", "--out", "probes").stdout
     assert "132 pictures in probes, in 1 set: pictures-" in said  # a tenth of them twice
-    assert (
-        "what to know beforehand (for yourself alone): probes-split.csv\nWarning: which pictures " in said
-    )
+    assert "what to know beforehand (for yourself alone): probes-split.csv\nWarning: which pictures " in said
     with (here.folder / "probes" / "images.csv").open(newline="") as file:
         names = [row["image"] for row in csv.DictReader(file)]
     pixels = np.stack([np.asarray(Image.open(here.folder / "probes" / name)) for name in names])

@@ -51,7 +51,8 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
         sets = list(handout.probes(config))
         held = None if handout.split is None else handout.split(config)
         beside = {} if held is None else held.files_beside(folder)
-        what, written = _write_probes(folder, sets, "" if held is None or held.warning else held.commitment, draw)
+        commitment = "" if held is None or held.warning else held.commitment
+        what, written = _write_probes(folder, sets, commitment, draw, handout.columns)
         write_private(beside)
     except DatasetError as error:  # data that has gone since it was pinned; a folder that holds something else
         raise EngramError(str(error)) from None
@@ -120,7 +121,7 @@ def _pin_config(asked: Spec, handout: Handout) -> Any:
 
 
 def _write_probes(
-    folder: Path, sets: list[tuple[str, Any]], commitment: str, draw: Draw | None
+    folder: Path, sets: list[tuple[str, Any]], commitment: str, draw: Draw | None, columns: str
 ) -> tuple[str, pa.Table]:
     """The kind of the probes, `images`, `records` or `questions`, and the table that lists them."""
     from tasks.datasets.records import Records
@@ -129,7 +130,7 @@ def _write_probes(
     from tasks.question_answering.question_sets import ProbeQuestions
 
     types: dict[type, tuple[str, Callable[[Path, list[tuple[str, Any]]], pa.Table]]] = {
-        Records: ("records", partial(write_records, commitment=commitment, draw=draw)),
+        Records: ("records", partial(write_records, commitment=commitment, draw=draw, columns=columns)),
         ProbeQuestions: ("questions", partial(write_questions, commitment=commitment, draw=draw)),
         ToEmbed: ("images", write_to_embed),
     }

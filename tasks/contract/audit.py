@@ -61,6 +61,7 @@ class Handout:
     as a model that is trained later. `split(config)` says which of these images are which, for the auditor alone,
     before anything is given; None where all are of one kind. `draw(config)` is what chance decides by which pictures
     matter, and `secret` the field of the config that keeps it from the owner; beside it stand `nonce` and `nonce_by`.
+    `columns` tells the owner of a model that is asked about records which to return.
     """
 
     probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]]
@@ -68,6 +69,7 @@ class Handout:
     split: Callable[[Any], Split | None] | None = None
     draw: Callable[[Any], Draw] | None = None
     secret: str = ""
+    columns: str = ""
 
 
 @dataclass(frozen=True)

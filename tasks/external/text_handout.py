@@ -39,23 +39,23 @@ What to do
 ----------
 1. Take the records of {files}: a JSON object in each line, in UTF-8. Field "id" names each one.
 2. Give every one of them to your model as you give it any other, with the model in evaluation mode.
-3. Write down what we have asked you for, one row per record, and send us the table, as CSV, JSON Lines or Parquet.
+3. Write down what we have asked you for, one row per record, and send us the table, as {formats}.
 
 What to send back
 -----------------
-Column "id", with the id exactly as it stands here, and beside it the columns that we have asked you for. The rows may
+Column "id", with the id exactly as it stands here, and beside it {columns}. The rows may
 be in any order, but there has to be one for every record: records.csv lists all {count} of them.
 {promise}"""
 
 
 def write_records(
-    folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "", draw: Draw | None = None
+    folder: Path, sets: Iterable[tuple[str, Records]], commitment: str = "", draw: Draw | None = None, columns: str = ""
 ) -> pa.Table:
     """Write the records, list and README to a folder; return the list (id, set, row), whose ids differ across all sets.
 
-    `commitment` is the SHA-256 of the list that says what each record is, where the owner is told it. The bytes depend
-    on the records and on it alone. A folder may be there if what is in it is the same, whole or in part; DatasetError,
-    in one line and before anything is written, otherwise.
+    `commitment` is the SHA-256 of the list that says what each record is, where the owner is told it, and `columns`
+    says which the owner is to return. The bytes depend on the records and on these alone. A folder may be there if what
+    is in it is the same, whole or in part; DatasetError, in one line and before anything is written, otherwise.
     """
     given = list(sets)
     check_names([name for name, _ in given], "records", taken=(README, RECORDS))
@@ -71,7 +71,13 @@ def write_records(
     held = [(f"{name}{RECORD_SUFFIX}", record_lines(records)) for name, records in given]
     files = ", ".join(name for name, _ in held)
     promised = promise("records", commitment, draw)
-    text = RECORD_TEXT.format(files=files, count=len(rows), promise=f"\n{promised.rstrip()}\n" if promised else "")
+    text = RECORD_TEXT.format(
+        files=files,
+        count=len(rows),
+        promise=f"\n{promised.rstrip()}\n" if promised else "",
+        columns=columns or "the columns that we have asked you for",
+        formats="CSV or Parquet" if columns else "CSV, JSON Lines or Parquet",
+    )
     held.append((README, text.encode()))
     held.append((RECORDS, write_csv(rows)))
     write_all(folder, held)

@@ -35,7 +35,7 @@ from tasks.audits.text.config import Text, about, tiny
 from tasks.audits.text.given_model import given_question, planted_texts, questions
 from tasks.audits.text.measures import MEASURES, summary
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
-from tasks.audits.text.returned_table import handout_records, key_table
+from tasks.audits.text.returned_table import COLUMNS, handout_records, key_table
 from tasks.audits.text.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.job import Job, Roots
@@ -94,5 +94,5 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
     ),
-    handout=Handout(probes, config=probes_config, split=split),
+    handout=Handout(probes, config=probes_config, split=split, columns=COLUMNS),
 )

@@ -21,6 +21,10 @@ from tasks.worker.files import File
 
 Array = NDArray[np.float64]
 LOG_P = "log_p"
+COLUMNS = (  # as an owner is told them
+    f'column "{LOG_P}": the log-probability\nof the field "text" by the model, whole and as it stands, in nats, summed '
+    "over its tokens, a number of at most 0 with\nall its digits"
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,6 +199,7 @@ def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: 
     asked = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
     handed = engram.json("probes", "text", *asked, "--out", "probes")
     assert (tmp_path / handed["key"]).read_text().startswith('"id","question","candidate"\n')
+    assert 'column "log_p"' in (tmp_path / "probes" / "README.txt").read_text()
     lines = next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()
     chance = np.random.default_rng(0)
     texts = {json.loads(line)["text"]: -float(chance.uniform(50, 90)) for line in lines}
