@@ -1,0 +1,73 @@
+"""What private fine-tunings show of their epsilon, and what it allows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.text import AUDIT
+from tasks.audits.text.answer import BROKEN, OBJECTIVES
+from tasks.audits.text.config import Text, about
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.epsilon import AtEpsilon, epsilon, mean_power
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.contract.summaries import index_rows, row_name
+from tasks.training.recipe import Privacy
+from tests.support.calibration import bounds
+from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
+from tests.tasks.audits.text.test_documents import made_scores, summed
+
+CONFIG = Text(repetitions=(1,), privacy=Privacy(1.0))
+
+
+def measured(known: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
+    tables = make_scores(known, seed, secrets_)
+    assert CONFIG.privacy is not None
+    return [secrets(Ranking(CONFIG.level), tables), epsilon(AtEpsilon(CONFIG.privacy, CONFIG.level), tables[:1])]
+
+
+@pytest.mark.parametrize("promised", [0.1, 1.0, 4.0])
+def test_without_delta_epsilon_allows_the_area_of_its_trade_off(promised: float) -> None:
+    assert math.exp(promised) / (1 + math.exp(promised)) == pytest.approx(
+        mean_power(Privacy(promised, 1e-12)), abs=1e-3
+    )
+
+
+def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
+    table = summary(about(CONFIG), measured(40.0, 0, 80))
+    verdict = AUDIT.answer(CONFIG, table)
+    assert verdict is not None
+    assert BROKEN == verdict.answer
+    assert "and 1 by the accountant." in verdict.sentence
+    rows = index_rows(table)
+    assert 1.0 == rows[row_name("share with small p", level=0.05)]["estimate"]
+    assert CONFIG.privacy is not None
+    allowed = rows[row_name("share with small p, at most", level=0.05)]["estimate"]
+    assert CONFIG.privacy.power(0.05) == pytest.approx(allowed)
+
+
+def test_secrets_that_nobody_knows_bound_epsilon_from_0_as_rarely_as_is_said() -> None:
+    wrong = sum(measured(0.0, seed)[1]["epsilon"][0].as_py() > 0 for seed in range(100))
+    assert wrong <= bounds(0.05, 100)[1]
+
+
+def test_private_training_protects_single_texts() -> None:
+    with pytest.raises(
+        ValueError, match=r"privacy is given and repetitions is 1, 4; .*repetitions=1, or deduplicate=true"
+    ):
+        replace(CONFIG, repetitions=(1, 4))
+    replace(CONFIG, repetitions=(1, 4), deduplicate=True)
+
+
+def test_a_search_moves_the_effect_of_documents_and_the_loss_of_those_that_a_model_never_saw() -> None:
+    table = summed(made_scores(0.5, 1))
+    effect, loss = (each.row(DOCUMENTS, table) for each in (OBJECTIVES.memorization, OBJECTIVES.utility))
+    assert effect is not None
+    assert 0.5 == pytest.approx(effect["estimate"], abs=0.1)
+    assert loss is not None
+    assert 2.0 == pytest.approx(loss["estimate"], abs=0.3)
+    assert OBJECTIVES.utility.row(CONFIG, summary(about(CONFIG), measured(0.0, 1))) is None
