@@ -73,7 +73,8 @@ def split(config: Text) -> Split:
 
 
 def subject(config: Text) -> str:
-    return f"{config.model} on {config.data.name}"
+    model = config.model if config.outputs is None else "a table of log-probabilities"
+    return f"{model} on {config.pattern if config.planted else config.data.name}"
 
 
 AUDIT = Audit(
