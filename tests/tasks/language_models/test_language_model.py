@@ -87,7 +87,7 @@ def test_what_a_folder_lacks_is_told_in_one_line(tmp_path: Path, lacking: str, t
 def test_an_adapter_is_no_model(tmp_path: Path) -> None:
     model = saved(tmp_path / "model")
     (tmp_path / "model" / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds an adapter; merge it into its model first"):
+    with pytest.raises(ModelError, match="holds an adapter; name its model, too"):
         model.pin({})
 
 
