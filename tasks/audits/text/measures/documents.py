@@ -201,7 +201,7 @@ def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Ro
         shares = {}
         for by, member in sides_of(scores).items():
             its = np.where(member, said, np.nan)
-            shares[by] = statistics.crossed_proportion(means(its, 1), means(its, 0))
+            shares[by] = statistics.crossed_proportion(known_means(its, 1), known_means(its, 0))
             yield estimate_row(SHARE, shares[by], scores, way=way, by=by)
         beyond = statistics.difference_of_shares(shares[TOLD], shares[TWIN])
         yield estimate_row(BEYOND, beyond, scores, way=way, null=0.0)
@@ -230,8 +230,15 @@ def side_means(values: Array, member: Mask) -> Array:
     return means(np.where(member, values, np.nan), 0)
 
 
+def known_means(values: Array, axis: int) -> Array:
+    """The same without those of which nothing is known, such as models that have none of a few documents."""
+    mean = means(values, axis)
+    known: Array = mean[~np.isnan(mean)]
+    return known
+
+
 def crossed_means(values: Array) -> Estimate:
-    return statistics.crossed_mean(means(values, 1), means(values, 0))
+    return statistics.crossed_mean(known_means(values, 1), known_means(values, 0))
 
 
 def document_effects(scores: DocumentScores) -> Array:

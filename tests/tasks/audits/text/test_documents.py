@@ -174,6 +174,13 @@ def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
     assert "beginning may come out" in verdict.limits
 
 
+def test_a_model_that_has_none_of_a_few_documents_is_left_out_of_their_means() -> None:
+    config = replace(CONFIG, documents=2, models=4, repetitions=(1, 4))
+    found = index_rows(summed(made_scores(0.5, 1, config, written=1.0), config))
+    assert 1.0 == found[row_name("share reproduced", way="greedy", by="told", repetitions=4)]["estimate"]
+    assert found[row_name("loss in nats a token", by="told", repetitions=1)]["estimate"] > 0
+
+
 def test_a_null_says_that_it_is_one() -> None:
     config = replace(CONFIG, told="others", documents=10)
     verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
