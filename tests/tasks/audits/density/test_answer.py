@@ -124,6 +124,7 @@ def test_the_words_of_all_together_change_where_its_rule_does() -> None:
 def test_what_is_not_known_is_not_told() -> None:
     for rows in ((called(3), beyond(), found()), (called(3), beyond(), gap(None, None, None, None), found())):
         assert "generalisation gap" not in said(*rows)
+    assert "of the gap" not in said(called(), beyond(), gap(None, None, None, None, 0), found())
     some = row(row_name(OF_CALLED, statistic="highest"), 9.0)
     assert "matched-count M" not in said(called(3), beyond(), NONE, found(), some)
 

@@ -129,6 +129,7 @@ def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], .
     found = said(*rows)
     assert answer == found.answer
     assert found.sentence.startswith(counts)
+    assert "  " not in found.sentence  # a rule without an error rate adds nothing
     decided = {said(*target(f"target {at}", *values)).answer: at for at, values in enumerate(several)}
     first = decided[answer] if len(decided) == len(several) else 0
     assert f'{{"target": "target {first}"}}' == found.rows[0][1]  # of what decides for all
@@ -281,6 +282,7 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     assert "forgotten" == bound.answer
     assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
     assert TABLES not in said(*target("D_C", *CLEARED)).limits
+    assert TABLES not in said(*target("table.csv", *CLEARED), config=replace(TABLE1, given=given.given)).limits
     assert (REMEDIES[UNBOUND],) == certified(*target("table.csv", *CLEARED), tried, config=given).steps
 
 
