@@ -282,9 +282,9 @@ def test_a_test_that_was_not_made_does_not_count() -> None:
 
 
 def test_a_p_value_outside_0_to_1_is_refused() -> None:
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="p-values must lie between 0 and 1"):
         false_discovery_control([0.5, 1.5])
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="p-values must lie between 0 and 1"):
         false_discovery_control([-0.5, math.nan, 0.5])
     assert [0.0, 1.0] == false_discovery_control([0.0, 1.0]).tolist()
 
