@@ -102,6 +102,7 @@ def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(st
     config = replace(ASKED, trouble="raise", at=23, folder=str(tmp_path))
     failed = run(store, config)
     assert ("failed", 3) == (failed.state, failed.exit_code)
+    assert not {30, 31} & computed(tmp_path).keys()  # nothing is computed after the round of the failure
     (tmp_path / "mended").touch()
     assert "decided" == resume(failed.run, store, HERE).state
 
@@ -149,6 +150,19 @@ def test_results_that_are_damaged_as_soon_as_they_are_written_pause_a_run_after_
     report = run(store)
     assert ("paused", 1, [True] * 3) == (report.state, report.exit_code, driven)
     assert "results are damaged again and again after they were written; check the disk" == report.note
+
+
+def test_a_run_that_is_stopped_between_two_rounds_is_interrupted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    drive = Driver.drive
+
+    def drive_and_stop(driver: Driver, plan: Plan, stored: set[str]) -> None:
+        drive(driver, plan, stored)
+        driver.stop.ask("it was asked to")
+
+    monkeypatch.setattr(Driver, "drive", drive_and_stop)
+    monkeypatch.setattr(Driver, "slots", lambda _: 2)
+    report = run(store)
+    assert ("interrupted", "it was asked to", 2) == (report.state, report.note, report.jobs["done"])
 
 
 def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store: Store) -> None:

@@ -17,6 +17,7 @@ from tasks.audits.deja_vu.accuracy import (
     bootstrap_accuracies,
     limits,
     most_confident,
+    numbers,
     resample_accuracy,
     votes,
     wilson,
@@ -78,6 +79,8 @@ def inferences(correct: list[int], confidence: list[float]) -> Inferences:
 def test_the_most_confident_percent_are_rounded_down_and_at_least_one() -> None:
     assert [1, 1, 2, 10] == [most_confident(10, percent) for percent in (1, 19, 20, 100)]
     assert [29, 57] == [most_confident(100, 29), most_confident(100, 57)]  # 0.29 * 100 is 28.999...
+    for n in (1, 37, 250):
+        assert [most_confident(n, percent) for percent in PERCENTAGES] == numbers(n, PERCENTAGES).tolist()
 
 
 def test_accuracy_counts_the_most_confident_alone() -> None:
