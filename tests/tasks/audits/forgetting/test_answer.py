@@ -230,9 +230,8 @@ def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
 @pytest.mark.parametrize(("accuracy", "warned"), [(0.9, True), (0.95, False)])
 def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned: bool) -> None:
     lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
-    assert warned == (
-        "Warning: a training gets only 90 % of its own images right" in said(*target("D_C", *CLEARED), lowest).sentence
-    )
+    words = f"Warning: a training gets only {100 * accuracy:g} % of its own images right"
+    assert warned == (words in said(*target("D_C", *CLEARED), lowest).sentence)
 
 
 def test_what_the_published_rule_says_of_each_triple_stands_beside_the_answer() -> None:
