@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract import ranges
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Images, Labels, Pixels
+from tasks.datasets.features import Family, Glyph, burn, draw_member
+from tasks.datasets.images import Images, Pixels
 from tasks.numerics import seeds
 
 Rows = NDArray[np.int64]
+CanaryImages = Literal["own", "noise", "glyph"]
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,8 @@ class CoinedCanaries(Ranged):
 
     The canaries are drawn of the part once for all models of a seed; each model has coins of its own, and all are
     independent. The other records are in all models. A mislabelled canary has a label drawn of all wrong ones: the
-    next class's would be a rule that a model can learn.
+    next class's would be a rule that a model can learn. The image of a canary is its record's own, or noise, uniform in
+    every pixel and unlike any record, or its own with a glyph that is drawn for it.
     """
 
     part: Part
@@ -153,6 +157,7 @@ class CoinedCanaries(Ranged):
     number: int
     seed: int
     mislabelled: bool = False
+    canary_images: CanaryImages = field(default="own", metadata={ADDED_LATER: True})
 
     def canary_rows(self, images: Images) -> Rows:
         """The rows of the canaries, ascending; a DatasetError where the part has fewer records."""
@@ -174,14 +179,32 @@ class CoinedCanaries(Ranged):
         """How many rows a model is trained on by design, whatever its coins."""
         return len(self.part.rows(images)) - self.canaries // 2
 
-    def labels(self, images: Images) -> Labels:
-        """The labels of all training images, with those of mislabelled canaries."""
-        if not self.mislabelled:
-            return images.train_labels
-        labels, rows = images.train_labels.copy(), self.canary_rows(images)
-        shifts = seeds.generator(self.seed, "wrong labels").integers(1, images.classes, self.canaries)
-        labels[rows] = (labels[rows] + shifts) % images.classes
-        return labels
+    @property
+    def is_altered(self) -> bool:
+        """Whether canaries have other labels or images than their records."""
+        return self.mislabelled or self.canary_images != "own"
+
+    def alter_canaries(self, images: Images) -> Images:
+        """The images with the labels and the training images that canaries have; a ValueError where no glyph fits."""
+        rows, labels, pixels = self.canary_rows(images), images.train_labels, images.train_images
+        if self.mislabelled:
+            shifts = seeds.generator(self.seed, "wrong labels").integers(1, images.classes, self.canaries)
+            labels = labels.copy()
+            labels[rows] = (labels[rows] + shifts) % images.classes
+        if self.canary_images != "own":
+            pixels = np.array(pixels)
+            pixels[rows] = self.draw_images(pixels[rows])
+        return replace(images, train_labels=labels, train_images=pixels)
+
+    def draw_images(self, own: Pixels) -> Pixels:
+        """The images of the canaries, (canaries, h, w, channels), from those of their records."""
+        if self.canary_images == "noise":
+            return seeds.generator(self.seed, "noise").integers(0, 256, own.shape, dtype=np.uint8)
+        glyphs = [
+            draw_member(Glyph(), seeds.derive(self.seed, "glyph", number), Family(), own.shape[1:3])
+            for number in range(self.canaries)
+        ]
+        return np.concatenate([burn(image[None], glyph) for image, glyph in zip(own, glyphs, strict=True)])
 
 
 def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:

@@ -88,16 +88,16 @@ class Mixture(Ranged):
 def batch_key(config: Mixture) -> Mixture:
     """What trainings must share to be computed together: all but the images, the seed and the learning rate.
 
-    And which images are mislabelled, if any, since all read one copy.
+    And which canaries have other labels or images, if any, since all read one copy.
     """
-    relabelled = wrong_labels(config)
-    anything: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (relabelled or Share(Part(config.validation)),)
+    altered = altered_canaries(config)
+    anything: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
     return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
 
 
-def wrong_labels(config: Mixture) -> CoinedCanaries | None:
-    """The share that changes labels, the same for all models of a design; None where there is none."""
-    coined = [share for share in config.shares if isinstance(share, CoinedCanaries) and share.mislabelled]
+def altered_canaries(config: Mixture) -> CoinedCanaries | None:
+    """The share that changes labels or images, the same for all models of a design; None where there is none."""
+    coined = [share for share in config.shares if isinstance(share, CoinedCanaries) and share.is_altered]
     return dataclasses.replace(coined[0], number=0) if coined else None
 
 
@@ -121,7 +121,7 @@ def train_many(
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     data = tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares))
-    pool = pool_data(data, configs[0], wrong_labels(configs[0]))
+    pool = pool_data(data, configs[0], altered_canaries(configs[0]))
     members: dict[int, Member] = {}
     for index, config in enumerate(configs):
         try:
@@ -192,22 +192,21 @@ class Checked(Protocol):
     def classes(self) -> int: ...
 
 
-def pool_data(data: tuple[Dataset, ...], config: Checked, relabelled: CoinedCanaries | None = None) -> Pool:
-    """The pool of these data sets, some `relabelled`, with the config's validation images as its test split.
+def pool_data(data: tuple[Dataset, ...], config: Checked, altered: CoinedCanaries | None = None) -> Pool:
+    """The pool of these data sets, some `altered`, with the config's validation images as its test split.
 
     A DatasetError where one has images of another shape, or labels beyond the config's classes.
     """
-    return _load_pool(data, config.validation, config.classes, relabelled)
+    return _load_pool(data, config.validation, config.classes, altered)
 
 
 @lru_cache(maxsize=2)  # calls of one run have the same sets, and devices keep their copies as long as the pool lives
-def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, relabelled: CoinedCanaries | None) -> Pool:
+def _load_pool(data: tuple[Dataset, ...], validation: Dataset, classes: int, altered: CoinedCanaries | None) -> Pool:
     from tasks.datasets.catalog import load
 
     sets = {dataset: load(dataset) for dataset in data}
-    if relabelled is not None:
-        correct = sets[relabelled.part.data]
-        sets[relabelled.part.data] = dataclasses.replace(correct, train_labels=relabelled.labels(correct))
+    if altered is not None:
+        sets[altered.part.data] = altered.alter_canaries(sets[altered.part.data])
     first = load(validation)
     for dataset, images in sets.items():
         if images.shape != first.shape:

@@ -27,6 +27,7 @@ from tasks.audits.membership.given_answer import (
     is_given,
 )
 from tasks.audits.membership.measures.attacks import AUC
+from tasks.audits.membership.measures.epsilon import EXPOSURE
 from tasks.audits.membership.measures.given import FOUND_GIVEN
 from tasks.audits.membership.measures.records import FOUND
 from tasks.contract import epsilon_rows
@@ -205,5 +206,6 @@ SYMBOLS: Mapping[str, str] = {
     "AUC": "the chance that an attack scores a member higher than another record",
     "share of pairs won": "how often a record scores higher by the model trained on it than by its partner",
     **epsilon_rows.SYMBOLS,
+    EXPOSURE: "by how much a canary's rank shortens the search for it among those left out",
     "nominal": "the false-positive rate at which the threshold was set, on other models",
 }

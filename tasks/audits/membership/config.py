@@ -10,6 +10,7 @@ from tasks.contract import ranges
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import CanaryImages
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
 from tasks.training.classifier import check_private
@@ -88,6 +89,8 @@ class Membership(Ranged):
     """Ours: records that a fair coin puts into the training data of each model, beside all others. 0: halves."""
     mislabelled: bool = field(default=False, metadata={ADDED_LATER: True})
     """Ours: whether canaries have a wrong label, which is remembered sooner than a right one."""
+    canary_images: CanaryImages = field(default="own", metadata={ADDED_LATER: True})
+    """Ours: the image of a canary: its record's own, noise like no record, or its own with a glyph drawn for it."""
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
@@ -116,6 +119,8 @@ class Membership(Ranged):
                 yield f"{name} is {getattr(self, name)}; it is for models trained here, each on half of the records"
         if self.mislabelled and not self.canaries:
             yield "mislabelled is on and canaries is 0; only canaries are mislabelled"
+        if self.canary_images != "own" and not self.canaries:
+            yield f"canary_images is {self.canary_images} and canaries is 0; say how many canaries there are"
         if self.privacy is not None:
             check_private(
                 self.network, False, Recipe(self.epochs, self.batch, self.learning_rate, 0, (), self.optimiser)

@@ -88,7 +88,7 @@ def canary_jobs(config: Membership) -> tuple[Job, ...]:
     """The table of canaries of each model; a DatasetError where the data have too few records."""
     part, seed, jobs = Part(config.data, 0, config.examples), seeds.derive(config.seed, "canaries"), []
     for number in range(config.models):
-        coined = CoinedCanaries(part, config.canaries, number, seed, config.mislabelled)
+        coined = CoinedCanaries(part, config.canaries, number, seed, config.mislabelled, config.canary_images)
         coined.canary_rows(load(config.data))
         jobs.append(Job(canary_answers, coined, (training(config, coined, number),)))
     return tuple(jobs)
@@ -113,9 +113,9 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
     from tasks.models.networks import architecture_of, weights_of_model
 
     (model,) = inputs
-    images = load(config.part.data)
+    images = config.alter_canaries(load(config.part.data))
     rows = config.canary_rows(images)
-    labels = config.labels(images)[rows]
+    labels = images.train_labels[rows]
     scores = logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
     spent = max(model["epsilons"][0].as_py()) if "epsilons" in model.column_names else None
     number, accounted = (

@@ -225,12 +225,39 @@ def test_models_of_a_design_have_the_same_canaries_with_coins_of_their_own(image
 
 
 def test_mislabelled_canaries_have_other_labels_and_nothing_else_has(images: Images) -> None:
-    labels = replace(COINED, mislabelled=True).labels(images)
+    labels = replace(COINED, mislabelled=True).alter_canaries(images).train_labels
     changed = np.flatnonzero(labels != images.train_labels)
     assert np.array_equal(COINED.canary_rows(images), changed)
     assert labels.min() >= 0
     assert labels.max() < images.classes
-    assert images.train_labels is COINED.labels(images)
+    assert images.train_labels is COINED.alter_canaries(images).train_labels
+
+
+def test_canaries_have_noise_or_a_glyph_of_their_own_for_images_and_nothing_else_has(images: Images) -> None:
+    rows, drawn = COINED.canary_rows(images), {}
+    for kind in ("noise", "glyph"):
+        altered = replace(COINED, canary_images=kind, number=7).alter_canaries(images)
+        changed = np.flatnonzero((altered.train_images != images.train_images).any(axis=(1, 2, 3)))
+        assert np.array_equal(rows, changed)
+        assert altered.train_labels is images.train_labels
+        assert np.array_equal(
+            replace(COINED, canary_images=kind).alter_canaries(images).train_images, altered.train_images
+        )
+        drawn[kind] = altered.train_images[rows]
+    assert abs(drawn["noise"].mean() - 127.5) < 2
+    kept = drawn["glyph"] == images.train_images[rows]
+    assert 0.5 < kept.mean() < 1
+    glyphs = {(~each).tobytes() for each in kept}
+    assert len(glyphs) > 1
+    assert [False, True, True, True] == [
+        each.is_altered
+        for each in (
+            COINED,
+            replace(COINED, mislabelled=True),
+            replace(COINED, canary_images="noise"),
+            replace(COINED, canary_images="glyph"),
+        )
+    ]
 
 
 def test_more_canaries_than_records_are_refused(images: Images) -> None:

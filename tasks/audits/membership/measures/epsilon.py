@@ -13,6 +13,9 @@ itself:
   threshold that the first half of them chose. Jagielski et al. 2020; and if the training leaks as a Gaussian mechanism
   does, Nasr et al. 2023.
 
+Beside them stands the exposure of the canaries in the training data (Carlini et al. 2019), each ranked among those left
+out: log2 |R| - log2 rank, of a mean of log2 e = 1.44 bits in the limit where a rank tells nothing.
+
 Several models are ranked together. Each has coins of its own, all of them independent, so that they count as one run
 with as many canaries; and the ranking is made of nothing but what the models say.
 """
@@ -42,19 +45,24 @@ from tasks.numerics.epsilon import (
     gaussian_one_run_bound,
     one_run_bound,
 )
-from tasks.numerics.statistics import area_under_curve
+from tasks.numerics.statistics import Estimate, area_under_curve, exposure, mean
 from tasks.training.recipe import Privacy
 
 Array = NDArray[np.float64]
-BETS = "bets"
+BETS, EXPOSURE = "bets", "exposure of canaries in bits"
 EPSILON = pa.schema(
     [
         ("bound", pa.string()),
         ("epsilon", pa.float64()),  # from below
         ("delta", pa.float64()),
         ("canaries", pa.int64()),  # over all models
+        ("inside", pa.int64()),  # of these in the training data
         ("models", pa.int64()),
         ("auc", pa.float64()),  # of the ranking
+        ("exposure", pa.float64()),  # bits, the mean of canaries in the training data; null where all or none are
+        ("exposure_low", pa.float64()),  # ends of its 95 % interval
+        ("exposure_high", pa.float64()),
+        ("exposure_null", pa.float64()),  # expected of a rank that tells nothing
         ("p_value", pa.float64()),  # by the bets, that epsilon is 0
         ("spent", pa.float64()),  # by the accountant; null, as the next, where training was not private
         ("p_spent", pa.float64()),  # by the bets, that epsilon is no more than that
@@ -75,7 +83,7 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # 
     return Job(epsilon, AtDelta(config.privacy.delta if config.privacy else Privacy.delta), canary_jobs(config))
 
 
-@task(version=1, name="membership.epsilon", gathers=True)
+@task(version=2, name="membership.epsilon", gathers=True)
 def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     """Each bound on epsilon (EPSILON); no row where no model is there."""
     tables = Tables(inputs).select(CANARIES)
@@ -89,8 +97,10 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     common = {
         "delta": config.delta,
         "canaries": len(inside),
+        "inside": int(inside.sum()),
         "models": len(tables),
         "auc": area_under_curve(scores[inside], scores[~inside]) if 0 < inside.sum() < len(inside) else None,
+        **exposures(scores[inside], scores[~inside]),
         "p_value": betting_p_value(0.0, ranking, config.delta),
         "spent": max(spent, default=None),
         "p_spent": betting_p_value(max(spent), ranking, config.delta) if spent else None,
@@ -107,6 +117,15 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
             for name, bound in MANY_RUNS.items()
         }
     return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
+
+
+def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
+    """The exposure of canaries in the training data (`statistics.exposure`), each ranked among those left out."""
+    space = len(outside) + 1
+    own = mean([exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)])
+    null = float(np.mean(np.log2(space / np.arange(1, space + 1)))) if own.n else None
+    ends = {"exposure_low": own.low, "exposure_high": own.high}
+    return {"exposure": own.value, **ends, "exposure_null": null}
 
 
 def less_the_others(scores: Array) -> Array:
@@ -132,6 +151,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bou
         spent = None if first["spent"] is None else Spent(first["spent"], first["models"], first["p_spent"])
         yield from epsilon_rows(bounds, spent, first["delta"])
         yield row("AUC of canaries", {}, alone(first["auc"], first["canaries"]), "canary", 0.5)
+        value, low, high, null = (first[f"exposure{end}"] for end in ("", "_low", "_high", "_null"))
+        yield row(EXPOSURE, {}, Estimate(value, low, high, first["inside"]), "canary", null)
 
 
 MEASURE = Measure("epsilon", EPSILON, plan, rows)

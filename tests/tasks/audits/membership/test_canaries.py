@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import special
+from scipy import special, stats
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
@@ -163,7 +163,12 @@ def test_the_canaries_of_all_models_are_ranked_together_each_less_what_the_other
     ]
     ranking = np.array([inside for _, inside in sorted(scored, reverse=True)])
     high, low = ([score for score, inside in scored if inside == side] for side in (True, False))
+    exposed = np.array([np.log2((len(low) + 1) / (1 + sum(other >= score for other in low))) for score in high])
+    half = stats.t.ppf(0.975, len(high) - 1) * exposed.std(ddof=1) / np.sqrt(len(high))
+    null = np.mean([np.log2((len(low) + 1) / rank) for rank in range(1, len(low) + 2)])
+    told = {"": exposed.mean(), "_low": exposed.mean() - half, "_high": exposed.mean() + half, "_null": null}
     common = {
+        **{f"exposure{end}": pytest.approx(value) for end, value in told.items()}, "inside": len(high),
         "delta": delta, "canaries": 30, "models": 3, "auc": pytest.approx(np.mean([a > b for a in high for b in low])),
         "p_value": betting_p_value(0.0, ranking, delta), "spent": 2.0, "p_spent": betting_p_value(2.0, ranking, delta),
     }  # fmt: skip
@@ -196,17 +201,23 @@ def test_what_a_model_says_is_compared_with_the_mean_of_the_others() -> None:
 @pytest.mark.parametrize(("inside", "area"), [(0, None), (1, 1.0), (20, None)])
 def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: int, area: float | None) -> None:
     coins, odds = [at < inside for at in range(20)], [-0.1 * at for at in range(20)]
-    assert {area} == {*epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)])["auc"].to_pylist()}
+    (found,) = {
+        (each["auc"], each["exposure"])
+        for each in epsilon(AtDelta(1e-5), [canary_table(coins, odds, None)]).to_pylist()
+    }
+    assert (area, None if area is None else pytest.approx(np.log2(20))) == found
 
 
 def test_bounds_are_told_as_they_are_stored_and_the_p_value_is_that_of_the_bets() -> None:
     common = {"delta": 1e-5, "canaries": 20, "models": 3, "auc": 0.75, "p_value": 0.01, "spent": 2.0, "p_spent": 0.5}
+    common |= {"inside": 9, "exposure": 2.0, "exposure_low": 1.5, "exposure_high": 2.5, "exposure_null": 1.25}
     told = [{"bound": "bets", "epsilon": 1.5} | common, {"bound": "one run", "epsilon": 1.0} | common]
     bounds = [Bound("bets", 1.5, 20, "canary", 0.01), Bound("one run", 1.0, 20, "canary")]
     curve = row("AUC of canaries", {}, Estimate(0.75, None, None, 20), "canary", 0.5)
+    exposed = row("exposure of canaries in bits", {}, Estimate(2.0, 1.5, 2.5, 9), "canary", 1.25)
     for spent, expected in ((2.0, Spent(2.0, 3, 0.5)), (None, None)):
         table = pa.Table.from_pylist([each | {"spent": spent} for each in told], EPSILON)
-        assert [*epsilon_rows(bounds, expected, 1e-5), curve] == [*MEASURE.rows(Tables([table]), About(0.05))]
+        assert [*epsilon_rows(bounds, expected, 1e-5), curve, exposed] == [*MEASURE.rows(Tables([table]), About(0.05))]
     assert [] == [*MEASURE.rows(Tables([EPSILON.empty_table()]), About(0.05))]
 
 
@@ -236,7 +247,7 @@ def test_a_model_is_asked_for_the_log_odds_of_the_labels_that_its_canaries_are_t
     spent: list[float] | None,
 ) -> None:
     data = pin(Dataset("digits"))
-    coined = CoinedCanaries(Part(data, 0, 60), 20, 1, 5, mislabelled=True)
+    coined = CoinedCanaries(Part(data, 0, 60), 20, 1, 5, mislabelled=True, canary_images="noise")
     network, images = Architecture("mlp1", (28, 28, 1), 10), load(data)
     weights = network.initial(0)
     drawn = {"seed": 0, "network": network_row(network), "epochs": 1, "best_epoch": 1, "history": []}
@@ -244,8 +255,9 @@ def test_a_model_is_asked_for_the_log_odds_of_the_labels_that_its_canaries_are_t
     model = model if spent is None else model.append_column("epsilons", pa.array([spent]))
     found = canary_answers(coined, [model])
     rows = coined.canary_rows(images)
-    labels = coined.labels(images)[rows]
-    p = special.softmax(logits(network, weights, images.train_images[rows]).astype(float), axis=1)
+    labels = coined.alter_canaries(images).train_labels[rows]
+    asked = coined.alter_canaries(images).train_images[rows]
+    p = special.softmax(logits(network, weights, asked).astype(float), axis=1)
     own = p[np.arange(20), labels]
     assert np.log(own / (1 - own)) == pytest.approx(found["log_odds"].to_numpy(), abs=1e-9)
     assert (rows.tolist(), labels.tolist()) == (found["row"].to_pylist(), found["label"].to_pylist())
@@ -280,6 +292,10 @@ def test_one_run_shares_its_trainings_with_the_ladder() -> None:
     [
         ({"canaries": 0, "mislabelled": False}, "models is 1; it must be at least 4"),
         ({"canaries": 0, "models": 8}, "mislabelled is on and canaries is 0; only canaries are mislabelled"),
+        (
+            {"canaries": 0, "models": 8, "mislabelled": False, "canary_images": "noise"},
+            "canary_images is noise and canaries is 0",
+        ),
         ({"unseen": True, "examples": 800}, "canaries are given and unseen is on"),
         ({"examples": 100}, "canaries is 700; it must be at most examples, which is 100"),
         ({"optimiser": "rmsprop", "privacy": Privacy(1.0)}, "privacy is given and optimiser is rmsprop"),
