@@ -27,8 +27,7 @@ DIGITS = 3  # significant ones of a value that is drawn from a range: more tell 
 Sampler = Literal["random", "grid", "optuna"]
 SAMPLERS: tuple[str, ...] = get_args(Sampler)
 TRIALS = 24
-EPOCHS, SEED = "epochs", "seed"  # fields of every audit that trains
-LINK = "link"  # of those whose trainings can be chains
+EPOCHS, SEED, LINK = "epochs", "seed", "link"  # fields of every audit that trains
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,7 @@ class Search:
         if seed is not None:
             setting[SEED] = seed
         # Trainings of one rung go on from those of the one before, at whose end a link ends.
-        whole = epochs is not None and getattr(self.start.config, LINK, None) == 0
-        link = {LINK: math.gcd(*self.settings.rungs)} if whole else {}
+        link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not self.start.config.link else {}
         kept = {name: value for name, value in self.spec.set.items() if name not in setting}
         (cell,) = resolve_cells(replace(self.spec, set={**kept, **link, **setting}))
         return replace(cell, setting=setting)

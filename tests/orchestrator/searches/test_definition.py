@@ -179,4 +179,4 @@ def test_a_trial_is_the_start_with_other_fields_epochs_and_seed() -> None:
 def test_every_audit_with_objectives_has_what_a_search_needs(audit: str) -> None:
     config = next(iter(audits.find(audit).audit.cells("smoke" if audit != "tunable" else "few")))
     assert all(hasattr(config, name) for name in ("epochs", "seed"))
-    assert hasattr(config, "link") or audit == "text"  # whose rungs train anew
+    assert hasattr(config, "link") or audit == "text"  # of which no rungs are searched
