@@ -116,6 +116,15 @@ def asks_ranks(config: Text) -> bool:
 
 
 RANKS = "secrets and identifiers"
+TOGETHER: Rule[Any] = Rule(
+    "memorised",
+    "the p-values of all secrets together (Fisher) are at most {surely} %",
+    lambda evidence: evidence.beaten["p_value"] <= SURELY,
+    "Of 100 audits of models that were told none of the secrets, at most {both} are called memorised by either "
+    "condition.",
+    scope=RANKS,
+    applies=asks_ranks,
+)
 # Rules about documents see their evidence, the others that of ranks.
 RULES = Rules[Any](
     (
@@ -148,15 +157,7 @@ RULES = Rules[Any](
             scope=RANKS,
             applies=asks_ranks,
         ),
-        Rule(
-            "memorised",
-            "the p-values of all secrets together (Fisher) are at most {surely} %",
-            lambda evidence: evidence.beaten["p_value"] <= SURELY,
-            "Of 100 audits of models that were told none of the secrets, at most {both} are called memorised by either "
-            "condition.",
-            scope=RANKS,
-            applies=asks_ranks,
-        ),
+        TOGETHER,
         Rule(
             NOT_JUDGED,
             "the owner's table has one number for more than {same} % of the pairs of candidates of a question, as "
@@ -199,7 +200,6 @@ LIMITS_OF_TABLES = (
 )
 NULL = "This is a null: other secrets of the format stood in the texts. "
 NULL_OF_IDENTIFIERS = "This is a null: others of the format were asked about in the place of those in the texts. "
-TOGETHER = RULES.cases[-4]
 
 
 def verdict(config: Text, summary: pa.Table) -> Verdict:

@@ -34,7 +34,7 @@ from tasks.audits.membership.trainings import CANARIES, canary_jobs
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics.epsilon import (
     MANY_RUNS,
     Mask,
@@ -45,7 +45,7 @@ from tasks.numerics.epsilon import (
     gaussian_one_run_bound,
     one_run_bound,
 )
-from tasks.numerics.statistics import Estimate, area_under_curve, exposure, mean
+from tasks.numerics.statistics import area_under_curve, exposure, mean
 from tasks.training.recipe import Privacy
 
 Array = NDArray[np.float64]
@@ -59,9 +59,7 @@ EPSILON = pa.schema(
         ("inside", pa.int64()),  # of these in the training data
         ("models", pa.int64()),
         ("auc", pa.float64()),  # of the ranking
-        ("exposure", pa.float64()),  # bits, the mean of canaries in the training data; null where all or none are
-        ("exposure_low", pa.float64()),  # ends of its 95 % interval
-        ("exposure_high", pa.float64()),
+        *interval_fields("exposure"),  # bits, the mean of canaries in the training data; null where all or none are
         ("exposure_null", pa.float64()),  # expected of a rank that tells nothing
         ("p_value", pa.float64()),  # by the bets, that epsilon is 0
         ("spent", pa.float64()),  # by the accountant; null, as the next, where training was not private
@@ -124,8 +122,7 @@ def exposures(inside: Array, outside: Array) -> dict[str, float | None]:
     space = len(outside) + 1
     own = mean([exposure((1 + np.count_nonzero(outside >= score)) / space) for score in inside if len(outside)])
     null = float(np.mean(np.log2(space / np.arange(1, space + 1)))) if own.n else None
-    ends = {"exposure_low": own.low, "exposure_high": own.high}
-    return {"exposure": own.value, **ends, "exposure_null": null}
+    return interval_columns("exposure", own) | {"exposure_null": null}
 
 
 def less_the_others(scores: Array) -> Array:
@@ -151,8 +148,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bou
         spent = None if first["spent"] is None else Spent(first["spent"], first["models"], first["p_spent"])
         yield from epsilon_rows(bounds, spent, first["delta"])
         yield row("AUC of canaries", {}, alone(first["auc"], first["canaries"]), "canary", 0.5)
-        value, low, high, null = (first[f"exposure{end}"] for end in ("", "_low", "_high", "_null"))
-        yield row(EXPOSURE, {}, Estimate(value, low, high, first["inside"]), "canary", null)
+        exposed = column_estimate(first, "exposure", first["inside"])
+        yield row(EXPOSURE, {}, exposed, "canary", first["exposure_null"])
 
 
 MEASURE = Measure("epsilon", EPSILON, plan, rows)
