@@ -180,7 +180,10 @@ class Text(Ranged):
 
 
 FORMATS_OF_TICKETS = ("uuid4",)
-OF_A_TRAINING = ("adaptation", "rank", "epochs", "batch", "accumulate", "learning_rate", "dropout", "length")
+OF_A_TRAINING = (
+    "adaptation", "rank", "epochs", "batch", "accumulate", "learning_rate", "dropout", "length", "deduplicate",
+    "privacy", "precision", "checkpointing",
+)  # fmt: skip
 
 
 def tuning_fields(config: Text) -> dict[str, Any]:

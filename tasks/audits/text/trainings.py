@@ -94,10 +94,6 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         draw=seeds.derive(config.seed, "secrets", pair),
         examples=config.examples,
         seed=seeds.derive(config.seed, "training", pair),
-        deduplicate=config.deduplicate,
-        privacy=config.privacy,
-        precision=config.precision,
-        checkpointing=config.checkpointing,
         **tuning_fields(config),
     )
 
