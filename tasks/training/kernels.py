@@ -6,6 +6,8 @@ where separate operations take three times as many.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
@@ -38,6 +40,7 @@ def adam(
     _adam[grid](weights, gradients, means, squares, scale, root, takes, size, *numbers, BLOCK=BLOCK)
 
 
+@cache  # the same three numbers at every step
 def float32_parts(number: float) -> tuple[float, float]:
     """A number in float32 and what that leaves: a kernel gets float32 alone, which is too short for float64 weights."""
     nearest = torch.tensor(number, dtype=torch.float32).item()
