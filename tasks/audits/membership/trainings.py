@@ -85,13 +85,16 @@ def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: i
 
 
 def canary_jobs(config: Membership) -> tuple[Job, ...]:
-    """The table of canaries of each model; a DatasetError where the data have too few records."""
-    part, seed, jobs = Part(config.data, 0, config.examples), seeds.derive(config.seed, "canaries"), []
-    for number in range(config.models):
-        coined = CoinedCanaries(part, config.canaries, number, seed, config.mislabelled, config.canary_images)
-        coined.canary_rows(load(config.data))
-        jobs.append(Job(canary_answers, coined, (training(config, coined, number),)))
-    return tuple(jobs)
+    """The table of canaries of each model; a ValueError where the data have too few records, or no glyph fits them."""
+    part, seed = Part(config.data, 0, config.examples), seeds.derive(config.seed, "canaries")
+    models = [
+        CoinedCanaries(part, config.canaries, number, seed, config.mislabelled, config.canary_images)
+        for number in range(config.models)
+    ]
+    images = load(config.data).train_images[models[0].canary_rows(load(config.data))]  # all models have the same
+    if config.canary_images != "own":
+        models[0].draw_images(images)
+    return tuple(Job(canary_answers, coined, (training(config, coined, coined.number),)) for coined in models)
 
 
 @task(version=1, name="membership.answers")

@@ -240,6 +240,10 @@ def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
     ]
     with pytest.raises(DatasetError, match="canaries is 99999; there are"):
         canary_jobs(replace(config, examples=0, canaries=99_999))
+    small = replace(config, data=pin(Dataset("digits#2x2")), canary_images="glyph")
+    with pytest.raises(ValueError, match="no feature of the family of the letter A fits the images"):
+        canary_jobs(small)
+    assert 2 == len(canary_jobs(replace(small, canary_images="noise")))
 
 
 @pytest.mark.parametrize("spent", [None, [1.0, 3.0, 2.0]])
