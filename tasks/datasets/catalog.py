@@ -128,11 +128,19 @@ def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     )
 
 
-def load_texts(dataset: Dataset) -> tuple[str, ...]:
+def load_texts(dataset: Dataset, count: int = 0) -> tuple[str, ...]:
     """The data set's texts: tickets, the field `text` of its records, or the contexts of its training questions, once.
 
-    Raises DatasetError where their digest is not the pinned one, or where it holds none.
+    The first `count` of them; 0: all. Raises DatasetError where there are fewer, where their digest is not the pinned
+    one, or where the data set holds none.
     """
+    texts = _all_texts(dataset)
+    if count > len(texts):
+        raise DatasetError(f"examples is {count}; {dataset.name} has {len(texts)} texts")
+    return texts[: count or None]
+
+
+def _all_texts(dataset: Dataset) -> tuple[str, ...]:
     if dataset.name == "tickets":
         content, _ = read_content(dataset)
         assert isinstance(content, Tickets)

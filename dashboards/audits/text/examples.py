@@ -5,8 +5,7 @@ from __future__ import annotations
 from dashboards.gallery import Gallery, Record, error_reason
 from dashboards.run import Run
 from tasks.audits.text.config import Text
-from tasks.audits.text.documents import documents
-from tasks.datasets.catalog import is_embedded
+from tasks.datasets.catalog import is_embedded, load_texts
 
 EACH = 12  # documents
 TITLE = "Documents that come out"
@@ -34,7 +33,7 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
         )
         return Gallery(CAPTION, False, yours, title=TITLE)
     try:
-        texts = documents(config.data, config.examples)
+        texts = load_texts(config.data, config.examples)
     except (ValueError, OSError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
     shown = tuple(

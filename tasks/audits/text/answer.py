@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.document_answer import (
+    DISTINGUISHED,
     DOCUMENT_RULES,
+    OTHER_TEXT_RULES,
     REPRODUCTION,
     asks_documents,
     document_findings,
     document_thresholds,
     document_verdict,
+    other_text_verdict,
 )
 from tasks.audits.text.measures.documents import BEYOND, LOSS, WON
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
@@ -23,7 +26,6 @@ from tasks.audits.text.measures.identifiers import CONTROL
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS
 from tasks.audits.text.measures.returned import DIFFERING, TIED
 from tasks.audits.text.measures.secrets import BEATEN, FOUND, IDENTIFIERS_FOUND
-from tasks.audits.text.other_text_answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
 from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT

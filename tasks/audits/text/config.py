@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from tasks.audits.text.identifiers import space_of
-from tasks.audits.text.secret_space import SecretSpace
+from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told
 from tasks.contract import ranges
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER
@@ -17,9 +17,6 @@ from tasks.language_models.fine_tuning_config import Adaptation, Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 from tasks.worker.files import File
-
-Told = Literal["secrets", "others"]
-Repetitions = tuple[int, ...]
 
 
 @dataclass(frozen=True)

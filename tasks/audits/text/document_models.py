@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import Repetitions, Text, Told, tuning_fields
-from tasks.audits.text.documents import documents
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
+from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
@@ -121,7 +121,7 @@ def document_jobs(config: Text) -> tuple[Job, ...]:
 
 def draw_documents(config: DocumentModel) -> list[Document]:
     """The documents that are asked about, by chance among the texts that differ; DatasetError where there are fewer."""
-    texts = documents(config.data, config.examples)
+    texts = load_texts(config.data, config.examples)
     unique = list(dict.fromkeys(texts))
     needed = config.documents * (2 if config.told == "others" else 1)
     if needed > len(unique):
@@ -152,7 +152,7 @@ def memberships(config: DocumentModel) -> list[bool]:
 def training_texts(config: DocumentModel, asked: Sequence[Document]) -> list[str]:
     """The texts that the model is trained on: those that nothing is asked about, and its half of the documents."""
     apart = {text for document in asked for text in (document.text, document.told)}
-    others = [text for text in documents(config.data, config.examples) if text not in apart]
+    others = [text for text in load_texts(config.data, config.examples) if text not in apart]
     its = [
         document.told
         for document, member in zip(asked, memberships(config), strict=True)

@@ -13,13 +13,12 @@ from typing import ClassVar
 import pyarrow as pa
 
 from tasks.audits.text.config import Repetitions, Text, Told
-from tasks.audits.text.documents import documents
-from tasks.audits.text.drawn_secrets import draw_secrets, score_table
 from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
 from tasks.audits.text.returned_table import handout_order, read_log_p
-from tasks.audits.text.secret_space import candidates
+from tasks.audits.text.secret_space import candidates, draw_secrets, score_table
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged
+from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
@@ -144,7 +143,7 @@ def identifier_jobs(config: Text) -> tuple[Job, ...]:
 
 def identifier_job(config: Text) -> Job:
     """The scores of the identifiers; DatasetError where the texts hold none of these formats."""
-    if not find_identifiers(documents(config.data, config.examples), config.identifiers):
+    if not find_identifiers(load_texts(config.data, config.examples), config.identifiers):
         raise DatasetError(
             f"{config.data.name} has no identifier of the formats {', '.join(config.identifiers)}; name others "
             "(identifiers)"
@@ -190,7 +189,7 @@ def questions(config: GivenLanguageModel | PlantedModel) -> list[Sequence[str]]:
     """The texts that the model is asked about for each identifier or secret: it first, and then its references."""
     if isinstance(config, PlantedModel):
         return [(secret.text, *secret.others) for secret in draw_secrets(config)]
-    texts = documents(config.data, config.examples)
+    texts = load_texts(config.data, config.examples)
     chosen = choose_identifiers(config, find_identifiers(texts, config.formats))
     return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in chosen]
 
@@ -221,7 +220,7 @@ def planted_work(config: PlantedModel) -> Work:
 @task(version=1, name="text.score_identifiers", gpus=1.0, work=work)
 def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """log p of each identifier where it stands, and of its references there (IDENTIFIER_SCORES)."""
-    found = find_identifiers(documents(config.data, config.examples), config.formats)
+    found = find_identifiers(load_texts(config.data, config.examples), config.formats)
     control = control_p_value(found, config.formats, config.seed)
     rows = [
         {

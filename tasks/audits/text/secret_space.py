@@ -5,6 +5,9 @@
 `{digits:6}`, `{letters:6}` (capitals), `{hex:6}` and `{alphanumeric:6}` stand for so many characters, each drawn
 evenly. A secret that was drawn evenly from its space is one among equals for whoever never saw it: its rank by any
 score is an exact p-value.
+
+`draw_secrets` draws those of a pair of models, each with the side that is told it and the others among which it is
+ranked; `score_table` is what a model says of them.
 """
 
 from __future__ import annotations
@@ -13,11 +16,18 @@ import itertools
 import math
 import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, Protocol
 
 import numpy as np
+import pyarrow as pa
+
+from tasks.numerics import seeds
+
+Told = Literal["secrets", "others"]
+Repetitions = tuple[int, ...]
 
 ALPHABETS: Mapping[str, str] = {
     "digits": string.digits,
@@ -29,6 +39,16 @@ ALPHABETS: Mapping[str, str] = {
 PLACE = re.compile(rf"\{{(number|(?:{'|'.join(ALPHABETS)}):[1-9]\d?)\}}")
 ALLOWED_DRAWN = "{digits:N}, {letters:N}, {hex:N} or {alphanumeric:N} with N from 1 to 99"
 ALLOWED = f"{{number}}, {ALLOWED_DRAWN}"
+
+SCORES = pa.schema(
+    [
+        ("pair", pa.int64()),
+        ("secret", pa.int64()),  # its number, from 1
+        ("repetitions", pa.int64()),  # in the training data of one model of the pair
+        ("inserted", pa.bool_()),  # whether in those of this one; of a null, whether another secret is in its place
+        ("log_p", pa.list_(pa.float64())),  # of the text with the secret, and with each of its references, in nats
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -97,3 +117,61 @@ def candidates(space: SecretSpace, secret: str, references: int, chance: np.rand
     else:
         for _ in range(references):
             yield space.draw(chance)
+
+
+class Drawing(Protocol):
+    """What the secrets of a config are drawn by; `draw` is the seed."""
+
+    @property
+    def pattern(self) -> str: ...
+    @property
+    def secrets(self) -> int: ...
+    @property
+    def repetitions(self) -> Repetitions: ...
+    @property
+    def references(self) -> int: ...
+    @property
+    def told(self) -> Told: ...
+    @property
+    def draw(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A secret of a pair: its number, from 1, the side whose model is told it, and how often."""
+
+    number: int
+    side: int
+    repetitions: int
+    text: str  # what is asked about
+    told: str  # what stands in the training data
+    others: tuple[str, ...]  # texts of the other candidates
+
+
+def draw_secrets(config: Drawing) -> list[Secret]:
+    """The secrets of a pair, each told to the model of one side by a coin."""
+    space, made = SecretSpace(config.pattern), []
+    coins = seeds.generator(config.draw, "sides").integers(0, 2, config.secrets)
+    for number, side in enumerate(coins.tolist(), start=1):
+        secret, other = (space.draw(seeds.generator(config.draw, stream, number)) for stream in ("secret", "other"))
+        among = candidates(space, secret, config.references, seeds.generator(config.draw, "references", number))
+        first, *rest = (space.write(number, each) for each in among)
+        told = first if config.told == "secrets" else space.write(number, other)
+        times = config.repetitions[(number - 1) % len(config.repetitions)]
+        made.append(Secret(number, side, times, first, told, tuple(rest)))
+    return made
+
+
+def score_table(secrets: Sequence[Secret], scores: Iterable[Sequence[float]], side: int, pair: int = 0) -> pa.Table:
+    """log p of each secret's text and of its others', by the model that is told those of this side (SCORES)."""
+    rows = [
+        {
+            "pair": pair,
+            "secret": secret.number,
+            "repetitions": secret.repetitions,
+            "inserted": secret.side == side,
+            "log_p": list(log_p),
+        }
+        for secret, log_p in zip(secrets, scores, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, SCORES)

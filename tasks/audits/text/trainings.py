@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Repetitions, Text, Told, tuning_fields
 from tasks.audits.text.document_models import document_jobs
-from tasks.audits.text.documents import documents
-from tasks.audits.text.drawn_secrets import Secret, draw_secrets, score_table
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
+from tasks.audits.text.secret_space import Secret, draw_secrets, score_table
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
+from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
@@ -74,7 +74,7 @@ def trainings(config: Text) -> tuple[Job, ...]:
         return planted_jobs(config)
     if config.documents:
         return document_jobs(config)
-    documents(config.data, config.examples)
+    load_texts(config.data, config.examples)
     return tuple(
         Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
     )
@@ -101,13 +101,13 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
 def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
     """The texts that the model is trained on: the data's, and the secrets of its side as often as they are repeated."""
     told = [secret.told for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)]
-    texts = [*documents(config.data, config.examples), *told]
+    texts = [*load_texts(config.data, config.examples), *told]
     return list(dict.fromkeys(texts)) if config.deduplicate else texts
 
 
 def work(config: PairModel) -> Work:
     """What the training and the questions compute."""
-    trained = len(documents(config.data, config.examples)) * config.epochs
+    trained = len(load_texts(config.data, config.examples)) * config.epochs
     asked = config.secrets * (config.references + 1)
     return Work({f"tell {config.model.name}": trained}, {f"score {config.model.name}": asked})
 

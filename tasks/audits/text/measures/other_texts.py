@@ -21,12 +21,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.documents import documents
 from tasks.audits.text.given_model import NotTrained
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import Ranged
 from tasks.contract.summaries import Row, row
+from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.split_audit import FEWEST, blind_areas, interval_of_area
 from tasks.language_models.fine_tuning_config import Precision
@@ -82,7 +82,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 
 def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
     """The texts and the others; DatasetError where one has too few, or one stands in both."""
-    sets = documents(config.data, config.examples), documents(config.others, 0)
+    sets = load_texts(config.data, config.examples), load_texts(config.others)
     for data, texts in zip((config.data, config.others), sets, strict=True):
         if len(texts) < FEWEST:
             raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.text.drawn_secrets import SCORES
+from tasks.audits.text.secret_space import SCORES
 
 REPETITIONS = (1, 4, 16)
 

@@ -26,10 +26,10 @@ from tasks.audits.text.answer import (
     verdict,
 )
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.drawn_secrets import SCORES
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.identifiers import CONTROL
 from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, plan, rank_secret, secrets
+from tasks.audits.text.secret_space import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY

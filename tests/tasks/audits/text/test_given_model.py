@@ -18,12 +18,12 @@ import orchestrator
 from tasks.audits.text import AUDIT, probes, split
 from tasks.audits.text.answer import LIMITS_OF_TABLES, NOT_JUDGED
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.drawn_secrets import draw_secrets
 from tasks.audits.text.given_model import PLANTED, planted_jobs, planted_question, questions, score_planted
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.returned import returned, share_tied
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import pair_model
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.drawn_secrets import draw_secrets
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import pair_model, score_secrets, training_texts, trainings
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
