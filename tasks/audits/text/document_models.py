@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.text.config import Repetitions, Text, Told, tuning_fields
+from tasks.audits.text.config import Text, tuning_fields
+from tasks.audits.text.secret_space import Repetitions, Told
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Repetitions, Text, Told
+from tasks.audits.text.config import Text
 from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
 from tasks.audits.text.returned_table import handout_order, read_log_p
-from tasks.audits.text.secret_space import candidates, draw_secrets, score_table
+from tasks.audits.text.secret_space import Repetitions, Told, candidates, draw_secrets, score_table
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts

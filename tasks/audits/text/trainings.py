@@ -8,10 +8,10 @@ from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Repetitions, Text, Told, tuning_fields
+from tasks.audits.text.config import Text, tuning_fields
 from tasks.audits.text.document_models import document_jobs
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
-from tasks.audits.text.secret_space import Secret, draw_secrets, score_table
+from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
