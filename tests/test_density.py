@@ -14,7 +14,7 @@ import pytest
 from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.resolve import Cell, pin_cells
-from orchestrator.store import Store, open_store
+from orchestrator.store import open_store
 from tasks.audits.density import AUDIT, PRESETS
 from tasks.models import modules
 from tasks.numerics import seeds
@@ -66,11 +66,6 @@ def read(engram: Shell | Here, run: str, name: str) -> list[dict[str, Any]]:
     (key,) = roots(engram, run)[1][name]
     rows: list[dict[str, Any]] = open_store(engram.folder / "engram-store").read(key).to_pylist()
     return rows
-
-
-def records(store: Store) -> dict[str, Mapping[str, Any]]:
-    """What is recorded with every result."""
-    return {key: store.record(key) for key in sorted(store.keys())}
 
 
 def failing(engram: Shell | Here, *path: str | int) -> None:
@@ -215,26 +210,6 @@ def test_what_cannot_be_is_said_in_a_line(here: Here, settings: tuple[str, ...],
     assert says in said
     assert "Traceback" not in said
     assert code == 3 or 1 == len(refusals(said))
-
-
-@pytest.mark.slow
-def test_a_run_killed_on_ray_goes_on_to_the_tables_of_an_undisturbed_one(engram: Shell, ray_cluster: Any) -> None:
-    smoke = ("run", "density", "--preset", "smoke")
-    run = engram.start(*smoke, "--address", ray_cluster.address)
-    engram.await_results(2, run)
-    run.kill()
-    run.communicate()
-    store = open_store(engram.folder / "engram-store")
-    before = records(store)
-    went_on = engram.json(*smoke, "--address", ray_cluster.address)
-    assert "finished" == went_on["state"]
-    assert 2 <= len(before) < went_on["jobs"]["planned"]
-    after = records(store)
-    assert before == {key: after[key] for key in before}  # who computed it when is in there, too
-    unbroken = engram.json(*smoke, "--address", "none", "--store", "other")
-    assert unbroken["run"] == went_on["run"]
-    expected = {key: record["content"] for key, record in records(open_store(engram.folder / "other")).items()}
-    assert expected == {key: record["content"] for key, record in after.items()}
 
 
 @pytest.mark.slow
