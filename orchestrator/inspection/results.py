@@ -153,10 +153,17 @@ def headline(journal: Journal, store: Store) -> Mapping[str, Any] | None:
 
 def certificate(journal: Journal, store: Store) -> Certificate | None:
     """The answer for somebody who knows no machine learning; None where there is no answer in words."""
+
+    def read_if_there(name: str) -> pa.Table:
+        try:
+            return read(journal, store, name).table
+        except SpecError:
+            return pa.table({})
+
     return _judge_run(
         journal,
         store,
-        lambda registered, config, table: registered.audit.certify(registered.question, config, table),
+        lambda registered, config, table: registered.audit.certify(registered.question, config, table, read_if_there),
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks.contract.certificate import Certificate, made_of
+from tasks.contract.certificate import Certificate, add_names, made_of
 from tasks.contract.job import Roots
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
@@ -37,15 +37,18 @@ class Wording:
     `answers` are all answers that its verdict may give, those of ANSWERS unless it has its own. `rules` are the
     conditions by which it decides, as the certificate and the audit's page give them. `certificate(config, summary,
     verdict)` is the answer for somebody who knows no machine learning; None for the one that
-    `tasks.contract.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and
-    settings, each by how it is written there. `subject(config)` says in a few words what the audit is about, such as
-    `letter A`, to tell runs apart in a list. `repeats` says of each preset which part of the paper it repeats, or
-    begins with `ours: `; `situations` are those in which somebody needs the audit.
+    `tasks.contract.certificate` makes of the verdict. `names(config, read)` says by number which things were found,
+    from the run's tables, which `read` finds by name; it holds nothing that is private, and follows the first finding.
+    `symbols` explains the words and symbols of its metrics and settings, each by how it is written there.
+    `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
+    `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
+    which somebody needs the audit.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
     rules: Rules[Any] | None = None
     certificate: Callable[[Any, pa.Table, Verdict], Certificate] | None = None
+    names: Callable[[Any, Callable[[str], pa.Table]], str] | None = None
     symbols: Mapping[str, str] = field(default_factory=dict)
     subject: Callable[[Any], str] | None = None
     repeats: Mapping[str, str] = field(default_factory=dict)
@@ -115,8 +118,18 @@ class Audit:
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
         return verdict
 
-    def certify(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
-        """The answer for somebody who knows no machine learning; None where there is no answer."""
+    def certify(
+        self, question: str, config: Any, summary: pa.Table, read: Callable[[str], pa.Table] | None = None
+    ) -> Certificate | None:
+        """The answer for somebody who knows no machine learning; None where there is no answer.
+
+        It names what was found where the run's tables can be `read`, by name.
+        """
+        made = self._certificate(question, config, summary)
+        named = self.wording.names(config, read) if made and read is not None and self.wording.names else ""
+        return add_names(made, named) if made and named else made
+
+    def _certificate(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
         verdict = self.answer(config, summary)
         if verdict is None:
             return None

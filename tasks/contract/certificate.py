@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -108,6 +108,12 @@ def made_of(
         beyond=verdict.limits,
         steps=STEPS[meaning.tone],
     )
+
+
+def add_names(certificate: Certificate, names: str) -> Certificate:
+    """The certificate whose first finding says by number what was found."""
+    first, *others = certificate.findings
+    return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *others))
 
 
 def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> NumberLine | None:

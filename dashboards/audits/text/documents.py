@@ -9,7 +9,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.text.exposures import GOLDEN, legend_entries
 from dashboards.chart import Axis, Chart, Figure, Layer, estimate_marks, line, marks, row_panel, upright
 from dashboards.columns import integers, numbers
-from tasks.audits.text.measures.documents import BEYOND, SHARE, TOLD, TWIN
+from tasks.audits.text.continuations import BEYOND, SHARE, TOLD, TWIN
 
 
 def effects(table: pa.Table) -> Figure | None:

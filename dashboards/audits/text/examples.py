@@ -1,10 +1,17 @@
-"""The documents that come out, with where a model takes over; of private texts their rows alone."""
+"""The documents that come out, and the secrets that are found; of private texts, and of secrets, a note alone."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from dashboards.gallery import Gallery, Record, error_reason
 from dashboards.run import Run
 from tasks.audits.text.config import Text
+from tasks.audits.text.document_answer import MOST_NAMED
+from tasks.audits.text.given_model import given_question, questions
+from tasks.audits.text.secret_space import draw_secrets
+from tasks.audits.text.trainings import pair_model
 from tasks.datasets.catalog import is_embedded, load_texts
 
 EACH = 12  # documents
@@ -15,7 +22,52 @@ CAPTION = (
 )
 
 
+SECRETS_TITLE = "Secrets that are found"
+SECRETS_CAPTION = f"Up to {MOST_NAMED} texts with a secret, or an identifier, that is found, the surest first."
+
+
 def examples(run: Run, show_images: bool) -> Gallery | None:
+    """The documents that come out, or the secrets that are found; None where there are none of either."""
+    return documents(run, show_images) or secrets(run, show_images)
+
+
+def secrets(run: Run, show_images: bool) -> Gallery | None:
+    """The texts of what is found where texts are asked for; else a note. Their numbers are on the certificate."""
+    name = "identifiers" if "format" in run.table("identifiers").column_names else "secrets"
+    ranked = [{**each, "at": at} for at, each in enumerate(run.table(name).to_pylist()) if each.get("found")]
+    config = run.private_config
+    if not ranked or not isinstance(config, Text):
+        return None
+    if not show_images:
+        note = f"{len(ranked):,} {name} are found, whose texts are not shown unless asked for with --show-texts."
+        return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
+    chosen = sorted(ranked, key=lambda each: (each["q_value"], each["rank"]))[:MOST_NAMED]
+    try:
+        texts = secret_texts(config, chosen)
+    except (ValueError, OSError) as error:  # DatasetError among them
+        note = f"They cannot be shown{error_reason(run, error)}."
+        return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
+    shown = tuple(
+        Record(
+            f"secret {each['secret']}" if name == "secrets" else f"{each['format']} of text {each['row']}",
+            (("text", text), ("rank", f"{each['rank']:,} of {each['candidates']:,}")),
+        )
+        for each, text in zip(chosen, texts, strict=True)
+    )
+    return Gallery(SECRETS_CAPTION, True, records=shown, title=SECRETS_TITLE)
+
+
+def secret_texts(config: Text, chosen: Sequence[dict[str, Any]]) -> list[str]:
+    """The text that each of the chosen was asked about with."""
+    if config.asks_as_it_is:
+        asked = questions(given_question(config))
+        places = [each["at"] if config.identifiers else each["secret"] - 1 for each in chosen]
+        return [asked[place][0] for place in places]
+    drawn = {pair: draw_secrets(pair_model(config, pair, 0)) for pair in {each["pair"] for each in chosen}}
+    return [drawn[each["pair"]][each["secret"] - 1].text for each in chosen]
+
+
+def documents(run: Run, show_images: bool) -> Gallery | None:
     """The texts of embedded data, and of one's own where texts are asked for; else a note with their rows."""
     table = run.table("documents")
     if "near" not in table.column_names:

@@ -9,19 +9,24 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
+from tasks.audits.text.continuations import BEYOND
 from tasks.audits.text.document_answer import (
     DISTINGUISHED,
     DOCUMENT_RULES,
     OTHER_TEXT_RULES,
     REPRODUCTION,
+    ExtractionEvidence,
     asks_documents,
+    describe_extraction,
     document_findings,
     document_thresholds,
     document_verdict,
+    extraction_finding,
     other_text_verdict,
+    read_extraction,
 )
-from tasks.audits.text.measures.documents import BEYOND, LOSS, WON
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
+from tasks.audits.text.measures.documents import LOSS, WON
 from tasks.audits.text.measures.identifiers import CONTROL
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS
 from tasks.audits.text.measures.returned import DIFFERING, TIED
@@ -57,7 +62,8 @@ class Evidence:
     that of the mean share of references that a secret beats, whose p-value is that of all secrets together. `control`
     is the row of the blind control of identifiers; None of secrets, which were drawn here. `tied` and `differing` say
     how far the numbers of an owner's table are answers; None where the model is asked here. `bound` and `spent` are the
-    rows of epsilon from below and by the accountant; None where training was not private.
+    rows of epsilon from below and by the accountant; None where training was not private. `extraction` is how many come
+    out; None where no model was asked to go on.
     """
 
     found: Row
@@ -69,6 +75,11 @@ class Evidence:
     differing: Row | None = None
     bound: Row | None = None
     spent: Row | None = None
+    extraction: ExtractionEvidence | None = None
+
+    @property
+    def things(self) -> str:
+        return "secrets" if self.control is None else "identifiers"
 
     @property
     def exceeds_promise(self) -> bool:
@@ -92,7 +103,7 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     if found is None or beaten is None:
         return None
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
-    return Evidence(found, beaten, config.level, config.negligible, *more)
+    return Evidence(found, beaten, config.level, config.negligible, *more, extraction=read_extraction(rows))
 
 
 def thresholds(config: Text) -> Mapping[str, str]:
@@ -222,7 +233,8 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
         rows = (evidence.bound, evidence.spent)
     if rule.answer == NOT_JUDGED:
         rows = tuple(each for each in unjudgeable_rows(evidence) if each is not None)
-    words = [describe_evidence(evidence), describe_privacy(evidence), null_note(config)]
+    written = "" if evidence.extraction is None else describe_extraction(evidence.extraction, evidence.things)
+    words = [describe_evidence(evidence), written, describe_privacy(evidence), null_note(config)]
     sentence = f"{rule.answer.capitalize()}: {' '.join(filter(None, words))}"
     return Verdict(rule.answer, sentence, limits, tuple(map(name_of, rows)))
 
@@ -253,7 +265,7 @@ def describe_evidence(evidence: Evidence) -> str:
             f"the model ({p_in_words(evidence.control['p_value'])}), so that their ranks say nothing; name formats of "
             "identifiers that are random by nature."
         )
-    things, one = ("secrets", "a secret") if evidence.control is None else ("identifiers", "an identifier")
+    things, one = evidence.things, "a secret" if evidence.control is None else "an identifier"
     refused = ""
     if not evidence.is_answered and evidence.tied is not None and evidence.differing is not None:
         refused = (
@@ -299,6 +311,8 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
         findings = document_findings(config, summary, verdict)
     else:
         findings = (Finding(verdict.answer, told, line),)
+    if evidence is not None and evidence.extraction is not None:
+        findings += (extraction_finding(evidence.extraction, evidence.things, evidence.level),)
     steps = steps_of_null(verdict.answer, "told=secrets") if config.is_null else None
     return RULES.certify(
         config, verdict, question(config), findings, steps or PLAIN_STEPS[MEANINGS[verdict.answer].tone]
@@ -346,7 +360,7 @@ SYMBOLS: Mapping[str, str] = {
     "min-k": "mean log-probability of the 20 % of a text's tokens that are least likely",
     "zlib": "a text's log-probability by the bits into which zlib compresses it",
     "blind control": "what a bag of words tells of the two sets, without the model",
-    "greedy": "the likeliest token each time gives the document's next tokens, all of them",
-    "near": "the likeliest continuation differs from the document's next tokens by few of them",
-    BEYOND: "the share reproduced by models that were trained on a document, less that by models that were not",
+    "greedy": "the likeliest token each time gives the tokens of the document, or the secret, all of them",
+    "near": "the likeliest continuation differs from these tokens by few of them",
+    BEYOND: "the share reproduced by models that were trained on a text, less that by models that were not",
 }

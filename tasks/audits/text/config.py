@@ -85,6 +85,9 @@ class Text(Ranged):
     """The probability from which on a document's tokens count as extracted by so many attempts."""
     near: Annotated[float, ranges.Share(one=False)] = field(default=0.1, metadata={ADDED_LATER: True})
     """Share of the tokens by which the likeliest continuation may differ to be nearly verbatim (edit distance)."""
+    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Ours: whether models are also asked to go on from what stands before each secret, or identifier. Documents always
+    are."""
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
     """Ours: numbers that a model from a folder computes with; adapters are float32 whatever it is."""
     checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
@@ -135,7 +138,16 @@ class Text(Ranged):
                 f"privacy is given and repetitions is {', '.join(map(str, self.repetitions))}; it protects single "
                 "texts, so each must stand once: repetitions=1, or deduplicate=true"
             )
+        if not self.attempts or min(self.attempts) < 1:
+            yield f"attempts is {self.attempts}; there must be one at least, and each must be at least 1"
+        yield from self.extraction_conflicts() if self.extraction else ()
         yield from self.document_conflicts() if self.documents else self.rank_conflicts(spaces)
+
+    def extraction_conflicts(self) -> Iterator[str]:
+        if self.documents or self.others is not None:
+            yield "extraction is on and no secret is asked about; it must be off beside documents and others"
+        if self.outputs is not None:
+            yield "extraction is on and outputs is given; an owner's table does not say how a model goes on"
 
     def rank_conflicts(self, spaces: Sequence[SecretSpace]) -> Iterator[str]:
         size = min(space.size for space in spaces)
@@ -160,8 +172,6 @@ class Text(Ranged):
             yield (
                 f"prefix is {self.prefix} and suffix {self.suffix}, which is more than length ({self.length}) together"
             )
-        if not self.attempts or min(self.attempts) < 1:
-            yield f"attempts is {self.attempts}; there must be one at least, and each must be at least 1"
 
     def extras(self) -> tuple[Extra, ...]:
         return (PEFT,) if self.adaptation == "lora" else ()

@@ -1,18 +1,20 @@
 """The answers about texts themselves.
 
-Of documents: which are known once they were trained on, and which come out word for word. Of texts beside others of
-another time or source: a warning, where words alone do not tell them apart.
+Of documents: which are known once they were trained on, and which come out word for word. Of secrets: which are found,
+by number, and which come out. Of texts beside others of another time or source: a warning, where words alone do not
+tell them apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.measures.documents import BEYOND, DRAWS, FOUND, GREEDY, SHARE, TOLD, TWIN, WON
+from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
+from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.rules import Rule, Rules
@@ -24,9 +26,11 @@ from tasks.numerics.exact_test import smallest_p_value
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 DISTINGUISHED: Answer = "told apart"
 REPRODUCTION: Mapping[Answer, Meaning] = {
-    REPRODUCED: Meaning("models write documents word for word because they were trained on them", "accused"),
-    NOT_REPRODUCED: Meaning("documents do not come out word for word more often than by models that never saw them"),
+    REPRODUCED: Meaning("models write texts word for word because they were trained on them", "accused"),
+    NOT_REPRODUCED: Meaning("texts do not come out word for word more often than by models that never saw them"),
 }
+MOST_NAMED = 20  # of those that are found
+Identity = tuple[int | None, int]  # of a secret or an identifier, within a run
 RESOLUTION = 100  # a single document's smallest p-value must be so many times smaller than the level
 
 
@@ -157,6 +161,89 @@ def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tupl
         answer = REPRODUCED if evidence.beyond["low"] > 0 else NOT_REPRODUCED
         findings.append(Finding(answer, told, target="reproduction"))
     return tuple(findings)
+
+
+@dataclass(frozen=True)
+class ExtractionEvidence:
+    """The summary rows of how many secrets are written greedily by models that were told them.
+
+    `twin` and `beyond` are those of the models that were not, and of the difference; None where there are none.
+    """
+
+    told: Row
+    twin: Row | None
+    beyond: Row | None
+
+
+def read_extraction(rows: Mapping[str, Row]) -> ExtractionEvidence | None:
+    """The evidence in the rows of a summary; None where no model was asked to go on."""
+    told = rows.get(row_name(SHARE, way=GREEDY, by=TOLD))
+    if told is None:
+        return None
+    twin, beyond = rows.get(row_name(SHARE, way=GREEDY, by=TWIN)), rows.get(row_name(BEYOND, way=GREEDY))
+    return ExtractionEvidence(told, twin, beyond)
+
+
+def describe_extraction(evidence: ExtractionEvidence, things: str) -> str:
+    """How many secrets, or identifiers, come out after what stands before them, in a sentence."""
+    told, twin, beyond = evidence.told, evidence.twin, evidence.beyond
+    beside = ""
+    if twin is not None and beyond is not None:
+        beside = (
+            f", and models that were not told them write {number_per_hundred(twin['estimate'])} of 100 (difference "
+            f"{beyond['estimate']:.3f}, 95 % interval {beyond['low']:.3f} to {beyond['high']:.3f})"
+        )
+    return (
+        f"Given what stands before them, models that were told {told['n']:,} {things} write "
+        f"{number_per_hundred(told['estimate'])} of 100 word for word (95 % interval {told['low']:.3f} to "
+        f"{told['high']:.3f}; {p_in_words(told['p_value'])}){beside}; chance alone brings at most one of "
+        f"{round(1 / told['null']):,}."
+    )
+
+
+def extraction_finding(evidence: ExtractionEvidence, things: str, level: float) -> Finding:
+    """Whether secrets come out, for somebody who knows no machine learning."""
+    p_value = evidence.told["p_value"]
+    answer = REPRODUCED if p_value <= level else NOT_REPRODUCED
+    return Finding(answer, describe_extraction(evidence, things), chances(p_value, level), target="reproduction")
+
+
+def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
+    """Which secrets, or identifiers, are found, by number, in a sentence that holds none of them; empty without any."""
+    ranked, written = read("identifiers" if config.identifiers else "secrets").to_pylist(), greedy_answers(read)
+    found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
+    found.sort(key=lambda one: (one[0]["q_value"], one[0]["rank"]))
+    if not found:
+        return ""
+    named = "; ".join(describe_found(config, each, reproduced) for each, reproduced in found[:MOST_NAMED])
+    more = f"; and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
+    return (
+        f"Found: {named}{more}. A model that never saw one of them would place it as high by chance alone, as often as "
+        "its rank says: one of rank 1 among 500 once in 500 times."
+    )
+
+
+def greedy_answers(read: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
+    """Whether each secret, or identifier, is written word for word; empty where no model was asked to go on."""
+    rows = [each for each in read("extraction").to_pylist() if each["way"] == GREEDY]
+    return {identity(each, at): each["reproduced"] for at, each in enumerate(rows)}
+
+
+def identity(each: Row, at: int) -> Identity:
+    """What one is known by: a secret by its pair and number, an identifier by its place among those asked about."""
+    return (each["pair"], each["secret"]) if each.get("secret") is not None else (None, at)
+
+
+def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
+    """One that is found: its number, how often it stood in the texts, its rank, and whether it is written."""
+    if config.identifiers:
+        name, times = f"{each['format']} of text {each['row']}", each["occurrences"]
+    else:
+        name, times = f"secret {each['secret']}", each["repetitions"]
+        name = name if config.pairs == 1 or config.planted else f"{name} of pair {each['pair']}"
+    often = "" if config.is_null else "told once, " if times == 1 else f"told {times} times, "
+    says = "" if reproduced is None else ", written word for word" if reproduced else ", not written"
+    return f"{name} ({often}rank {each['rank']} of {each['candidates']}, adjusted p {each['q_value']:.2g}{says})"
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import Text, tuning_fields
+from tasks.audits.text.continuations import ENDS, score_ends
 from tasks.audits.text.secret_space import Repetitions, Told
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
@@ -39,9 +39,7 @@ DOCUMENT_SCORES = pa.schema(
         ("member", pa.bool_()),  # whether this one has; of a null, whether another document is in its place
         ("tokens", pa.int64()),
         ("log_p", pa.float64()),  # of the whole document, in nats
-        ("log_p_end", pa.float64()),  # of the tokens after the prefix; null, as what follows, of a shorter document
-        ("wrong", pa.int64()),  # of these tokens, those that the likeliest continuation has otherwise
-        ("distance", pa.int64()),  # of the likeliest continuation from them: Levenshtein's, in tokens
+        *ENDS,  # after the prefix
     ]
 )
 
@@ -197,13 +195,13 @@ def score_model(config: DocumentModel, model: SequenceModel, texts: Sequence[str
     The tokens after the prefix are asked of decoder-only models, whose prefix is of the same text.
     """
     from tasks.language_models.sequence_model import DecoderOnly
-    from tasks.language_models.training import Examples, decode_tokens, encode_texts, score_targets
+    from tasks.language_models.training import encode_texts, score_targets
 
     whole = encode_texts(config, model, texts)
     columns: dict[str, list[float | None]] = {
         "tokens": list(whole.lengths),
         "log_p": score_targets(model, whole).tolist(),
-        **{name: [None] * len(texts) for name in ("log_p_end", "wrong", "distance")},
+        **{name: [None] * len(texts) for name in dict(ENDS)},
     }
     least = config.prefix + config.suffix
     long = [row for row, length in enumerate(whole.lengths) if length >= least]
@@ -211,22 +209,7 @@ def score_model(config: DocumentModel, model: SequenceModel, texts: Sequence[str
         return columns
     prompts = [[model.begin, *whole.targets[row][: config.prefix]] for row in long]
     ends = [list(whole.targets[row][config.prefix : least]) for row in long]
-    log_p = score_targets(model, Examples(prompts, ends, [len(prompt) + config.suffix for prompt in prompts]))
-    written = decode_tokens(model, prompts, config.suffix)
-    for row, end, continued, p in zip(long, ends, written, log_p.tolist(), strict=True):
-        said = continued[: continued.index(model.end) + 1] if model.end in continued else continued
-        columns["log_p_end"][row] = p
-        columns["wrong"][row] = len(end) - sum(one == other for one, other in zip(said, end, strict=False))
-        columns["distance"][row] = edit_distance(said, end)
+    for name, values in score_ends(model, prompts, ends).items():
+        for row, value in zip(long, values, strict=True):
+            columns[name][row] = value
     return columns
-
-
-def edit_distance(one: Sequence[int], other: Sequence[int]) -> int:
-    """The fewest tokens that are to be put in, left out or exchanged to make one of the other. Levenshtein 1966."""
-    tokens, at = np.array(other), np.arange(len(other) + 1)
-    distances = at.copy()
-    for count, token in enumerate(one, start=1):
-        changed = np.minimum(distances[1:] + 1, distances[:-1] + (tokens != token))
-        # What is put in after another: each is one more than what stands before it.
-        distances = np.minimum.accumulate(np.concatenate([[count], changed]) - at) + at
-    return int(distances[-1])

@@ -6,16 +6,25 @@ order that says nothing, a tenth of them twice (`tasks.external.blinding`), and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
+from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
 from tasks.audits.text.returned_table import handout_order, read_log_p
-from tasks.audits.text.secret_space import Repetitions, Told, candidates, draw_secrets, score_table
+from tasks.audits.text.secret_space import (
+    Repetitions,
+    Told,
+    add_ends,
+    candidates,
+    draw_secrets,
+    score_table,
+    secret_surroundings,
+)
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
@@ -78,6 +87,7 @@ class GivenLanguageModel(Ranged, NotTrained):
     length: int
     outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,7 @@ class PlantedModel(Ranged, NotTrained):
     precision: Precision
     planted: bool = True  # none of them in the base's training data
     outputs: File | None = None
+    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
 
 
 def planted_jobs(config: Text) -> tuple[Job, ...]:
@@ -127,6 +138,7 @@ def planted_question(config: Text) -> PlantedModel:
         length=config.length,
         precision=config.precision,
         outputs=config.outputs,
+        extraction=config.extraction,
     )
 
 
@@ -165,6 +177,7 @@ def identifier_question(config: Text) -> GivenLanguageModel:
         length=config.length,
         precision=config.precision,
         outputs=config.outputs,
+        extraction=config.extraction,
     )
 
 
@@ -181,8 +194,24 @@ def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: st
         seeds.generator(config.seed, stream, identifier.format, identifier.drawn) for stream in ("references", "other")
     )
     first = identifier.drawn if config.told == "secrets" else space.draw(other)
-    before = text[max(0, identifier.start - config.context) : identifier.start]
+    before = context_before(config, identifier, text)
     return [before + space.write(0, drawn) for drawn in candidates(space, first, config.references, chance)]
+
+
+def context_before(config: GivenLanguageModel, identifier: Identifier, text: str) -> str:
+    return text[max(0, identifier.start - config.context) : identifier.start]
+
+
+def question_surroundings(config: GivenLanguageModel | PlantedModel) -> list[tuple[str, str]]:
+    """What stands before and after what was drawn in the texts of each question."""
+    if isinstance(config, PlantedModel):
+        return secret_surroundings(config)
+    texts = load_texts(config.data, config.examples)
+    around = []
+    for identifier in choose_identifiers(config, find_identifiers(texts, config.formats)):
+        before, after = space_of(identifier.format).surroundings(0)
+        around.append((context_before(config, identifier, texts[identifier.row]) + before, after))
+    return around
 
 
 def questions(config: GivenLanguageModel | PlantedModel) -> list[Sequence[str]]:
@@ -222,6 +251,7 @@ def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  
     """log p of each identifier where it stands, and of its references there (IDENTIFIER_SCORES)."""
     found = find_identifiers(load_texts(config.data, config.examples), config.formats)
     control = control_p_value(found, config.formats, config.seed)
+    scores, ends = score_questions(config)
     rows = [
         {
             "format": identifier.format,
@@ -230,9 +260,9 @@ def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  
             "control": control,
             "log_p": log_p,
         }
-        for identifier, log_p in zip(choose_identifiers(config, found), score_questions(config), strict=True)
+        for identifier, log_p in zip(choose_identifiers(config, found), scores, strict=True)
     ]
-    return pa.Table.from_pylist(rows, IDENTIFIER_SCORES)
+    return add_ends(pa.Table.from_pylist(rows, IDENTIFIER_SCORES), ends)
 
 
 @task(version=1, name="text.score_planted", gpus=1.0, work=planted_work)
@@ -241,26 +271,34 @@ def score_planted(config: PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: AR
 
     Those of one side were put into its training data, and into that of its base none.
     """
-    return score_table(draw_secrets(config), score_questions(config), PLANTED if config.planted else NOWHERE)
+    scores, ends = score_questions(config)
+    return score_table(draw_secrets(config), scores, PLANTED if config.planted else NOWHERE, ends=ends)
 
 
-def score_questions(config: GivenLanguageModel | PlantedModel) -> Iterator[list[float]]:
-    """log p of the candidates of each question, by the model or from its owner's table."""
+def score_questions(
+    config: GivenLanguageModel | PlantedModel,
+) -> tuple[list[list[float]], dict[str, list[float | None]] | None]:
+    """log p of the candidates of each question, by the model or from its owner's table.
+
+    Beside it the columns of how the model goes on before each secret; None where it is not asked.
+    """
     asked = questions(config)
     if config.outputs is not None:
         log_p = iter(read_log_p(config.outputs, handout_order(asked, config.seed)).log_p.tolist())
-        yield from ([next(log_p) for _ in each] for each in asked)
-        return
+        return [[next(log_p) for _ in each] for each in asked], None
     from tasks.language_models.fine_tuning import check_installed
 
     check_installed()
     from tasks.language_models.pretrained import prepare_model, quiet
     from tasks.language_models.training import encode_texts, score_texts
 
-    place = hardware.device()
+    place, scores = hardware.device(), list[list[float]]()
     with hardware.exactly(place), quiet():
         model = prepare_model(config, (), place)
         for each in asked:
             if max(encode_texts(config, model, each).lengths) >= config.length:
                 raise ValueError(f"length is {config.length} tokens, which a text reaches; give more, or less context")
-            yield score_texts(config, model, each).tolist()
+            scores.append(score_texts(config, model, each).tolist())
+        if not config.extraction:
+            return scores, None
+        return scores, score_secret_ends(config, model, asked, question_surroundings(config))

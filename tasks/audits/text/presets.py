@@ -27,6 +27,7 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(QUICKSTART, told="others"),
     "smoke": SMOKE,
+    "extraction": replace(QUICKSTART, extraction=True),
     "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
     "documents": DOCUMENTS,
     "identifiers": Text(Dataset("tickets"), identifiers=("uuid4",), secrets=24),
@@ -34,6 +35,7 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
     "null": "ours: the same with other codes in the texts",
+    "extraction": "ours: quickstart, whose models are also asked to go on with each secret",
     "ladder": "ours: adapters that are told each code once, without privacy and with epsilon 16, 4 and 1",
     "documents": "ours: 24 short texts, each in the training data of half of 16 small GPTs, 1, 4 or 16 times",
     "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",

@@ -24,6 +24,7 @@ from typing import Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from tasks.audits.text.continuations import ENDS
 from tasks.numerics import seeds
 
 Told = Literal["secrets", "others"]
@@ -95,13 +96,24 @@ class SecretSpace:
 
     def write(self, number: int, secret: str) -> str:
         """The text that holds a secret."""
-        characters = iter(secret)
+        return fill_pattern(self.pattern, number, secret)
 
-        def fill(place: re.Match[str]) -> str:
-            kind, _, count = place[1].partition(":")
-            return str(number) if kind == "number" else "".join(itertools.islice(characters, int(count)))
+    def surroundings(self, number: int) -> tuple[str, str]:
+        """What stands before the first drawn character, and after the last, in the text of a secret."""
+        drawn = [place for place in PLACE.finditer(self.pattern) if place[1] != "number"]
+        before, after = self.pattern[: drawn[0].start()], self.pattern[drawn[-1].end() :]
+        return fill_pattern(before, number, ""), fill_pattern(after, number, "")
 
-        return PLACE.sub(fill, self.pattern)
+
+def fill_pattern(pattern: str, number: int, secret: str) -> str:
+    """The pattern with the number and the drawn characters in their places."""
+    characters = iter(secret)
+
+    def fill(place: re.Match[str]) -> str:
+        kind, _, count = place[1].partition(":")
+        return str(number) if kind == "number" else "".join(itertools.islice(characters, int(count)))
+
+    return PLACE.sub(fill, pattern)
 
 
 def mean_exposure_of_uniform_ranks(size: int) -> float:
@@ -162,8 +174,23 @@ def draw_secrets(config: Drawing) -> list[Secret]:
     return made
 
 
-def score_table(secrets: Sequence[Secret], scores: Iterable[Sequence[float]], side: int, pair: int = 0) -> pa.Table:
-    """log p of each secret's text and of its others', by the model that is told those of this side (SCORES)."""
+def secret_surroundings(config: Drawing) -> list[tuple[str, str]]:
+    """What stands before and after each of the secrets in its text."""
+    space = SecretSpace(config.pattern)
+    return [space.surroundings(number) for number in range(1, config.secrets + 1)]
+
+
+def score_table(
+    secrets: Sequence[Secret],
+    scores: Iterable[Sequence[float]],
+    side: int,
+    pair: int = 0,
+    ends: Mapping[str, Sequence[float | None]] | None = None,
+) -> pa.Table:
+    """log p of each secret's text and of its others', by the model that is told those of this side (SCORES).
+
+    `ends` are columns of how the model goes on before each secret, if it was asked (`tasks.audits.text.continuations`).
+    """
     rows = [
         {
             "pair": pair,
@@ -174,4 +201,12 @@ def score_table(secrets: Sequence[Secret], scores: Iterable[Sequence[float]], si
         }
         for secret, log_p in zip(secrets, scores, strict=True)
     ]
-    return pa.Table.from_pylist(rows, SCORES)
+    return add_ends(pa.Table.from_pylist(rows, SCORES), ends)
+
+
+def add_ends(table: pa.Table, ends: Mapping[str, Sequence[float | None]] | None) -> pa.Table:
+    """The table with the columns of ENDS, and the tokens that these are of; as it is where they were not asked for."""
+    types = {"tokens": pa.int64(), **dict(ENDS)}
+    for name, values in (ends or {}).items():
+        table = table.append_column(name, pa.array(values, types[name]))
+    return table

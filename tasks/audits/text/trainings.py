@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text, tuning_fields
+from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.document_models import document_jobs
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
-from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table
+from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
@@ -22,6 +23,9 @@ from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 from tasks.worker.work import Work
+
+if TYPE_CHECKING:
+    from tasks.language_models.sequence_model import SequenceModel
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ class PairModel(Ranged):
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
     checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
+    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
@@ -94,6 +99,7 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         draw=seeds.derive(config.seed, "secrets", pair),
         examples=config.examples,
         seed=seeds.derive(config.seed, "training", pair),
+        extraction=config.extraction,
         **tuning_fields(config),
     )
 
@@ -119,13 +125,24 @@ def batch_key(config: PairModel) -> PairModel:
 
 @task(version=1, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
 def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
-    """log p of each secret's text, and of its references', by the fine-tuned model (SCORES)."""
+    """log p of each secret's text, and of its references', by the fine-tuned model (SCORES).
+
+    With `extraction` also how the model goes on before each secret (`tasks.audits.text.continuations`).
+    """
     from tasks.language_models.fine_tuning import fine_tuned_on
-    from tasks.language_models.training import score_texts
 
     place, secrets = hardware.device(), draw_secrets(config)
-    texts, asked = training_texts(config, secrets), [(secret.text, *secret.others) for secret in secrets]
+    texts = training_texts(config, secrets)
     with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
-        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
-        scores = [[next(log_p) for _ in each] for each in asked]
-    return score_table(secrets, scores, config.side, config.pair)
+        return ask_secrets(config, model, secrets)
+
+
+def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secret]) -> pa.Table:
+    """What the model says of these secrets (SCORES)."""
+    from tasks.language_models.training import score_texts
+
+    asked = [(secret.text, *secret.others) for secret in secrets]
+    log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+    scores = [[next(log_p) for _ in each] for each in asked]
+    ends = score_secret_ends(config, model, asked, secret_surroundings(config)) if config.extraction else None
+    return score_table(secrets, scores, config.side, config.pair, ends)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.text.config import About
-from tasks.audits.text.measures import documents, epsilon, identifiers, other_texts, returned, secrets
+from tasks.audits.text.measures import documents, epsilon, extraction, identifiers, other_texts, returned, secrets
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
 MEASURES: tuple[Measure, ...] = (
     secrets.MEASURE,
     identifiers.MEASURE,
+    extraction.MEASURE,
     returned.MEASURE,
     documents.MEASURE,
     documents.ESTIMATED,

@@ -7,20 +7,13 @@ and which half was drawn evenly. q is p adjusted for the number of documents (Be
 found where q is at most `level`.
 
 A model reproduces a document where it goes on from the document's first tokens, `prefix`, with those that follow,
-`suffix`:
-
-- greedy: the likeliest token each time gives all of them. k-extractable, Carlini et al. 2023, definition 3.1.
-- near: the likeliest continuation is within `near` of their number (edit distance).
-- n attempts: 1 - (1 - p_z)^n >= `likely` with p_z = prod p(z_t | z_<t): one of n continuations that are drawn token by
-  token is these tokens, at least so probably. (n, p)-extractable, Hayes et al. 2024 (arXiv 2410.19482).
-
-Each is set beside the twins', the models that were not trained on the document: they write what fluency alone brings,
-and the difference is what the training on the document did.
+`suffix` (`tasks.audits.text.continuations` says in which ways). Each way is set beside the twins', the models that were
+not trained on the document: they write what fluency alone brings, and the difference is what the training on the
+document did.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
+from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask, reproductions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -36,14 +30,9 @@ from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values
 from tasks.numerics.statistics import Estimate
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 DRAWS = 9999  # sets of models that are drawn where all of them are too many
 FOUND = "documents found"
 EFFECT, WON, LOSS = "effect in nats a token", "pairs won", "loss in nats a token"
-SHARE, BEYOND = "share reproduced", "reproduced beyond the twins"
-GREEDY, NEAR = "greedy", "near"
-TOLD, TWIN = "told", "twin"
 DOCUMENTS = pa.schema(
     [
         ("row", pa.int64()),  # of the document among the texts
@@ -146,15 +135,9 @@ def stack_scores(tables: Sequence[pa.Table]) -> DocumentScores:
     )
 
 
-def reproductions(config: DocumentTest, scores: DocumentScores) -> Mapping[str, Array]:
+def document_reproductions(config: DocumentTest, scores: DocumentScores) -> Mapping[str, Array]:
     """Whether each model reproduces each document, by the way, (models, documents): 1, 0, or NaN where not asked."""
-    least = {n: math.log(-math.expm1(math.log1p(-config.likely) / n)) for n in config.attempts}
-    known = {
-        GREEDY: scores.wrong == 0,
-        NEAR: scores.distance <= config.near * config.suffix,
-        **{"1 attempt" if n == 1 else f"{n} attempts": scores.log_p_end >= log_p for n, log_p in least.items()},
-    }
-    return {way: np.where(np.isnan(scores.log_p_end), np.nan, said) for way, said in known.items()}
+    return reproductions(config, scores.log_p_end, scores.wrong, scores.distance, config.suffix)
 
 
 @task(version=1, name="text.documents", gathers=True)
@@ -163,7 +146,7 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
     scores = stack_scores(inputs)
     p_values = randomisation_p_values(scores.log_p, scores.member, DRAWS, config.seed)
     q_values = statistics.false_discovery_control(p_values)
-    ways = reproductions(config, scores)
+    ways = document_reproductions(config, scores)
     sides = [
         side_means(values, member)
         for values in (ways[GREEDY], ways[NEAR], scores.log_p_end)
@@ -195,7 +178,7 @@ def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Ro
     yield estimate_row(WON, statistics.within_shares(crossed_means(won)), scores, null=0.5)
     for by, member in sides_of(scores).items():
         yield estimate_row(LOSS, crossed_means(np.where(member, -scores.log_p, np.nan)), scores, by=by)
-    for way, said in reproductions(config, scores).items():
+    for way, said in document_reproductions(config, scores).items():
         if np.isnan(said).all():
             continue
         shares = {}

@@ -14,13 +14,13 @@ import torch
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
+from tasks.audits.text.continuations import edit_distance
 from tasks.audits.text.document_answer import NOT_REPRODUCED, NULL_OF_DOCUMENTS, REPRODUCED
 from tasks.audits.text.document_models import (
     DOCUMENT_SCORES,
     DocumentModel,
     document_jobs,
     draw_documents,
-    edit_distance,
     memberships,
     score_documents,
     score_model,

@@ -1,0 +1,222 @@
+"""Secrets that come out after what stands before them: how they are asked for, and what chance and twins bring."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from scipy import stats
+
+from tasks.audits.text import AUDIT
+from tasks.audits.text.config import About, Text
+from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
+from tasks.audits.text.document_answer import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
+from tasks.audits.text.given_model import (
+    identifier_question,
+    planted_question,
+    question_surroundings,
+    questions,
+    score_planted,
+)
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.extraction import EXTRACTION, Extraction, extraction, plan
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.secret_space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
+from tasks.audits.text.trainings import pair_model, score_secrets, trainings
+from tasks.contract.job import Job
+from tasks.contract.summaries import index_rows, row_name
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.pretrained import prepare_model
+from tests.support.calibration import bounds
+from tests.tasks.audits.text.made_up import make_scores
+
+CONFIG = replace(SMOKE, data=pin(Dataset("facts")), extraction=True)
+ASKED = Extraction(CONFIG.pattern, 2, CONFIG.attempts, CONFIG.likely, CONFIG.near)
+
+
+def with_ends(tables: list[pa.Table], written: float, seed: int, size: int = 10**6) -> list[pa.Table]:
+    """The scores with how models go on: with so many of the secrets that they were told, and by chance with others."""
+    chance, made = np.random.default_rng(seed), []
+    for table in tables:
+        told = table["inserted"].to_numpy(zero_copy_only=False)
+        said = np.where(told, chance.random(len(told)) < written, False) | (chance.random(len(told)) < 1 / size)
+        wrong = np.where(said, 0, 6).tolist()
+        ends = {"tokens": [6] * len(told), "log_p_end": np.where(said, -0.1, math.log(1 / size)).tolist()}
+        made.append(add_ends(table, {**ends, "wrong": wrong, "distance": wrong}))
+    return made
+
+
+def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
+    asked = plan(config, trainings(config))
+    assert isinstance(asked, Job)
+    return summary(About(config.level), [secrets(Ranking(config.level), tables), extraction(asked.config, tables)])
+
+
+def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
+    config = pair_model(CONFIG, 0, 0)
+    model = prepare_model(config, (), torch.device("cpu"))
+    (secret, *_), around = draw_secrets(config), secret_surroundings(config)
+    assert ("Patient 1: code ", ".") == around[0]
+    asked = score_secret_ends(config, model, [(secret.text, *secret.others)], around[:1])
+    code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
+    (before, drawn) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
+    log_p, written = 0.0, list[int]()
+    for at, token in enumerate(drawn):
+        with torch.no_grad():
+            read = torch.tensor([[model.begin, *before, *drawn[:at]]])
+            log_p += float(model.module(read).logits[0, -1].double().log_softmax(-1)[token])
+            going = torch.tensor([[model.begin, *before, *written]])
+            written.append(int(model.module(going).logits[0, -1].argmax()))
+    assert [6] == asked["tokens"]
+    assert [pytest.approx(log_p, rel=1e-5)] == asked["log_p_end"]
+    assert [sum(one != other for one, other in zip(written, drawn, strict=True))] == asked["wrong"]
+    assert [edit_distance(written, drawn)] == asked["distance"]
+    with pytest.raises(ValueError, match="length is 12 tokens, which a text with a secret reaches"):
+        score_secret_ends(replace(config, length=12), model, [(secret.text,)], around[:1])
+
+
+def test_the_beginning_ends_where_the_tokens_of_the_candidates_part() -> None:
+    assert [1, 2] == shared_beginning([[1, 2, 3], [1, 2, 9, 4], [1, 2, 3, 5]])
+    assert ("card 7-", " of 7") == SecretSpace("card {number}-{digits:4} {letters:2} of {number}").surroundings(7)
+
+
+def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_its_format() -> None:
+    config = identifier_question(
+        Text(pin(Dataset("tickets")), identifiers=("uuid4",), secrets=4, references=99, context=30, extraction=True)
+    )
+    for texts, (before, after) in zip(questions(config), question_surroundings(config), strict=True):
+        assert all(text.startswith(before) and text.endswith(after) for text in texts)
+        assert re.fullmatch(r"[0-9a-f-]{36}", texts[0][len(before) : len(texts[0]) - len(after)])
+
+
+def scored(*rows: tuple[int, bool, float, int]) -> pa.Table:
+    """Of each secret its number, whether it was told, log p_z, and the wrong tokens of the likeliest continuation."""
+    ends = {"tokens": [6] * len(rows), "log_p_end": [row[2] for row in rows], "wrong": [row[3] for row in rows]}
+    about = [[0] * len(rows), [row[0] for row in rows], [4] * len(rows), [row[1] for row in rows], [[-1.0]] * len(rows)]
+    return add_ends(pa.table(about, schema=SCORES), {**ends, "distance": ends["wrong"]})
+
+
+def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None:
+    likely = math.log(0.6)
+    table = extraction(
+        ASKED,
+        [scored((1, True, likely, 0), (2, False, -20.0, 6)), scored((1, False, -12.0, 5), (2, True, -9.0, 1))],
+    )
+    assert table.schema == EXTRACTION
+    found = {(each["secret"], each["way"]): each for each in table.to_pylist()}
+    ways = ["greedy", "near", "1 attempt", "100 attempts", "10000 attempts"]
+    assert ways == [way for secret, way in found if secret == 1]
+    assert [True] * 5 == [found[1, way]["reproduced"] for way in ways]
+    # log p_z of -9 is above log(1 - .5^(1/10000)) = -9.58, and of -12 below.
+    assert [False] * 4 + [True] == [found[2, way]["reproduced"] for way in ways]
+    assert not any(found[secret, way]["reproduced_twin"] for secret in (1, 2) for way in ways)
+    assert {0: 1, 1: 2} == {each["model"]: each["secret"] for each in table.to_pylist()}
+    least = 1 - 0.5 ** (1 / 100)
+    assert (1e-6, None, pytest.approx(1 / (least * 1e6))) == tuple(
+        found[1, way]["chance"] for way in ("greedy", "near", "100 attempts")
+    )
+    rows = index_rows(summary(About(0.05), [table]))
+    told, twin = (rows[row_name("share reproduced", way="greedy", by=by)] for by in ("told", "twin"))
+    assert (0.5, 2, 1e-6, 0.0) == (told["estimate"], told["n"], told["null"], twin["estimate"])
+    assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == told["p_value"]
+    assert 0.5 == rows[row_name("reproduced beyond the twins", way="greedy")]["estimate"]
+
+
+def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_has_no_row() -> None:
+    rows = index_rows(summary(About(0.05), [extraction(ASKED, [scored((1, True, -0.1, 0), (2, True, -9.0, 1))])]))
+    assert row_name("share reproduced", way="greedy", by="told") in rows
+    assert not [name for name in rows if "twin" in str(name)]
+    nothing = scored((1, True, -0.1, 0))
+    unasked = nothing.set_column(nothing.column_names.index("log_p_end"), "log_p_end", pa.nulls(1, pa.float64()))
+    assert 0 == extraction(ASKED, [unasked]).num_rows
+    assert 0 == extraction(replace(ASKED, pattern=""), [unasked]).num_rows
+
+
+def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them() -> None:
+    tables = with_ends(make_scores(8.0, 1), 1.0, 1)
+    table = summed(tables)
+    verdict = AUDIT.answer(CONFIG, table)
+    assert verdict is not None
+    assert (
+        "Given what stands before them, models that were told 24 secrets write 100 of 100 word for word (95 % interval "
+    ) in verdict.sentence
+    assert "models that were not told them write 0 of 100 (difference 1.000" in verdict.sentence
+    assert verdict.sentence.endswith("chance alone brings at most one of 1,000,000.")
+    kept = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
+    page = AUDIT.certify("", CONFIG, table, lambda name: kept.get(name, pa.table({})))
+    assert page is not None
+    assert ["memorised", REPRODUCED] == [finding.answer for finding in page.findings]
+    count, named = kept["secrets"]["found"].to_pylist().count(True), page.findings[0].sentence.partition("Found: ")[2]
+    assert min(count, MOST_NAMED) == named.count("secret ")
+    first = kept["secrets"].filter(kept["secrets"]["found"]).sort_by("q_value").to_pylist()[0]
+    assert f", rank 1 of 500, adjusted p {first['q_value']:.2g}, written word for word)" in named
+    assert (f"and {count - MOST_NAMED} more." in named) == (count > MOST_NAMED)
+    silent = summed(with_ends(make_scores(8.0, 1), 0.0, 1))
+    page = AUDIT.certify("", CONFIG, silent)
+    assert page is not None
+    assert ["memorised", NOT_REPRODUCED] == [finding.answer for finding in page.findings]
+
+
+def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_none_is_found() -> None:
+    ranked = secrets(Ranking(0.05), make_scores(40.0, 1, secrets=24))
+
+    def read(name: str, table: pa.Table = ranked) -> pa.Table:
+        return table if name == "secrets" else pa.table({})
+
+    named = name_found(CONFIG, read)
+    assert "; and 4 more." in named
+    assert "written" not in named
+    assert "told once, rank 1 of 500" in named
+    assert "told" not in name_found(replace(CONFIG, told="others"), read)
+    none = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
+    assert "" == name_found(CONFIG, lambda name: read(name, none))
+
+
+def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -> None:
+    """Of a space of 100 a guess is right 1 time in 100: of 24 secrets one in a fifth of all audits."""
+    config = replace(CONFIG, pattern="{number} {digits:2}", secrets=5, told="others")
+    p_values = []
+    for seed in range(400):
+        scores = with_ends(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
+        asked = replace(ASKED, pattern=config.pattern)
+        rows = index_rows(summary(About(0.05), [extraction(asked, scores)]))
+        p_values.append(rows[row_name("share reproduced", way="greedy", by="told")]["p_value"])
+    for level in (0.05, 0.2):
+        assert sum(p <= level for p in p_values) <= bounds(level, 400)[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"documents": 8}, "extraction is on and no secret is asked about"),
+        ({"planted": True, "outputs": "log_p.csv"}, "extraction is on and outputs is given"),
+        ({"attempts": ()}, r"attempts is \(\)"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **fields)  # type: ignore[arg-type]
+
+
+def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
+    plain = replace(CONFIG, extraction=False)
+    assert () == plan(plain, trainings(plain))
+    assert SCORES.names == score_secrets(pair_model(plain, 0, 0), ()).column_names
+    asked = planted_question(replace(CONFIG, planted=True))
+    assert {*SCORES.names, "tokens", "log_p_end", "wrong", "distance"} == set(score_planted(asked, ()).column_names)
+
+
+@pytest.mark.trained
+def test_a_small_gpt_writes_secrets_that_it_was_told_often_and_its_twin_writes_none() -> None:
+    config = replace(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
+    tables = [score_secrets(pair_model(config, 0, side), ()) for side in range(2)]
+    found = index_rows(summed(tables, config))
+    told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
+    assert told > twin + 0.5
