@@ -1,10 +1,11 @@
 """How often drawn secrets are found, by repetitions, and how often where others of their format were told.
 
-    python bench/drawn_secrets.py [--tiny] [--seed 8000] [--pairs 10] [--out bench/results/drawn-secrets-cpu.md]
+    python bench/drawn_secrets.py [--tiny] [--seed 36200] [--pairs 10] [--scores FOLDER] [--out bench/results/NAME.md]
 
 Pairs of small GPTs, each with secrets of its own: of as many pairs again other secrets of the format stand in the
-texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. What the twins say,
-which were not told a secret, is a third null.
+texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. The look-alikes are
+also asked about secrets that were never put in anywhere. What the twins say, which were not told a secret, is a third
+null. With `--scores` what the models say is kept in that folder, and read from it where it is there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -22,68 +23,189 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from numpy.typing import NDArray
+from pyarrow import feather
 
 from bench.demonstrations import clopper_pearson
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import About, Text, Told
 from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.extraction import Extraction, extraction
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import QUICKSTART, SMOKE
-from tasks.audits.text.trainings import pair_model, score_secrets
+from tasks.audits.text.secret_space import SCORES, draw_secrets
+from tasks.audits.text.trainings import PairModel, ask_secrets, pair_model, training_texts
 from tasks.datasets.catalog import pin
-from tasks.numerics.statistics import mean
+from tasks.language_models.fine_tuning import fine_tuned_on
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mean, rank_p_value
 
+Array = NDArray[np.float64]
 KINDS: tuple[Told, ...] = ("secrets", "others")
+NEVER, AMONG = 100, 99  # secrets that were never put in, of each look-alike, and the references of each
+LEVELS = (0.01, 0.05, 0.2, 0.5)
+SECONDS = b"seconds"  # of the table's metadata: what a model took of a core
 
 
-def audit_pair(config: Text) -> tuple[str, pa.Table]:
-    """The answer on one pair of models, and its table of secrets."""
-    table = secrets(Ranking(config.level), [score_secrets(pair_model(config, 0, side), ()) for side in range(2)])
-    return verdict(config, summary(About(config.level), [table])).answer, table
+@dataclass(frozen=True)
+class Pair:
+    """What both models of a pair say of its secrets (SCORES), and of secrets that were never put in; of either side."""
+
+    config: Text
+    scores: tuple[pa.Table, ...]
+    never: tuple[pa.Table, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(float(each.schema.metadata[SECONDS]) for each in self.scores)
 
 
-def describe_pairs(told: Told, answers: Counter[str], table: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
+def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]:
+    """As many pairs of each kind, in turn, so that what there is of both is even whenever it ends."""
+    for number in range(pairs):
+        for told in KINDS:
+            yield train_pair(replace(config, told=told, seed=config.seed + number), folder)
+
+
+def train_pair(config: Text, folder: Path | None) -> Pair:
+    """Both models of a pair, from the folder where they are there."""
+    scores, never = list[pa.Table](), list[pa.Table]()
+    for side in range(2):
+        names = [f"{config.told}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
+        paths = [] if folder is None else [folder / name for name in names]
+        if not all(path.exists() for path in paths) or not paths:
+            made = train_model(config, side)
+            for path, table in zip(paths, made, strict=False):
+                feather.write_feather(table, path)
+        else:
+            made = tuple(feather.read_table(path) for path in paths)
+        scores.append(made[0])
+        never.append(made[1])
+    return Pair(config, tuple(scores), tuple(never))
+
+
+def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
+    """What one model says of the secrets, and a look-alike of secrets that were never put in (SCORES)."""
+    its, begun, place = pair_model(config, 0, side), time.process_time(), torch.device("cpu")
+    drawn, others = draw_secrets(its), never_put_in(its)
+    with fine_tuned_on(its, training_texts(its, drawn), place) as model:
+        scores = ask_secrets(its, model, drawn)
+        alike = its.told == "others"
+        never = ask_secrets(others, model, draw_secrets(others)) if alike else SCORES.empty_table()
+    seconds = str(time.process_time() - begun).encode()
+    return scores.replace_schema_metadata({SECONDS: seconds}), never
+
+
+def never_put_in(config: PairModel) -> PairModel:
+    """A question about secrets that stand in no text."""
+    draw = seeds.derive(config.draw, "never put in", config.side)
+    return replace(config, secrets=NEVER, references=AMONG, draw=draw, extraction=False)
+
+
+def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
+    """The answer on one pair of models, and its tables of secrets and of how many come out."""
+    config = pair.config
+    ways = Extraction(config.pattern, 2, config.attempts, config.likely, config.near)
+    tables = secrets(Ranking(config.level), pair.scores), extraction(ways, pair.scores)
+    return verdict(config, summary(About(config.level), tables)).answer, *tables
+
+
+def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterator[str]:
     """What came out of the pairs of one kind, by repetitions."""
-    said = ", ".join(f"{name} {count}" for name, count in answers.items())
-    which = "The secrets" if told == "secrets" else "Other secrets"
-    yield f"**{which} were told.** Of {answers.total()} pairs: {said}."
+    audited = [audit_pair(pair) for pair in pairs]
+    answers = Counter(answer for answer, _, _ in audited)
+    ranked, written = (pa.concat_tables([each[at] for each in audited]) for at in (1, 2))
+    said = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
+    which = "The secrets" if pairs[0].config.told == "secrets" else "Other secrets"
+    yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {said}."
     yield ""
     yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | by the twin, bits |"
     yield "|---|---|---|---|---|---|"
     for times in repetitions:
-        some = table.filter(pc.equal(table["repetitions"], times))
+        some = ranked.filter(pc.equal(ranked["repetitions"], times))
         found, small = some["found"].to_numpy(zero_copy_only=False), some["p_value"].to_numpy() <= 0.05
         shares = [describe_share(int(np.count_nonzero(each)), some.num_rows) for each in (found, small)]
         bits = [mean(some[name].to_numpy()) for name in ("exposure", "exposure_twin")]
         told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
         yield f"| {times} | {some.num_rows} | {' | '.join([*shares, *told_bits])} |"
     yield ""
+    yield from describe_extraction(written, repetitions)
+
+
+def describe_extraction(written: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
+    """How many secrets come out after what stands before them, by the models that were told them and by their twins."""
+    ways = list(dict.fromkeys(written["way"].to_pylist()))
+    yield f"| come out, by repetitions | {' | '.join(ways)} |"
+    yield f"|---|{'---|' * len(ways)}"
+    for times in repetitions:
+        for column, by in (("reproduced", ""), ("reproduced_twin", ", by the twin")):
+            cells = []
+            for way in ways:
+                some = written.filter(pc.and_(pc.equal(written["repetitions"], times), pc.equal(written["way"], way)))
+                cells.append(describe_share(some[column].to_pylist().count(True), some.num_rows))
+            yield f"| {times}{by} | {' | '.join(cells)} |"
+    yield ""
+
+
+def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
+    """How often p is small where nothing is known: of each kind of secret that a model was not told."""
+    told, alike = ([pair for pair in pairs if pair.config.told == kind] for kind in KINDS)
+    kinds = {
+        "never put in, asked of models that were told others": p_values([t for pair in alike for t in pair.never]),
+        "others of the format told in their place": p_values([t for pair in alike for t in pair.scores], of_twin=False),
+        "told to the twin alone": p_values([t for pair in told for t in pair.scores], of_twin=True),
+    }
+    yield (
+        "| secrets that a model was not told | number | "
+        + " | ".join(f"p at most {100 * at:g} %" for at in LEVELS)
+        + " |"
+    )
+    yield f"|---|---|{'---|' * len(LEVELS)}"
+    for name, found in kinds.items():
+        cells = [describe_share(int((found <= at).sum()), len(found)) for at in LEVELS]
+        yield f"| {name} | {len(found):,} | {' | '.join(cells)} |"
+    yield ""
+
+
+def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
+    """The p-values of the ranks; `of_twin` by whom they are: twins, the models that were told, or both."""
+    rows = [each for table in tables for each in table.to_pylist()]
+    kept = [each for each in rows if of_twin is None or each["inserted"] != of_twin]
+    return np.array([rank_p_value(np.array(each["log_p"])) for each in kept])
 
 
 def describe_share(some: int, of: int) -> str:
     low, high = clopper_pearson(some, of)
-    return f"{100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
+    return f"{some} of {of}: {100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
 
 
 def main() -> None:
     given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=8000, help="of the first pair")
+    given.add_argument("--seed", type=int, default=36200, help="of the first pair")
     given.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
+    given.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
     options = given.parse_args()
-    base = SMOKE if options.tiny else QUICKSTART
-    base, pairs = replace(base, data=pin(base.data)), 2 if options.tiny else options.pairs
-    setting, lines, begun = here("facts", torch.device("cpu")), list[str](), time.process_time()
-    for told in KINDS:
-        answers, tables = Counter[str](), list[pa.Table]()
-        for number in range(pairs):
-            answer, table = audit_pair(replace(base, told=told, seed=options.seed + number))
-            answers[answer] += 1
-            tables.append(table)
-        lines += describe_pairs(told, answers, pa.concat_tables(tables), base.repetitions)
-    setting |= {"seeds": f"{options.seed} to {options.seed + pairs - 1}"}
-    setting |= {"cost": f"{time.process_time() - begun:.0f} s of a core"}
-    publish_counts("Secrets that were drawn, told and asked about", setting, "\n".join(lines), options.out)
+    config, setting = size(options.tiny, options.seed), here("facts", torch.device("cpu"))
+    pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
+    lines = [
+        line
+        for told in KINDS
+        for line in describe_pairs([pair for pair in pairs if pair.config.told == told], config.repetitions)
+    ]
+    setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
+    setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}
+    publish_counts(
+        "Secrets that were drawn, told and asked about",
+        setting,
+        "\n".join([*lines, *describe_nulls(pairs)]),
+        options.out,
+    )
+
+
+def size(tiny: bool, seed: int) -> Text:
+    base = SMOKE if tiny else QUICKSTART
+    return replace(base, data=pin(base.data), extraction=True, seed=seed)
 
 
 if __name__ == "__main__":

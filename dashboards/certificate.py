@@ -111,11 +111,12 @@ def context(run: Run, notices: int = 0) -> dict[str, Any]:
     fewest = min(len(things), sheet.THINGS)
     fit = _fitting_findings(run, every, left - fewest * sheet.ROW) if as_table else range(len(every))
     found = [every[at] for at in fit]
-    few = fewest if as_table else sheet.row_count(left - len(found) * sheet.FINDING, fewest)
+    by_themselves = sum(sheet.finding_height(shown.finding.sentence) for _, shown in found)
+    few = fewest if as_table else sheet.row_count(left - by_themselves, fewest)
     of_shown = {cell.name for cell, _ in found} if found else {*list(results)[: sheet.row_count(left, 1)]}
     came = [row for of, row in results.items() if not run.cells or of in of_shown]
     filled: float = (len(things[:few]) + len(came)) * sheet.ROW - (0 if as_table else sheet.TABLE)
-    filled += sum(_heights(run, [every[at] for at in fit])) if as_table else len(found) * sheet.FINDING
+    filled += sum(_heights(run, [every[at] for at in fit])) if as_table else by_themselves
     return {
         "certificate": told if any(each.certificate for each in run.cells or (run,)) else None,
         "findings": found,

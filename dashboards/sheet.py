@@ -22,6 +22,7 @@ HEADING = 20  # of a part of the certificate
 LINE, WIDTH = 13, 130  # height and characters of a line of text
 SIGNED = 62  # the place to sign
 FINDING = 130  # a finding by itself, with its number line
+LINES = 4  # of its sentence
 TABLE = 50  # caption and head of a table, and a line below it
 ROW = 19  # a row of what was audited
 TOLD, WIDE = 9.5, 125  # height and characters of a line of a finding in a table that has no other columns
@@ -47,6 +48,11 @@ def row_count(height: float, least: int) -> int:
 def zoom_factor(left: float) -> float:
     """How many times a certificate that leaves so much of its sheet can be magnified: lines get higher, and more."""
     return max(1.0, min(LARGEST, math.floor(100 * math.sqrt(SHEET / max(1.0, SHEET - left))) / 100))
+
+
+def finding_height(sentence: str) -> float:
+    """The height of a finding by itself, whose sentence may be long."""
+    return FINDING + LINE * max(0, math.ceil(len(sentence) / WIDTH) - LINES)
 
 
 def text_height(paragraphs: Iterable[str]) -> float:

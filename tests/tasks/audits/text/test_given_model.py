@@ -195,6 +195,27 @@ def test_a_table_that_does_not_answer_is_refused_in_one_line(rows: str, message:
         score_planted(replace(planted_question(CONFIG), outputs=files.pin(File(str(path)), {})), ())
 
 
+def test_a_public_page_names_the_secrets_that_are_found_and_holds_none_of_them(tmp_path: Path, engram: Here) -> None:
+    asked = ["planted=true", "pattern=Card {number}: {digits:8}, valid.", "secrets=6", "references=199", "seed=7"]
+    engram.json("probes", "text", *asked, "--out", "probes")
+    lines = [json.loads(line) for line in next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()]
+    split = next(tmp_path.rglob("*-split.csv")).read_text()
+    texts = {each["id"]: each["text"] for each in lines}
+    planted = {text for text in texts.values() if text in split}
+    log_p = {text: -1.0 if text in planted else -50 - at / 100 for at, text in enumerate(sorted(set(texts.values())))}
+    rows = "".join(f"{name},{log_p[text]}\n" for name, text in texts.items())
+    (tmp_path / "log_p.csv").write_text(f"id,log_p\n{rows}")
+    run = engram.json("run", "text", *asked, "outputs=log_p.csv", "--address", "none", "--report", "--show-texts")
+    own = Path(run["report"])
+    public = own.with_name("report.html").read_text()
+    codes = {text.partition(": ")[2].partition(",")[0] for text in planted}
+    assert codes
+    assert all(code in own.read_text() and code not in public for code in codes)
+    assert "Found: secret" in public
+    assert "rank 1 of 200, adjusted p" in public
+    assert "whose texts are not shown unless asked for with --show-texts" in public
+
+
 def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: Path, engram: Here) -> None:
     asked = ["--preset", "identifiers", "secrets=6", "references=199", "examples=40"]
     handed = engram.json("probes", "text", *asked, "--out", "probes")
