@@ -13,9 +13,11 @@ from tasks.audits.text.continuations import BEYOND
 from tasks.audits.text.document_answer import (
     DISTINGUISHED,
     DOCUMENT_RULES,
+    MOST_SAME,
     OTHER_TEXT_RULES,
     REPRODUCTION,
     ExtractionEvidence,
+    answers_questions,
     asks_documents,
     describe_extraction,
     document_findings,
@@ -50,7 +52,6 @@ MEANINGS: Mapping[Answer, Meaning] = {
     DISTINGUISHED: Meaning("the model finds the texts likelier than others, which words alone do not tell", "accused"),
 }
 UNEVEN = 0.01  # p of the blind control, at most, at which identifiers are not drawn evenly
-MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
 
 
@@ -87,9 +88,7 @@ class Evidence:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the numbers of an owner's table differ where they may, and agree where they must."""
-        shares = [each["estimate"] for each in (self.tied, self.differing) if each is not None]
-        return all(share is None or share <= MOST_SAME for share in shares)
+        return answers_questions(each for each in (self.tied, self.differing) if each is not None)
 
     @property
     def is_even(self) -> bool:
@@ -173,9 +172,9 @@ RULES = Rules[Any](
         TOGETHER,
         Rule(
             NOT_JUDGED,
-            "the owner's table has one number for more than {same} % of the pairs of candidates of a question, as "
-            "where everything is refused, or two numbers for more than {same} % of the texts that were handed out "
-            "twice",
+            "the owner's table has one number for more than {same} % of the pairs of candidates of a question, or of "
+            "texts of a set, as where everything is refused, or two numbers for more than {same} % of the texts that "
+            "were handed out twice",
             lambda evidence: not evidence.is_answered,
             scope="tables that an owner returned",
             applies=lambda config: config.outputs is not None,

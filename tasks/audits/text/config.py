@@ -129,8 +129,8 @@ class Text(Ranged):
             yield "others is given beside identifiers, planted or documents; an audit is of one of them"
         if self.base is not None and not self.asks_as_it_is:
             yield "base is given, and the model is fine-tuned here; give identifiers, or planted=true"
-        if self.outputs is not None and not self.asks_as_it_is:
-            yield "outputs is given, and nothing that is handed out; give identifiers, or planted=true"
+        if self.outputs is not None and not self.asks_as_it_is and self.others is None:
+            yield "outputs is given, and nothing that is handed out; give identifiers, planted=true or others"
         if self.base is not None and self.outputs is not None:
             yield "base and outputs are both given; what an owner returns is ranked by itself"
         if self.privacy is not None and max(self.repetitions, default=1) > 1 and not self.deduplicate:

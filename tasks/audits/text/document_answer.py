@@ -7,7 +7,7 @@ tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
 from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
+from tasks.audits.text.measures.returned import DIFFERING, TIED
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
@@ -29,6 +30,7 @@ REPRODUCTION: Mapping[Answer, Meaning] = {
     REPRODUCED: Meaning("models write texts word for word because they were trained on them", "accused"),
     NOT_REPRODUCED: Meaning("texts do not come out word for word more often than by models that never saw them"),
 }
+MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 MOST_NAMED = 20  # of those that are found
 Identity = tuple[int | None, int]  # of a secret or an identifier, within a run
 RESOLUTION = 100  # a single document's smallest p-value must be so many times smaller than the level
@@ -163,6 +165,11 @@ def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tupl
     return tuple(findings)
 
 
+def answers_questions(returned: Iterable[Row]) -> bool:
+    """Whether the numbers of an owner's table differ where they may, and agree where they must."""
+    return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
+
+
 @dataclass(frozen=True)
 class ExtractionEvidence:
     """The summary rows of how many secrets are written greedily by models that were told them.
@@ -248,10 +255,18 @@ def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
 
 @dataclass(frozen=True)
 class OtherTextEvidence:
-    """The summary rows of the areas under the curve of the loss, and of the blind control."""
+    """The summary rows of the areas under the curve of the loss, and of the blind control.
+
+    `returned` are those of how far an owner's table answers; empty where the model is asked here.
+    """
 
     loss: Row
     blind: Row
+    returned: tuple[Row, ...] = ()
+
+    @property
+    def is_answered(self) -> bool:
+        return answers_questions(self.returned)
 
 
 def asks_other_texts(config: Text) -> bool:
@@ -287,17 +302,18 @@ def other_text_verdict(config: Text, summary: pa.Table, rules: Rules[OtherTextEv
     found = index_rows(summary)
     names = {name: row_name(AREA, score=name) for name in (*ATTACKS, BLIND)}
     areas = {name: found[key] for name, key in names.items() if key in found}
+    returned = tuple(each for each in (first_row(found, TIED), first_row(found, DIFFERING)) if each is not None)
     if not areas:
         return Verdict("undecided", "Undecided: no text was asked about.", LIMITS_OF_OTHERS, ())
     loss, blind = areas[ATTACKS[0]], areas[BLIND]
-    answer = rules.decide(config, OtherTextEvidence(loss, blind)).answer
-    scores = ", ".join(f"{name} {describe_area(areas[name])}" for name in ATTACKS)
+    answer = rules.decide(config, OtherTextEvidence(loss, blind, returned)).answer
+    scores = ", ".join(f"{name} {describe_area(areas[name])}" for name in ATTACKS if name in areas)
     sentence = (
         f"{answer.capitalize()}: of a text and one of the others the model's scores are higher for the former so "
         f"often: {scores} (.5 where nothing is told); a bag of words, without the model, tells them apart by "
         f"{describe_area(blind)}, {p_in_words(blind['p_value'])} that both were drawn alike."
     )
-    return Verdict(answer, sentence, LIMITS_OF_OTHERS, (name_of(loss), name_of(blind)))
+    return Verdict(answer, sentence, LIMITS_OF_OTHERS, tuple(name_of(each) for each in (loss, blind, *returned)))
 
 
 def describe_area(row: Row) -> str:

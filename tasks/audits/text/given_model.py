@@ -29,6 +29,7 @@ from tasks.contract.job import ADDED_LATER, Inputs, Job, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.external.split_audit import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
@@ -109,6 +110,23 @@ class PlantedModel(Ranged, NotTrained):
     extraction: bool = field(default=False, metadata={ADDED_LATER: True})
 
 
+@dataclass(frozen=True)
+class ComparedTexts(Ranged, NotTrained):
+    """A model as it is, and the two sets of texts that it is asked about; `seed` is of the blind control."""
+
+    data: Dataset
+    others: Dataset
+    model: LanguageModel
+    examples: int
+    length: int
+    seed: int
+    precision: Precision
+    outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
+
+
+GivenQuestion = GivenLanguageModel | PlantedModel | ComparedTexts
+
+
 def planted_jobs(config: Text) -> tuple[Job, ...]:
     """What the given model says of the planted secrets, and what its base says, if that is given (SCORES)."""
     asked = planted_question(config)
@@ -118,11 +136,37 @@ def planted_jobs(config: Text) -> tuple[Job, ...]:
     return first, Job(score_planted, replace(asked, model=config.base, planted=False))
 
 
-def given_question(config: Text) -> GivenLanguageModel | PlantedModel:
+def given_question(config: Text) -> GivenQuestion:
     """What a model is asked as it is; ValueError where it is fine-tuned here instead."""
+    if config.others is not None:
+        return compared_texts(config)
     if not config.asks_as_it_is:
-        raise ValueError("nothing is handed out where models are fine-tuned here; give identifiers, or planted=true")
+        raise ValueError(
+            "nothing is handed out where models are fine-tuned here; give identifiers, planted=true or others"
+        )
     return identifier_question(config) if config.identifiers else planted_question(config)
+
+
+def compared_texts(config: Text) -> ComparedTexts:
+    assert config.others is not None
+    seed, model = seeds.derive(config.seed, "blind control"), asked_model(config)
+    return ComparedTexts(
+        config.data, config.others, model, config.examples, config.length, seed, config.precision, config.outputs
+    )
+
+
+def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
+    """The texts and the others; DatasetError where one has too few, or one stands in both."""
+    sets = load_texts(config.data, config.examples), load_texts(config.others)
+    for data, texts in zip((config.data, config.others), sets, strict=True):
+        if len(texts) < FEWEST:
+            raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")
+    both = len(set(sets[0]) & set(sets[1]))
+    if both:
+        raise DatasetError(
+            f"{both} of the texts of {config.others.name} stand in {config.data.name}, too; leave them out"
+        )
+    return sets
 
 
 def planted_question(config: Text) -> PlantedModel:
@@ -214,8 +258,13 @@ def question_surroundings(config: GivenLanguageModel | PlantedModel) -> list[tup
     return around
 
 
-def questions(config: GivenLanguageModel | PlantedModel) -> list[Sequence[str]]:
-    """The texts that the model is asked about for each identifier or secret: it first, and then its references."""
+def questions(config: GivenQuestion) -> list[Sequence[str]]:
+    """The texts that the model is asked about for each identifier or secret: it first, and then its references.
+
+    Of texts beside others both sets, each as one question.
+    """
+    if isinstance(config, ComparedTexts):
+        return list(both_sets(config))
     if isinstance(config, PlantedModel):
         return [(secret.text, *secret.others) for secret in draw_secrets(config)]
     texts = load_texts(config.data, config.examples)
@@ -223,7 +272,7 @@ def questions(config: GivenLanguageModel | PlantedModel) -> list[Sequence[str]]:
     return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in chosen]
 
 
-def planted_texts(config: GivenLanguageModel | PlantedModel) -> pa.Table | None:
+def planted_texts(config: GivenQuestion) -> pa.Table | None:
     """The secrets that are to stand in the training data, and how often; None where identifiers stand there."""
     if not isinstance(config, PlantedModel):
         return None

@@ -14,24 +14,19 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import NotTrained
+from tasks.audits.text.given_model import ComparedTexts, both_sets, compared_texts, questions
+from tasks.audits.text.returned_table import handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.ranges import Ranged
 from tasks.contract.summaries import Row, row
-from tasks.datasets.catalog import load_texts
-from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.external.split_audit import FEWEST, blind_areas, interval_of_area
-from tasks.language_models.fine_tuning_config import Precision
-from tasks.language_models.language_model import LanguageModel
-from tasks.numerics import seeds, statistics
+from tasks.external.split_audit import blind_areas, interval_of_area
+from tasks.numerics import statistics
 from tasks.numerics.statistics import Estimate
 from tasks.worker import hardware
 from tasks.worker.work import Work
@@ -56,47 +51,18 @@ OTHER_TEXTS = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class ComparedTexts(Ranged, NotTrained):
-    """A model as it is, and the two sets of texts that it is asked about; `seed` is of the blind control."""
-
-    data: Dataset
-    others: Dataset
-    model: LanguageModel
-    examples: int
-    length: int
-    seed: int
-    precision: Precision
-
-
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - nothing is trained
     if config.others is None:
         return ()
-    seed = seeds.derive(config.seed, "blind control")
-    asked = ComparedTexts(
-        config.data, config.others, config.model, config.examples, config.length, seed, config.precision
-    )
+    asked = compared_texts(config)
     both_sets(asked)
     return Job(other_texts, asked)
 
 
-def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
-    """The texts and the others; DatasetError where one has too few, or one stands in both."""
-    sets = load_texts(config.data, config.examples), load_texts(config.others)
-    for data, texts in zip((config.data, config.others), sets, strict=True):
-        if len(texts) < FEWEST:
-            raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")
-    both = len(set(sets[0]) & set(sets[1]))
-    if both:
-        raise DatasetError(
-            f"{both} of the texts of {config.others.name} stand in {config.data.name}, too; leave them out"
-        )
-    return sets
-
-
 def work(config: ComparedTexts) -> Work:
     """What the questions compute."""
-    return Work({}, {f"score {config.model.name}": sum(map(len, both_sets(config)))})
+    asked = 0 if config.outputs is not None else sum(map(len, both_sets(config)))
+    return Work({}, {f"score {config.model.name}": asked})
 
 
 @task(version=1, name="text.other_texts", gpus=1.0, work=work)
@@ -105,7 +71,8 @@ def other_texts(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG
     texts, others = both_sets(config)
     sizes = {"texts": len(texts), "others": len(others)}
     rows: list[Row] = []
-    for name, scores in score_texts_as_they_are(config, [*texts, *others]).items():
+    score = score_texts_as_they_are if config.outputs is None else score_returned_texts
+    for name, scores in score(config, [*texts, *others]).items():
         area = statistics.area_under_curve(scores[: len(texts)], scores[len(texts) :])
         estimate = interval_of_area(area, len(texts), len(others))
         rows.append({"score": name, "auc": area, "low": estimate.low, "high": estimate.high, **sizes})
@@ -128,8 +95,20 @@ def score_texts_as_they_are(config: ComparedTexts, texts: Sequence[str]) -> dict
         examples = encode_texts(config, model, texts)
         log_p = score_targets(model, examples)
         lowest = score_targets(model, examples, least_likely(LEAST_LIKELY))
-    bits = np.array([8 * len(zlib.compress(text.encode())) for text in texts])
-    return dict(zip(ATTACKS, (log_p / np.array(examples.lengths), lowest, log_p / bits), strict=True))
+    loss, min_k, ratio = ATTACKS
+    return {loss: log_p / np.array(examples.lengths), min_k: lowest, ratio: log_p / zlib_bits(texts)}
+
+
+def score_returned_texts(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
+    """Those of ATTACKS that an owner's table tells, (texts,): it has no tokens, so its loss is by bytes."""
+    assert config.outputs is not None
+    log_p = read_log_p(config.outputs, handout_order(questions(config), config.seed)).log_p
+    loss, _, ratio = ATTACKS
+    return {loss: log_p / np.array([len(text.encode()) for text in texts]), ratio: log_p / zlib_bits(texts)}
+
+
+def zlib_bits(texts: Sequence[str]) -> Array:
+    return np.array([8.0 * len(zlib.compress(text.encode())) for text in texts])
 
 
 def bag_of_words(texts: Sequence[str]) -> Array:

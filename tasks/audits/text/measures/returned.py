@@ -1,6 +1,6 @@
 """Do the numbers of an owner's table answer the questions, or are they made so that nothing can be ranked?
 
-    tied = the chance that two candidates of one question have one number
+    tied = the chance that two candidates of one question, or two texts of one set, have one number
 
 A refusal, a constant, or a filter that says the same of everything in the format ties all candidates, and ranks say
 nothing then, though they accuse nobody. Noise that is drawn anew shows in the texts that were handed out twice. Noise
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import GivenLanguageModel, PlantedModel, given_question, questions
+from tasks.audits.text.given_model import GivenQuestion, given_question, questions
 from tasks.audits.text.returned_table import Array, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -40,7 +40,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
 
 
 @task(version=1, name="text.returned")
-def returned(config: GivenLanguageModel | PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
+def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
     """How far the table's numbers differ between candidates, and between two answers about one text (RETURNED)."""
     assert config.outputs is not None
     asked = questions(config)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from tasks.audits.text import AUDIT
+from tasks.audits.text import AUDIT, probes, split
 from tasks.audits.text.config import Text, about
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.other_texts import (
@@ -24,11 +25,15 @@ from tasks.audits.text.measures.other_texts import (
     plan,
     score_texts_as_they_are,
 )
+from tasks.audits.text.measures.returned import returned
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.records import Records
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.training import least_likely
+from tasks.worker import files
+from tasks.worker.files import File
 
 FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
 CONFIG = Text(FACTS, LanguageModel("tiny-gpt#16x1"), examples=60, length=300)
@@ -93,6 +98,44 @@ def test_scores_are_those_of_their_formulas() -> None:
     np.testing.assert_allclose(scores["loss"] * [len(text) + 1 for text in texts], log_p)
     tokens = torch.tensor([[-1.0, -5.0, -2.0, -4.0, -3.0], [-1.0, -2.0, 0.0, 0.0, 0.0]])
     assert [-4.5, -2.0] == least_likely(0.4)(tokens).tolist()
+
+
+def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float]) -> str:
+    """The answer on an owner's table, made of each text and whether it is one of `data`."""
+    ((_, handed),) = probes(config)
+    assert config.others is not None
+    assert isinstance(handed, Records)
+    its, texts = set(load_texts(config.data, config.examples)), handed.table["text"].to_pylist()
+    assert its | set(load_texts(config.others)) == set(texts)
+    rows = [f"{name},{log_p(text, text in its)!r}" for name, text in zip(handed.ids, texts, strict=True)]
+    path.write_text("\n".join(["id,log_p", *rows]) + "\n")
+    given = replace(config, outputs=files.pin(File(str(path)), {}))
+    tables = [other_texts(job(given).config, ()), returned(job(given).config, ())]
+    assert ["loss", "zlib", BLIND] == tables[0]["score"].to_pylist()
+    verdict = AUDIT.answer(given, summary(about(given), tables))
+    assert verdict is not None
+    return verdict.answer
+
+
+def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(tmp_path: Path) -> None:
+    tickets, facts = (
+        replace(CONFIG, others=records(tmp_path / f"{name}.jsonl", texts))
+        for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
+    )
+    key = split(facts).key
+    assert key is not None
+    assert {0, 1} == set(key["question"].to_pylist())
+
+    def known(text: str, is_its: bool) -> float:
+        return -len(text.encode()) * (2.0 - is_its + 0.3 * random.Random(text).random())
+
+    path = tmp_path / "log_p.csv"
+    assert "told apart" == answer_of_table(facts, path, known)
+    assert "not judged" == answer_of_table(tickets, path, known)
+    assert "undecided" == answer_of_table(facts, path, lambda text, _: known(text, False))
+    assert "not judged" == answer_of_table(facts, path, lambda *_: -100.0)
+    given = replace(facts, outputs=files.pin(File(str(path)), {}))
+    assert {"other_texts", "returned", "summary"} == set(AUDIT.plan(given))
 
 
 def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tasks.audits.text.document_models import document_jobs, score_documents
 from tasks.audits.text.given_model import identifier_job, score_identifiers
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.documents import document_test, documents, estimates
+from tasks.audits.text.measures.extraction import extraction
 from tasks.audits.text.measures.identifiers import identifiers
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
@@ -21,6 +22,7 @@ from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.text.made_up import make_scores
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import made_scores as made_documents
+from tests.tasks.audits.text.test_extraction import ASKED, with_ends
 from tests.tasks.audits.text.test_identifiers import CONFIG, made
 
 
@@ -41,6 +43,10 @@ def of_estimates() -> pa.Table:
     return estimates(document_test(DOCUMENTS), made_documents(0.2, 1, DOCUMENTS, 0.5))
 
 
+def of_extraction() -> pa.Table:
+    return extraction(ASKED, with_ends(make_scores(4.0, 1), 0.5, 1))
+
+
 def of_all() -> pa.Table:
     return summary(About(0.05), [of_secrets()])
 
@@ -49,6 +55,7 @@ test_a_task_computes_what_its_version_says = version_test(
     [
         (secrets, 1, of_secrets, 24, 835.0592223),
         (identifiers, 1, of_identifiers, 24, 355.9995693),
+        (extraction, 1, of_extraction, 120, -4012.4486459),
         (documents, 1, of_documents, 12, -5075.2874818),
         (estimates, 1, of_estimates, 57, 201.6390647),
         (summary, 1, of_all, 14, 292.2811788),
