@@ -14,10 +14,12 @@ import torch
 from bench import (
     answered_crops,
     cheating_owners,
+    cheating_text_owners,
     chosen_draws,
     demonstrations,
     density_decisions,
     density_nulls,
+    drawn_secrets,
     epsilon_bounds,
     evading_answers,
     given_models,
@@ -32,12 +34,16 @@ from bench import (
 from bench.cheating_owners import CHEATS, OWNERS, Desk
 from bench.demonstrations import Outcome
 from bench.density_decisions import Case
+from bench.drawn_secrets import Pair, size
 from bench.held_shares import KINDS, NULL, Judged, Kind
 from tasks.audits.density.reassignment import least_found, reassign_models
 from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import ModelId, target_shares
+from tasks.audits.text.config import Told
+from tasks.audits.text.secret_space import draw_secrets, score_table
+from tasks.audits.text.trainings import pair_model
 from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -377,3 +383,36 @@ def test_models_from_chosen_weights_are_asked_about_the_record_and_the_others(mo
     (*_, line) = worst_case_weights.markdown({"chosen": (found, 0.5)})
     assert line.startswith("| chosen | ")
     assert line.endswith("| 50 % |")
+
+
+def pair_of(told: Told, known: float) -> Pair:
+    """A pair of models that say what was told, or what stands in its place, likelier by so many nats."""
+    config = replace(size(tiny=True, seed=3), told=told, extraction=False, secrets=8)
+    chance, scores = np.random.default_rng(0), []
+    drawn = draw_secrets(pair_model(config, 0, 0))
+    for side in range(2):
+        log_p = chance.normal(-60, 3, (len(drawn), config.references + 1))
+        log_p[:, 0] += [known * (secret.side == side and told == "secrets") for secret in drawn]
+        scores.append(score_table(drawn, log_p.tolist(), side))
+    return Pair(config, tuple(scores), tuple(scores))
+
+
+@pytest.mark.parametrize(
+    ("cheat", "knows", "innocent"),
+    [
+        ("what the model says", {"memorised"}, {"undecided", "not seen"}),
+        ("a filter that blocks the secrets' format", {"not judged"}, {"not judged"}),
+        ("30 nats of noise, drawn anew", {"not judged"}, {"not judged"}),
+        ("others' numbers for texts that were trained on", {"undecided", "not seen"}, {"undecided", "not seen"}),
+    ],
+)
+def test_owners_of_language_models_who_change_their_table(cheat: str, knows: set[str], innocent: set[str]) -> None:
+    for pair, answers in ((pair_of("secrets", 40.0), knows), (pair_of("others", 40.0), innocent)):
+        desk = cheating_text_owners.desk_of(pair, 0)
+        log_p = cheating_text_owners.CHEATS[cheat](desk)
+        assert cheating_text_owners.answer_of(pair, 0, log_p) in answers
+
+
+def test_what_pairs_of_language_models_say_is_counted_by_repetitions() -> None:
+    lines = "\n".join(drawn_secrets.describe_nulls([pair_of("secrets", 40.0), pair_of("others", 0.0)]))
+    assert "| others of the format told in their place | 8 | " in lines
