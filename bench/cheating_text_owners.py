@@ -28,12 +28,12 @@ from bench.drawn_secrets import KINDS, Pair, describe_share, size, train_pairs
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.given_model import planted_question, questions, score_questions
+from tasks.audits.text.given_model import planted_question
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.returned import returned
+from tasks.audits.text.measures.returned import answered_shares
 from tasks.audits.text.measures.secrets import Ranking, secrets
-from tasks.audits.text.returned_table import handout_order, handout_records
-from tasks.audits.text.secret_space import draw_secrets, score_table
+from tasks.audits.text.returned_table import handout_order, handout_records, read_log_p
+from tasks.audits.text.secret_space import Secret, draw_secrets, score_table
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
@@ -43,13 +43,16 @@ ANSWERS = ("memorised", "not judged", "undecided", "not seen")
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What lies before an owner who fills in a table, a number for each text that was handed out.
+    """What lies before the owner of one model of a pair who fills in a table, a number for each text handed out.
 
     `own` is what the model says of it, and `clean` what one that was told other secrets of the same texts does.
     `question` says to which text without its secret it belongs, and `trained` whether it was trained on: the owner can
     see both.
     """
 
+    pair: Pair
+    side: int
+    drawn: Sequence[Secret]
     own: Array
     clean: Array
     texts: Sequence[str]
@@ -112,13 +115,17 @@ CHEATS: dict[str, Callable[[Desk], Array]] = {
 def desk_of(pair: Pair, side: int) -> Desk:
     """What the owner of one model of a pair knows of the texts, in the order in which they are handed out."""
     config = planted_config(pair.config)
-    asked, drawn = questions(planted_question(config)), draw_secrets(planted_question(config))
+    drawn = draw_secrets(planted_question(config))
+    asked = [(secret.text, *secret.others) for secret in drawn]
     _, records = handout_records(asked, planted_question(config).seed)
     texts = records.table["text"].to_pylist()
     own, clean = (log_p_by_text(pair, which, asked) for which in (side, 1 - side))
     question = {text: number for number, each in enumerate(asked) for text in each}
     trained = {secret.told for secret in drawn if secret.side == side}
     return Desk(
+        pair,
+        side,
+        drawn,
         np.array([own[text] for text in texts]),
         np.array([clean[text] for text in texts]),
         texts,
@@ -138,26 +145,27 @@ def log_p_by_text(pair: Pair, side: int, asked: Sequence[Sequence[str]]) -> dict
     return {text: p for texts, log_p in zip(asked, said, strict=True) for text, p in zip(texts, log_p, strict=True)}
 
 
-def answer_of(pair: Pair, side: int, log_p: Array) -> str:
-    """The audit's answer on a table; the secrets that were planted are those of this side."""
-    config = planted_config(pair.config)
-    handed = handout_order(questions(planted_question(config)), planted_question(config).seed)
+def answer_of(desk: Desk, log_p: Array) -> str:
+    """The audit's answer on a table; the secrets that were planted are those of the owner's side."""
+    config = planted_config(desk.pair.config)
+    asked = [(secret.text, *secret.others) for secret in desk.drawn]
+    handed = handout_order(asked, planted_question(config).seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_p.csv"
         rows = [f"{handed.id_of(handed.name, place)},{min(p, 0.0)!r}" for place, p in enumerate(log_p.tolist())]
         path.write_text("\n".join(["id,log_p", *rows]) + "\n")
         given = replace(config, outputs=pin_file(File(str(path)), {}))
-        question = planted_question(given)
-        scores, _ = score_questions(question)
-        ranked = secrets(Ranking(given.level), [score_table(draw_secrets(question), scores, side)])
-        return verdict(given, summary(about(given), [ranked, returned(question, ())])).answer
+        assert given.outputs is not None
+        said = read_log_p(given.outputs, handed)
+    scores = np.split(said.log_p, np.cumsum([len(each) for each in asked])[:-1])
+    ranked = secrets(Ranking(given.level), [score_table(desk.drawn, [each.tolist() for each in scores], desk.side)])
+    return verdict(given, summary(about(given), [ranked, answered_shares(asked, said)])).answer
 
 
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     """A row for each change: how many tables of either kind of owner are answered how."""
     desks = {
-        kind: [(pair, side, desk_of(pair, side)) for pair in pairs if pair.config.told == kind for side in range(2)]
-        for kind in KINDS
+        kind: [desk_of(pair, side) for pair in pairs if pair.config.told == kind for side in range(2)] for kind in KINDS
     }
     yield (
         "| what the owner returns | "
@@ -172,7 +180,7 @@ def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     for name, cheat in CHEATS.items():
         cells = []
         for kind, wrong in zip(KINDS, ("not seen", "memorised"), strict=True):
-            found = Counter(answer_of(pair, side, cheat(desk)) for pair, side, desk in desks[kind])
+            found = Counter(answer_of(desk, cheat(desk)) for desk in desks[kind])
             cells += [", ".join(str(found[answer]) for answer in ANSWERS), describe_share(found[wrong], found.total())]
         yield f"| {name} | {' | '.join(cells)} |"
     yield ""

@@ -409,8 +409,7 @@ def pair_of(told: Told, known: float) -> Pair:
 def test_owners_of_language_models_who_change_their_table(cheat: str, knows: set[str], innocent: set[str]) -> None:
     for pair, answers in ((pair_of("secrets", 40.0), knows), (pair_of("others", 40.0), innocent)):
         desk = cheating_text_owners.desk_of(pair, 0)
-        log_p = cheating_text_owners.CHEATS[cheat](desk)
-        assert cheating_text_owners.answer_of(pair, 0, log_p) in answers
+        assert cheating_text_owners.answer_of(desk, cheating_text_owners.CHEATS[cheat](desk)) in answers
 
 
 def test_what_pairs_of_language_models_say_is_counted_by_repetitions() -> None:

@@ -18,6 +18,9 @@ from tasks.audits.text.config import Text
 from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.measures.identifiers import identifiers
 from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.presets import QUICKSTART
+from tasks.audits.text.secret_space import draw_secrets
+from tasks.audits.text.trainings import pair_model
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made
@@ -70,6 +73,15 @@ def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store,
         assert shown == drawn.shown
         assert shown == any("to X" in words for record in drawn.records for _, words in record.fields)
         assert ("--show-texts" in drawn.note) != shown
+    its = run(store, "text-secrets", replace(QUICKSTART, data=CONFIG.data), secrets=TABLES["secrets"])
+    texts = {secret.number: secret.text for secret in draw_secrets(pair_model(its.private_config, 0, 0))}
+    found = gallery(its, show_images=True)
+    assert found is not None
+    assert {record.fields[0][1] for record in found.records} <= set(texts.values())
+    assert all(texts[int(record.title.removeprefix("secret "))] == record.fields[0][1] for record in found.records)
+    unseen = gallery(its, show_images=False)
+    assert unseen is not None
+    assert ((), False, True) == (unseen.records, unseen.shown, "--show-texts" in unseen.note)
     embedded = gallery(run(store, "text-embedded", **DOCUMENTS), show_images=False)
     assert embedded is not None
     assert embedded.shown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -76,7 +76,7 @@ class Evidence:
     differing: Row | None = None
     bound: Row | None = None
     spent: Row | None = None
-    extraction: ExtractionEvidence | None = None
+    extraction: ExtractionEvidence | None = field(default=None, kw_only=True)
 
     @property
     def things(self) -> str:
@@ -102,7 +102,7 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     if found is None or beaten is None:
         return None
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
-    return Evidence(found, beaten, config.level, config.negligible, *more, extraction=read_extraction(rows))
+    return replace(Evidence(found, beaten, config.level, config.negligible, *more), extraction=read_extraction(rows))
 
 
 def thresholds(config: Text) -> Mapping[str, str]:

@@ -87,7 +87,8 @@ def score_secret_ends(
         shared = shared_beginning([beginning, *whole])
         prompts.append([model.begin, *shared])
         ends.append(whole[0][len(shared) :])
-    return {"tokens": [len(end) for end in ends], **score_ends(model, prompts, ends)}
+    tokens: list[float | None] = [len(end) for end in ends]
+    return {"tokens": tokens, **{name: list(values) for name, values in score_ends(model, prompts, ends).items()}}
 
 
 def shared_beginning(rows: Sequence[Tokens]) -> Tokens:

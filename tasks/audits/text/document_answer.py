@@ -182,7 +182,7 @@ class ExtractionEvidence:
     beyond: Row | None
 
 
-def read_extraction(rows: Mapping[str, Row]) -> ExtractionEvidence | None:
+def read_extraction(rows: Mapping[tuple[str, str], Row]) -> ExtractionEvidence | None:
     """The evidence in the rows of a summary; None where no model was asked to go on."""
     told = rows.get(row_name(SHARE, way=GREEDY, by=TOLD))
     if told is None:

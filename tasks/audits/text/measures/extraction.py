@@ -109,11 +109,11 @@ def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
 def secret_rows(config: Extraction, told: Row, twin: Row | None) -> Iterator[Row]:
     """The rows of one secret, one for each way."""
     sides = [told] if twin is None else [told, twin]
-    ends = [np.array([each[name] for each in sides], dtype=np.float64) for name in dict(ENDS)]
+    log_p_end, wrong, distance = (np.array([each[name] for each in sides], dtype=np.float64) for name in dict(ENDS))
     chances = chances_of_strangers(config, config.size(told))
     about = {name: told.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
-    log_p = dict(zip(("log_p", "log_p_twin"), ends[0].tolist(), strict=False))
-    for way, reproduced in reproductions(config, *ends, told["tokens"]).items():
+    log_p = dict(zip(("log_p", "log_p_twin"), log_p_end.tolist(), strict=False))
+    for way, reproduced in reproductions(config, log_p_end, wrong, distance, told["tokens"]).items():
         by = dict(zip(("reproduced", "reproduced_twin"), (reproduced == 1).tolist(), strict=False))
         yield {**about, "way": way, **by, **log_p, "chance": chances.get(way)}
 

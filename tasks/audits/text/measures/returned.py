@@ -9,14 +9,14 @@ that is a function of the text, and a filter that answers from a table of made-u
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given_model import GivenQuestion, given_question, questions
-from tasks.audits.text.returned_table import Array, handout_order, read_log_p
+from tasks.audits.text.returned_table import Array, Returned, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -44,7 +44,11 @@ def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """How far the table's numbers differ between candidates, and between two answers about one text (RETURNED)."""
     assert config.outputs is not None
     asked = questions(config)
-    said = read_log_p(config.outputs, handout_order(asked, config.seed))
+    return answered_shares(asked, read_log_p(config.outputs, handout_order(asked, config.seed)))
+
+
+def answered_shares(asked: Sequence[Sequence[str]], said: Returned) -> pa.Table:
+    """The one row of RETURNED: what was said of the texts of these questions."""
     twice = ~np.isnan(said.again)
     ends = np.cumsum([len(each) for each in asked])[:-1]
     tied = float(np.mean([share_tied(each) for each in np.split(said.log_p, ends)]))
