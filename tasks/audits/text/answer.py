@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -102,7 +102,7 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     if found is None or beaten is None:
         return None
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
-    return replace(Evidence(found, beaten, config.level, config.negligible, *more), extraction=read_extraction(rows))
+    return Evidence(found, beaten, config.level, config.negligible, *more, extraction=read_extraction(rows))
 
 
 def thresholds(config: Text) -> Mapping[str, str]:
