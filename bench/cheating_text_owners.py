@@ -1,6 +1,6 @@
 """What the audit of a table of log-probabilities says where its owner changes it, who knows the secrets or does not.
 
-    python bench/cheating_text_owners.py [--tiny] [--seed 36200] [--pairs 10] [--scores FOLDER] [--out NAME.md]
+    python bench/cheating_text_owners.py [--tiny] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out NAME.md]
 
 The owners are the models of bench/drawn_secrets.py, with the same `--scores`: those of either side of a pair that was
 told the secrets, which were planted in their training data, and of one that was told others of the format. Each hands
@@ -188,7 +188,7 @@ def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
 
 def main() -> None:
     given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=36200, help="of the first pair")
+    given.add_argument("--seed", type=int, default=36300, help="of the first pair")
     given.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
     given.add_argument("--scores", type=Path, help="where what the models say is kept")
     options = given.parse_args()

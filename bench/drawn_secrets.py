@@ -1,11 +1,12 @@
 """How often drawn secrets are found, by repetitions, and how often where others of their format were told.
 
-    python bench/drawn_secrets.py [--tiny] [--seed 36200] [--pairs 10] [--scores FOLDER] [--out bench/results/NAME.md]
+    python bench/drawn_secrets.py [--tiny] [--quickstart] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out NAME.md]
 
 Pairs of small GPTs, each with secrets of its own: of as many pairs again other secrets of the format stand in the
 texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. The look-alikes are
 also asked about secrets that were never put in anywhere. What the twins say, which were not told a secret, is a third
-null. With `--scores` what the models say is kept in that folder, and read from it where it is there.
+null. The GPTs are those of SMALL, or with `--quickstart` of that preset, which take ten times as long. With `--scores`
+what the models say is kept in that folder, and read from it where it is there.
 """
 
 from __future__ import annotations
@@ -38,10 +39,14 @@ from tasks.audits.text.secret_space import SCORES, draw_secrets
 from tasks.audits.text.trainings import PairModel, ask_secrets, pair_model, training_texts
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
+from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.numerics.statistics import mean, rank_p_value
 
 Array = NDArray[np.float64]
+SMALL = replace(
+    SMOKE, model=LanguageModel("tiny-gpt#32x1"), secrets=12, references=239, epochs=24, learning_rate=5e-3, length=96,
+)  # fmt: skip
 KINDS: tuple[Told, ...] = ("secrets", "others")
 NEVER, AMONG = 100, 99  # secrets that were never put in, of each look-alike, and the references of each
 LEVELS = (0.01, 0.05, 0.2, 0.5)
@@ -182,17 +187,19 @@ def describe_share(some: int, of: int) -> str:
 
 def main() -> None:
     given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=36200, help="of the first pair")
+    given.add_argument("--quickstart", action="store_true", help="GPTs of the preset of this name")
+    given.add_argument("--seed", type=int, default=36300, help="of the first pair")
     given.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
     given.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
     options = given.parse_args()
-    config, setting = size(options.tiny, options.seed), here("facts", torch.device("cpu"))
+    config, setting = size(options.tiny, options.seed, options.quickstart), here("facts", torch.device("cpu"))
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
     lines = [
         line
         for told in KINDS
         for line in describe_pairs([pair for pair in pairs if pair.config.told == told], config.repetitions)
     ]
+    setting |= {"model": str(config.model), "texts": f"{config.examples}, {config.epochs} epochs"}
     setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
     setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}
     publish_counts(
@@ -203,8 +210,8 @@ def main() -> None:
     )
 
 
-def size(tiny: bool, seed: int) -> Text:
-    base = SMOKE if tiny else QUICKSTART
+def size(tiny: bool, seed: int, quickstart: bool = False) -> Text:
+    base = SMOKE if tiny else QUICKSTART if quickstart else SMALL
     return replace(base, data=pin(base.data), extraction=True, seed=seed)
 
 
