@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from tasks.audits.text.document_answer import (
 )
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.documents import LOSS, WON
-from tasks.audits.text.measures.identifiers import CONTROL
+from tasks.audits.text.measures.identifiers import CONTROL, UNEVEN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS
 from tasks.audits.text.measures.returned import DIFFERING, TIED
 from tasks.audits.text.measures.secrets import BEATEN, FOUND, IDENTIFIERS_FOUND
@@ -51,7 +51,6 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **REPRODUCTION,
     DISTINGUISHED: Meaning("the model finds the texts likelier than others, which words alone do not tell", "accused"),
 }
-UNEVEN = 0.01  # p of the blind control, at most, at which identifiers are not drawn evenly
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
 
 
@@ -64,7 +63,7 @@ class Evidence:
     is the row of the blind control of identifiers; None of secrets, which were drawn here. `tied` and `differing` say
     how far the numbers of an owner's table are answers; None where the model is asked here. `bound` and `spent` are the
     rows of epsilon from below and by the accountant; None where training was not private. `extraction` is how many come
-    out; None where no model was asked to go on.
+    out; None where no model was asked to go on, or what it was asked for is not drawn evenly.
     """
 
     found: Row
@@ -102,7 +101,9 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     if found is None or beaten is None:
         return None
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
-    return Evidence(found, beaten, config.level, config.negligible, *more, extraction=read_extraction(rows))
+    evidence = Evidence(found, beaten, config.level, config.negligible, *more)
+    # What chance brings is known of what is drawn evenly alone.
+    return replace(evidence, extraction=read_extraction(rows) if evidence.is_even else None)
 
 
 def thresholds(config: Text) -> Mapping[str, str]:

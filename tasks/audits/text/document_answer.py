@@ -15,6 +15,7 @@ import pyarrow as pa
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
 from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
+from tasks.audits.text.measures.identifiers import UNEVEN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
 from tasks.audits.text.measures.returned import DIFFERING, TIED
 from tasks.contract.certificate import Finding, chances, number_per_hundred
@@ -220,8 +221,8 @@ def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
     ranked, written = read("identifiers" if config.identifiers else "secrets").to_pylist(), greedy_answers(read)
     found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
     found.sort(key=lambda one: (one[0]["q_value"], one[0]["rank"]))
-    if not found:
-        return ""
+    if not found or any(each.get("control", 1.0) <= UNEVEN for each, _ in found):
+        return ""  # of identifiers that are not drawn evenly ranks say nothing
     named = "; ".join(describe_found(config, each, reproduced) for each, reproduced in found[:MOST_NAMED])
     more = f"; and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
     return (
@@ -248,7 +249,8 @@ def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
     else:
         name, times = f"secret {each['secret']}", each["repetitions"]
         name = name if config.pairs == 1 or config.planted else f"{name} of pair {each['pair']}"
-    often = "" if config.is_null else "told once, " if times == 1 else f"told {times} times, "
+    verb = "stands" if config.identifiers else "told"
+    often = "" if config.is_null else f"{verb} once, " if times == 1 else f"{verb} {times} times, "
     says = "" if reproduced is None else ", written word for word" if reproduced else ", not written"
     return f"{name} ({often}rank {each['rank']} of {each['candidates']}, adjusted p {each['q_value']:.2g}{says})"
 

@@ -37,6 +37,7 @@ IDENTIFIERS = pa.schema(
     ]
 )
 CONTROL = "blind control of identifiers"
+UNEVEN = 0.01  # p of it, at most, at which identifiers are not drawn evenly
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:

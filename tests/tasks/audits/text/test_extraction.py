@@ -25,6 +25,7 @@ from tasks.audits.text.given_model import (
 )
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.extraction import EXTRACTION, Extraction, extraction, plan
+from tasks.audits.text.measures.identifiers import identifiers
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.secret_space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
@@ -36,6 +37,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.test_identifiers import made
 
 CONFIG = replace(SMOKE, data=pin(Dataset("facts")), extraction=True)
 ASKED = Extraction(CONFIG.pattern, 2, CONFIG.attempts, CONFIG.likely, CONFIG.near)
@@ -175,6 +177,12 @@ def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_non
     assert "written" not in named
     assert "told once, rank 1 of 500" in named
     assert "told" not in name_found(replace(CONFIG, told="others"), read)
+    uneven, even = (identifiers(Ranking(0.05), [made(p, 40.0, 1)]) for p in (0.01, 0.5))
+    asked = replace(CONFIG, identifiers=("uuid4",))
+    assert "" == name_found(asked, lambda name: uneven if name == "identifiers" else pa.table({}))
+    assert "uuid4 of text 0 (stands once, rank 1" in name_found(
+        asked, lambda name: even if name == "identifiers" else pa.table({})
+    )
     none = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
     assert "" == name_found(CONFIG, lambda name: read(name, none))
 
