@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, made_of
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
@@ -40,7 +41,8 @@ class Wording:
     `tasks.contract.certificate` makes of the verdict. `symbols` explains the words and symbols of its metrics and
     settings, each by how it is written there. `subject(config)` says in a few words what the audit is about, such as
     `letter A`, to tell runs apart in a list. `repeats` says of each preset which part of the paper it repeats, or
-    begins with `ours: `; `situations` are those in which somebody needs the audit.
+    begins with `ours: `; `situations` are those in which somebody needs the audit. `attacks` are those that it tries,
+    by which `tasks.contract.crosswalk` finds the controls that it speaks to.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
@@ -50,6 +52,7 @@ class Wording:
     subject: Callable[[Any], str] | None = None
     repeats: Mapping[str, str] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
+    attacks: tuple[Attack, ...] = ()
 
 
 @dataclass(frozen=True)
