@@ -267,8 +267,8 @@ def test_the_wheel_alone_reads_a_store_and_names_the_extra_for_the_rest(
         line = said(*arguments, code=1).splitlines()[-1]
         assert f"pip install 'engram-audit[{extra}]'" in line
         assert "not installed" in line
-    attempt = "import engram; engram.audit(print, ([1], [1]), ([1], [1]))"
-    assert "engram-audit[report]" in said("-c", attempt, code=1, command="python").splitlines()[-1]
+    attempt = "import engram; engram.run('unique_feature', preset='smoke', store='new')"
+    assert "engram-audit[run]" in said("-c", attempt, code=1, command="python").splitlines()[-1]
 
 
 def requirements_of(extra: str) -> list[Requirement]:
