@@ -36,6 +36,7 @@ class Control:
     seen: str = ""
 
 
+CAVEAT = "To speak to a control is not to meet it."
 ALL = tuple(Attack)
 EDPB, CNIL, NIST = "EDPB Opinion 28/2024", "CNIL, sheet of 22 July 2025", "NIST AI 100-2 (2025)"
 AISVS, ATLAS = "OWASP AISVS", "MITRE ATLAS"
@@ -183,7 +184,7 @@ def describe_controls(attacks: Iterable[Attack]) -> str:
 
 def format_tables(attacks: Mapping[str, Sequence[Attack]]) -> Iterator[str]:
     """The lines of two tables: the attacks that each audit tries, and the audits that speak to each control."""
-    yield from ("| audit | tries | speaks to |", "|---|---|---|")
+    yield from (CAVEAT, "", "| audit | tries | speaks to |", "|---|---|---|")
     for audit, tried in attacks.items():
         words = ", ".join(attack.value for attack in tried)
         yield f"| `{audit}` | {words} | {describe_controls(tried)} |"
