@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from tests.support.shell import PATHS, ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-LIMIT = 600  # seconds of a cell, which the machine's load may stretch
+LIMIT = 3000  # seconds of a cell, which the machine's load may stretch
 
 
 def read(path: Path) -> Any:
