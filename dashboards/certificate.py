@@ -145,6 +145,7 @@ def _certificate_texts(run: Run) -> dict[str, list[str]]:
         )
     if run.withholds and any("<" in text for text in _texts(there)):
         told["asked"].append(MASKED)
+    told["controls"] = _distinct_texts([run.controls] if there else [])
     return {**told, "steps": _distinct_texts(step for each in there for step in each.steps)}
 
 

@@ -20,6 +20,7 @@ from orchestrator.run_folder.notes import Details
 from orchestrator.spec import audits
 from orchestrator.store import Store
 from tasks.contract.certificate import Certificate
+from tasks.contract.crosswalk import CAVEAT, describe_controls
 from tasks.contract.objectives import Objectives
 from tasks.contract.summaries import blank_weak_interval
 from tasks.contract.verdict import Meaning, Verdict
@@ -111,6 +112,13 @@ class Run:
     def meaning_of(self, answer: str) -> Meaning:
         """What its audit says that this answer means."""
         return audits.find(self.audit).audit.wording.answers.get(answer, Meaning(""))
+
+    @cached_property
+    def controls(self) -> str:
+        """The controls that its audit speaks to; empty where it names none, or is gone."""
+        registered = audits.find_installed(self.audit)
+        named = "" if registered is None else describe_controls(registered.audit.wording.attacks)
+        return f"{named}. {CAVEAT}" if named else ""
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:

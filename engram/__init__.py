@@ -19,7 +19,10 @@ where it imports `engram`, these names are Engram's in its process.
 from engram import own_packages as own_packages  # before the next line, which may not find a user's own module
 from orchestrator import EngramError, SpecError, audits, plan, run, search
 from orchestrator import open as open
-from tasks.external.split_audit import audit
+from orchestrator.errors import short_traceback
+from tasks.external import split_audit
+
+audit = short_traceback(split_audit.audit)
 
 # Not `open`: `import *` is not to hide Python's.
 __all__ = ["EngramError", "SpecError", "audit", "audits", "plan", "run", "search"]

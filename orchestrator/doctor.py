@@ -20,10 +20,10 @@ from pathlib import Path
 from orchestrator.errors import EngramError
 from orchestrator.quantities import format_size
 from orchestrator.spec.specification import PLACES, host_and_port
-from tasks.contract.extras import EXTRAS, install_command
+from tasks.contract.extras import COMMON, EVERY_RUN, EXTRAS, install_command
 
-NEEDED = ("ray", "torch", "torchvision", "numpy", "scipy", "pyarrow", "scikit-learn", "pillow", "pyyaml")
-USEFUL = {"mlflow": "runs are then not tracked", "faiss-gpu|faiss-cpu": "nearest neighbours then go by torch"}
+CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # what every installation has
+FAISS = ("faiss-gpu", "faiss-cpu")
 ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
 SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
 SOCKET_PATH = 107  # the most characters of a unix socket's path
@@ -86,27 +86,21 @@ def _python() -> MachineCheck:
 
 
 def _packages() -> Iterator[MachineCheck]:
-    for name in ("engram-audit", *NEEDED, *USEFUL):
-        version = next((v for package in name.split("|") if (v := _version(package))), None)
-        label = name.partition("|")[0].partition("-gpu")[0]
-        if version is not None:
-            yield MachineCheck(label, True, version)
-        elif name == "engram-audit":
-            yield MachineCheck(
-                label, None, "not installed; runs from its folder", "pip install -e . gives the command engram"
-            )
-        elif name in USEFUL:
-            yield MachineCheck(label, None, f"not installed; {USEFUL[name]}", f"pip install {label}")
-        else:
-            yield MachineCheck(label, False, "not installed", f"pip install {name}")
-    for extra in EXTRAS:
-        version = _version(extra.package)
-        if version is not None:
-            yield MachineCheck(extra.package, True, version)
-        else:
-            yield MachineCheck(
-                extra.package, None, f"not installed; needed for {extra.purpose}", install_command([extra])
-            )
+    advice = "pip install -e . gives the command engram"
+    yield _package("engram-audit", None, "not installed; runs from its folder", advice)
+    for name in CORE:
+        yield _package(name, False, "not installed", f"pip install {name}")
+    for extra in (*COMMON, *EXTRAS):
+        ok = False if extra in EVERY_RUN else None
+        yield _package(extra.package, ok, f"not installed; needed for {extra.purpose}", install_command([extra]))
+    faiss = next((name for name in FAISS if _version(name)), FAISS[0])
+    yield _package(faiss, None, "not installed; nearest neighbours then go by torch", f"pip install {FAISS[1]}")
+
+
+def _package(name: str, ok: bool | None, absent: str, advice: str) -> MachineCheck:
+    """The version of a package; where there is none, `ok` with what is said of its absence."""
+    version = _version(name)
+    return MachineCheck(name, ok, absent, advice) if version is None else MachineCheck(name, True, version)
 
 
 def _audits() -> Iterator[MachineCheck]:

@@ -19,6 +19,8 @@ def short_traceback(function: Callable[P, T]) -> Callable[P, T]:
             return function(*arguments, **named)
         except EngramError as error:
             raise error.with_traceback(None) from None
+        except ModuleNotFoundError as error:
+            raise missing_package(error) or error from None
 
     return wrapper
 
@@ -27,6 +29,17 @@ class EngramError(Exception):
     """An error shown to the user in one line. Exit code 1 unless a subclass sets another."""
 
     exit_code = 1
+
+
+def missing_package(error: ModuleNotFoundError) -> EngramError | None:
+    """The error that names the extra to install; None where no extra installs the module that was not found."""
+    from tasks.contract.extras import (  # where this module is imported, `tasks` may be the user's
+        describe_missing,
+        extra_behind,
+    )
+
+    extra = extra_behind(error)
+    return None if extra is None else EngramError(describe_missing([extra]))
 
 
 class SpecError(EngramError):

@@ -113,6 +113,14 @@ def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
     assert reference.rewrite_rules(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
 
 
+def test_the_page_of_law_has_the_controls_that_every_audit_speaks_to() -> None:
+    page = (ROOT / "docs" / "law.md").read_text()
+    assert reference.rewrite_controls(page) == page, "run `make docs`"
+    own = sorted(file.parent.name for file in (ROOT / "tasks" / "audits").glob("*/__init__.py"))
+    assert own == re.findall(r"^\| `(\w+)` \|", page, flags=re.M)
+    assert all(audit in audits.names() for audit in own)
+
+
 def test_every_exit_code_and_every_variable_that_is_read_has_its_meaning() -> None:
     assert set(reference.EXIT_CODES) == {
         *report.EXIT_CODES.values(),

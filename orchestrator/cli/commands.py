@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from orchestrator.cli import ask, describe, inspect, jobs, pages, run, search, streams, transfer, verify
 from orchestrator.cli.store import DEBUG, one_line
 from orchestrator.cli.terminal import say, show
-from orchestrator.errors import EngramError
+from orchestrator.errors import EngramError, missing_package
 
 # In the order in which they are needed.
 GROUPS = {
@@ -51,14 +51,14 @@ def run_command() -> int:
         arguments = [argument for argument in sys.argv[1:] if argument != DEBUG]  # wherever it stands
         code = command()(arguments, prog_name="engram", standalone_mode=False)
         sys.stdout.flush()
-    except EngramError as error:
-        say(f"engram: {one_line(error)}")
-        code = error.exit_code
-        if isinstance(error, streams.Unprintable):
-            streams.give_up_output()
+    except streams.Unprintable as error:
+        code = _ended_by(error)
+        streams.give_up_output()
     except BrokenPipeError:
         streams.give_up_output()  # the reader has closed the pipe
         code = 1
+    except ModuleNotFoundError as error:
+        code = _ended_by(missing_package(error) or error)
     except Exception as error:
         code = _ended_by(error)
     return int(code or 0)
@@ -89,7 +89,10 @@ def common(
 
 
 def _ended_by(error: Exception) -> int:
-    """Report the error that ended the command, bad usage or an unexpected one; return the exit code."""
+    """Report the error that ended the command; return the exit code."""
+    if isinstance(error, EngramError):
+        say(f"engram: {one_line(error)}")
+        return error.exit_code
     if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's, wherever its version keeps them
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()  # type: ignore[attr-defined]

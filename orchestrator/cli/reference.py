@@ -1,4 +1,5 @@
-"""What stands in `docs` as the code has it: the commands with their options, and the rules of the audits' verdicts.
+"""What stands in `docs` as the code has it: the commands with their options, the rules of the audits' verdicts,
+and the controls that the audits speak to.
 
 `python -m orchestrator.cli.reference docs` writes them between the two marks of each page that has them.
 """
@@ -6,7 +7,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import typer
 
 from orchestrator.cli.commands import GROUPS, app
 from orchestrator.spec import audits
+from tasks.contract.crosswalk import format_tables
 from tasks.contract.rules import Rules
 
 BEGIN = "<!-- from here on written by `make docs` -->\n"
 RULES_BEGIN = "<!-- the rules, from here on written by `make docs` -->\n"
+CONTROLS_BEGIN = "<!-- the controls, from here on written by `make docs` -->\n"
 END = "<!-- up to here -->\n"
 
 EXIT_CODES = {
@@ -49,6 +52,8 @@ def write_pages(folder: Path) -> None:
         audit, page = audits.find(name).audit, folder / f"{name}.md"
         if audit.wording.rules is not None and page.exists():
             page.write_text(rewrite_rules(page.read_text(), audit.wording.rules, audit.config()))
+    law = folder / "law.md"
+    law.write_text(rewrite_controls(law.read_text()))
 
 
 def update_page(page: str) -> str:
@@ -132,12 +137,22 @@ def rewrite_rules(page: str, rules: Rules[object], config: object) -> str:
 
     ValueError where the page lacks the marks.
     """
-    before, begin, rest = page.partition(RULES_BEGIN)
+    return _rewrite(page, RULES_BEGIN, rules.format_list(config))
+
+
+def rewrite_controls(page: str) -> str:
+    """A page with the tables of the controls that our own audits speak to between its two marks."""
+    attacks = {name: audits.find(name).audit.wording.attacks for name in audits.names()}
+    return _rewrite(page, CONTROLS_BEGIN, format_tables({name: tried for name, tried in attacks.items() if tried}))
+
+
+def _rewrite(page: str, begin: str, lines: Iterable[str]) -> str:
+    before, found, rest = page.partition(begin)
     _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"there is no {RULES_BEGIN.strip()!r} with {END.strip()!r} below it; the page needs both")
-    listed = "\n".join(rules.format_list(config))
-    return f"{before}{RULES_BEGIN}\n{listed}\n\n{END}{after}"
+    if not found or not end:
+        raise ValueError(f"there is no {begin.strip()!r} with {END.strip()!r} below it; the page needs both")
+    listed = "\n".join(lines)
+    return f"{before}{begin}\n{listed}\n\n{END}{after}"
 
 
 if __name__ == "__main__":

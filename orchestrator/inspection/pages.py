@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, missing_package
 from orchestrator.spec.fields import nearest
 from orchestrator.store import Store, atomic_write, list_once
 
@@ -105,6 +105,8 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
             offered[0].load()(*arguments)
     except EngramError:
         raise
+    except ModuleNotFoundError as error:
+        raise missing_package(error) or error from error
     except OSError as error:
         where = error.filename or place
         raise EngramError(f"the report cannot be written: {where}: {error.strerror or error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from orchestrator.errors import EngramError
@@ -10,7 +10,7 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import parts
 from orchestrator.spec.resolve import Cell
-from tasks.contract.extras import Extra, install_command, missing
+from tasks.contract.extras import EVERY_RUN, RAY, Extra, describe_missing, missing
 
 PLAIN = (int, float, str, type(None))
 HERE = (None, "local", "none")  # addresses whose jobs are computed in this installation
@@ -39,11 +39,17 @@ def check_extras(plan: Plan, stored: Callable[[], Container[str]], address: str 
     have installed is not known here, and not checked.
     `stored` gives the keys in the store, which is asked only where a package is missing.
     """
-    if address not in HERE or not missing(required_extras((*_configs(plan, plan.jobs), *others))):
+    if address not in HERE or not _missing(_configs(plan, plan.jobs), others, address):
         return
     left = plan.missing(stored())
-    if absent := missing(required_extras((*_configs(plan, left), *others))):
+    if absent := _missing(_configs(plan, left), others, address):
         raise EngramError(describe_missing(absent))
+
+
+def _missing(configs: Sequence[Any], others: Iterable[Any], address: str | None) -> tuple[Extra, ...]:
+    """What these jobs need and is not installed: the packages of every run, and those of their settings."""
+    every = [extra for extra in EVERY_RUN if extra is not RAY or address != "none"] if configs else []
+    return missing((*every, *required_extras((*configs, *others))))
 
 
 def _configs(plan: Plan, keys: Iterable[str]) -> list[Any]:
@@ -53,16 +59,5 @@ def _configs(plan: Plan, keys: Iterable[str]) -> list[Any]:
 def check_cells(cells: Iterable[Cell], address: str | None) -> None:
     """As `check_extras` for cells of which nothing is stored; planned only where a package might lack."""
     cells = tuple(cells)
-    if missing(required_extras(cell.config for cell in cells)):
+    if _missing([cell.config for cell in cells], (), address):
         check_extras(Plan.union(map(plan_of, cells)), frozenset, address)
-
-
-def describe_missing(absent: tuple[Extra, ...]) -> str:
-    """`timm is not installed, which ... needs; pip install ...`."""
-    reasons = ", ".join(f"{extra.package} (for {extra.purpose})" for extra in absent)
-    verb = "is" if len(absent) == 1 else "are"
-    return f"this needs {reasons}, which {verb} not installed; install {_them(absent)} with: {install_command(absent)}"
-
-
-def _them(absent: tuple[Extra, ...]) -> str:
-    return "it" if len(absent) == 1 else "them"

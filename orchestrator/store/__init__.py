@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import StoreError
 from orchestrator.store.interface import Store, WriteEffect
 from orchestrator.store.marker import is_blank
+from tasks.contract.extras import OBSTORE, describe_missing, missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,6 +120,8 @@ def _path(location: str | Path) -> Path | None:
 
         return _readable(Path(unquote(rest)))
     if scheme.lower() in ("s3", "az"):
+        if missing([OBSTORE]):
+            raise StoreError(describe_missing([OBSTORE]))
         return None
     raise StoreError(
         f"cannot open the store {location}: give a local path, file:///path, s3://bucket/prefix or az://container/prefix"

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from orchestrator.errors import EngramError
 from orchestrator.spec.specification import absolute_uri
 from orchestrator.store import Store
+from tasks.contract.extras import MLFLOW, install_command, missing
 
 VIEW_KEY = "engram-answers"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
@@ -93,10 +94,8 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
     if uri == OFF:
         return None
     location = default_uri(store) if uri is None else absolute_uri(uri)
-    from importlib.util import find_spec
-
-    if find_spec("mlflow") is None:
-        raise Untracked("tracking is off: mlflow is not installed (pip install mlflow)")
+    if missing([MLFLOW]):
+        raise Untracked(f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})")
     return Target(location, experiment or EXPERIMENT)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, add_names, made_of
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
@@ -53,6 +54,7 @@ class Wording:
     subject: Callable[[Any], str] | None = None
     repeats: Mapping[str, str] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
+    attacks: tuple[Attack, ...] = ()
 
 
 @dataclass(frozen=True)

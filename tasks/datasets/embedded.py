@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from tasks.contract.extras import SCIKIT_LEARN, install_command
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels, decode_picture, luma
 from tasks.datasets.mixtures import origins
@@ -92,7 +93,7 @@ def sklearn_folder() -> Path:
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise DatasetError(
-            "the embedded images come with scikit-learn, which is not installed: pip install scikit-learn"
+            f"the embedded images come with scikit-learn, which is not installed: {install_command([SCIKIT_LEARN])}"
         )
     return Path(spec.origin).parent / "datasets"
 

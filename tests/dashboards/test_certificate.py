@@ -15,6 +15,7 @@ from orchestrator.run_folder import notes
 from orchestrator.run_folder.notes import LONGEST_DETAIL
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store
+from tasks.contract.crosswalk import Attack, describe_controls
 from tasks.datasets.features import Words
 from tests.dashboards import made, pages
 from tests.support.browser import Browser, Page
@@ -35,7 +36,7 @@ def opened(browser: Browser, drawn: Path) -> Page:
 
 def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run, opened: Page) -> None:
     assert [
-        "Asked", "Answered", "By which rule", "What it does not say", "What to do next",
+        "Asked", "Answered", "By which rule", "What it does not say", "Which controls it speaks to", "What to do next",
         "What was audited, and the result",
     ] == opened.evaluate(HEADINGS)  # fmt: skip
     said = opened.evaluate("document.querySelector('.certificate').textContent")
@@ -43,6 +44,7 @@ def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run
     assert certificate is not None
     for text in (certificate.asked, certificate.rule, certificate.error, certificate.beyond, *certificate.steps):
         assert text.replace("`", "") in said
+    assert describe_controls([Attack.MEMBERSHIP]) in said
     assert [each.sentence for each in certificate.findings] == opened.evaluate(
         "[...document.querySelectorAll('.certificate .plain')].map(each => each.textContent)"
     )

@@ -13,6 +13,7 @@ from orchestrator import doctor
 from orchestrator.doctor import MachineCheck, Port, examine
 from orchestrator.quantities import format_size
 from orchestrator.store import open_store
+from tasks.contract.extras import RAY, install_command
 
 
 def checks(store: Path, address: str | None = "none") -> dict[str, MachineCheck]:
@@ -109,7 +110,7 @@ def test_a_needed_package_that_is_absent_is_bad_and_a_useful_one_is_not(
     real = doctor._version
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in ("ray", "mlflow") else real(name))
     found = checks(tmp_path)
-    assert (False, "pip install ray") == (found["ray"].ok, found["ray"].advice)
+    assert (False, install_command([RAY])) == (found["ray"].ok, found["ray"].advice)
     assert found["mlflow"].ok is None
 
 

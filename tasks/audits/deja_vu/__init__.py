@@ -35,6 +35,7 @@ from tasks.audits.deja_vu.measures import MEASURES, summary
 from tasks.audits.deja_vu.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.deja_vu.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 
@@ -67,6 +68,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        attacks=(Attack.ATTRIBUTE, Attack.RECONSTRUCTION),
     ),
     handout=Handout(probes),
 )

@@ -48,6 +48,7 @@ from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS
 from tasks.audits.density.trainings import trainings
 from tasks.contract.audit import Audit, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 
@@ -92,5 +93,6 @@ AUDIT = Audit(
         repeats=REPEATS,
         situations=SITUATIONS,
         subject=subject,
+        attacks=(Attack.MEMBERSHIP,),
     ),
 )

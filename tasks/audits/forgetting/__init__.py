@@ -45,6 +45,7 @@ from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_tabl
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
 from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.datasets.images import Pixels
@@ -105,6 +106,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes, split=split, draw=draw, secret="query.secret"),
 )

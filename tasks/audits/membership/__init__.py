@@ -35,6 +35,7 @@ from tasks.audits.membership.measures import MEASURES, summary
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.membership.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 
@@ -76,6 +77,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes),
 )

@@ -39,6 +39,7 @@ from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.relational.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.external.blinding import Split
@@ -106,6 +107,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        attacks=(Attack.ATTRIBUTE,),
     ),
     handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret"),
 )

@@ -39,6 +39,7 @@ from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.text.returned_table import COLUMNS, handout_records, key_table
 from tasks.audits.text.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.datasets.records import Records
@@ -96,6 +97,7 @@ AUDIT = Audit(
         names=name_found,
         symbols=SYMBOLS,
         subject=subject,
+        attacks=(Attack.EXTRACTION, Attack.MEMBERSHIP),
     ),
     handout=Handout(probes, config=probes_config, split=split, columns=COLUMNS),
 )

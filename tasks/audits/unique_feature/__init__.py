@@ -68,6 +68,7 @@ from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, Pu
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stopping import Stopping
@@ -125,6 +126,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
     stopping=Stopping(level="stopping_level", pairs="canaries", table="evidence"),

@@ -87,7 +87,7 @@ def test_where_make_installs_the_advice_is_make_and_elsewhere_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "ROOT", tmp_path)
-    assert "pip install 'engram-audit[relational,privacy]'" == install_command([TRANSFORMERS, PEFT, OPACUS])
+    assert "pip install 'engram-audit[run,relational,privacy]'" == install_command([TRANSFORMERS, PEFT, OPACUS])
     (tmp_path / "requirements.lock").touch()
     assert install_command([TIMM]).startswith("pip install")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))

@@ -22,6 +22,7 @@ from orchestrator.scheduling.stop import Stop
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store
 from orchestrator.tracking.delivery import Delivery
+from tasks.contract.extras import MLFLOW, install_command
 
 QUIET = Execution(report=False)
 
@@ -177,4 +178,4 @@ def test_without_mlflow_a_line_says_that_nothing_is_tracked_and_off_says_nothing
     )
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert finalise.delivery(session, "both", Execution()) is None
-    assert ["tracking is off: mlflow is not installed (pip install mlflow)"] == told
+    assert [f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})"] == told

@@ -1,0 +1,27 @@
+"""The controls that an audit speaks to: those about an attack that it tries."""
+
+from __future__ import annotations
+
+from tasks.contract.crosswalk import CONTROLS, Attack, controls_of, describe_controls, format_tables
+
+
+def test_an_audit_speaks_to_the_controls_that_are_about_an_attack_it_tries() -> None:
+    paragraphs = {attack: {control.paragraph for control in controls_of([attack])} for attack in Attack}
+    assert {"AITG-MOD-04", "C11.3.3", "AML.T0024.000", "NISTAML.033"} == (
+        paragraphs[Attack.MEMBERSHIP] - paragraphs[Attack.EXTRACTION]
+    )
+    assert {"AML.T0057", "NISTAML.038"} == paragraphs[Attack.EXTRACTION] - paragraphs[Attack.MEMBERSHIP]
+    assert paragraphs[Attack.ATTRIBUTE] == paragraphs[Attack.RECONSTRUCTION]
+    assert [] == controls_of([])
+    assert "" == describe_controls([])
+
+
+def test_a_control_is_listed_once_and_says_where_it_was_read_or_that_it_was_not() -> None:
+    lines = list(format_tables({"toy": [Attack.EXTRACTION]}))
+    assert len({(control.source, control.paragraph) for control in CONTROLS}) == len(CONTROLS)
+    controls = lines[lines.index("| control | asks | audits | field of the certificate | looked up |") + 2 :]
+    assert [control.seen or "not looked up" for control in CONTROLS] == [
+        line.split(" | ")[-1].removesuffix(" |") for line in controls
+    ]
+    assert "OWASP AISVS (C11.3.3" not in lines[4]
+    assert "MITRE ATLAS (AML.T0057)" in lines[4]

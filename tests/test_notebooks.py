@@ -1,0 +1,46 @@
+"""The notebooks of examples/ run from top to bottom in a kernel, and are committed without what a processor rounded."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.support.shell import PATHS, ROOT
+
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+LIMIT = 3000  # seconds of a cell, which the machine's load may stretch
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_without_outputs_and_linked(path: Path) -> None:
+    cells = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    assert [] == [cell for cell in cells if cell.outputs or cell.execution_count is not None]
+    for page in ("README.md", "docs/results.md"):
+        assert path.name in (ROOT / page).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "runs"), [("first_audit", 1), ("hospital", 2)])
+def test_a_notebook_runs_and_shows_its_answers_and_a_figure(
+    name: str, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.setenv("PYTHONPATH", PATHS)
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    notebook = read(ROOT / "examples" / f"{name}.ipynb")
+    resources = {"metadata": {"path": str(tmp_path / "examples")}}
+    NotebookClient(notebook, timeout=LIMIT, kernel_name="python3", resources=resources).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    printed = "".join(output.text for output in outputs if output.output_type == "stream")
+    assert runs == len(re.findall(r"^(?:Memorised|Not seen|Undecided)\b.*: ", printed, flags=re.M)), printed
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs)
