@@ -43,7 +43,8 @@ class Wording:
     `symbols` explains the words and symbols of its metrics and settings, each by how it is written there.
     `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
     `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
-    which somebody needs the audit.
+    which somebody needs the audit. `attacks` are those that it tries, by which `tasks.contract.crosswalk` finds the
+    controls that it speaks to.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
