@@ -12,12 +12,17 @@ from tasks.audits.text.config import Text
 from tasks.audits.text.document_answer import (
     DISTINGUISHED,
     DOCUMENT_RULES,
+    INSERTION_RULES,
+    NOT_JUDGED,
     OTHER_TEXT_RULES,
     REPRODUCTION,
+    UNEVEN,
     asks_documents,
     document_findings,
     document_thresholds,
     document_verdict,
+    insertion_findings,
+    insertion_verdict,
     other_text_verdict,
 )
 from tasks.audits.text.measures.documents import BEYOND, LOSS, WON
@@ -35,7 +40,6 @@ from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-NOT_JUDGED: Answer = "not judged"
 BROKEN: Answer = "promise broken"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
@@ -44,7 +48,6 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **REPRODUCTION,
     DISTINGUISHED: Meaning("the model finds the texts likelier than others, which words alone do not tell", "accused"),
 }
-UNEVEN = 0.01  # p of the blind control, at most, at which identifiers are not drawn evenly
 MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
 
@@ -114,7 +117,7 @@ def asks_identifiers(config: Text) -> bool:
 
 
 def asks_ranks(config: Text) -> bool:
-    return not asks_documents(config) and config.others is None
+    return not (asks_documents(config) or config.insertions) and config.others is None
 
 
 RANKS = "secrets and identifiers"
@@ -131,6 +134,7 @@ TOGETHER: Rule[Any] = Rule(
 RULES = Rules[Any](
     (
         *DOCUMENT_RULES,
+        *INSERTION_RULES,
         *OTHER_TEXT_RULES,
         Rule(
             NOT_JUDGED,
@@ -208,6 +212,8 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     if config.documents:
         return document_verdict(config, summary, RULES)
+    if config.insertions:
+        return insertion_verdict(config, summary, RULES)
     if config.others is not None:
         return other_text_verdict(config, summary, RULES)
     limits = limits_of(config)
@@ -297,6 +303,8 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
         told = f"{null_note(config)} {told}".strip()
     if config.documents:
         findings = document_findings(config, summary, verdict)
+    elif config.insertions:
+        findings = insertion_findings(config, summary, verdict)
     else:
         findings = (Finding(verdict.answer, told, line),)
     steps = steps_of_null(verdict.answer, "told=secrets") if config.is_null else None
@@ -309,6 +317,8 @@ def question(config: Text) -> str:
     """What is asked, for somebody who knows no machine learning."""
     if config.documents:
         return "Does a language model know these documents because it was trained on them, and does it write them out?"
+    if config.insertions:
+        return "Does a language model know these documents because they were put into its training texts?"
     if config.others is not None:
         return "Does a language model find these texts likelier than others on which it was not trained?"
     if config.identifiers:
@@ -321,7 +331,7 @@ def effect_row(config: Text, summary: pa.Table) -> Row | None:
     rows = index_rows(summary)
     if config.others is not None:
         return rows.get(row_name(AREA, score=ATTACKS[0]))
-    return rows.get(row_name(WON)) if config.documents else first_row(rows, BEATEN)
+    return rows.get(row_name(WON)) if config.documents or config.insertions else first_row(rows, BEATEN)
 
 
 EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)

@@ -103,6 +103,9 @@ class Text(Ranged):
     out."""
     others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: texts of another time or source, on which the model, asked as it is, was not trained."""
+    insertions: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Whether the texts were inserted into the training data of the model, but not of its base, as often as the field
+    `duplicates` of their records says (0: left out), which was drawn by chance: both are asked as they are."""
 
     def conflicts(self) -> Iterator[str]:
         try:
@@ -123,10 +126,14 @@ class Text(Ranged):
         if self.batch % self.accumulate:
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
         if self.others is not None and (self.asks_as_it_is or self.documents):
-            yield "others is given beside identifiers, planted or documents; an audit is of one of them"
+            yield "others is given beside identifiers, planted, documents or insertions; an audit is of one of them"
+        if self.insertions and (self.has_handout or self.documents):
+            yield "insertions is on beside identifiers, planted or documents; an audit is of one of them"
+        if self.insertions and self.base is None:
+            yield "insertions is on and base is not given; it must be the model that was trained without them"
         if self.base is not None and not self.asks_as_it_is:
-            yield "base is given, and the model is fine-tuned here; give identifiers, or planted=true"
-        if self.outputs is not None and not self.asks_as_it_is:
+            yield "base is given, and the model is fine-tuned here; give identifiers, planted=true or insertions=true"
+        if self.outputs is not None and not self.has_handout:
             yield "outputs is given, and nothing that is handed out; give identifiers, or planted=true"
         if self.base is not None and self.outputs is not None:
             yield "base and outputs are both given; what an owner returns is ranked by itself"
@@ -135,7 +142,10 @@ class Text(Ranged):
                 f"privacy is given and repetitions is {', '.join(map(str, self.repetitions))}; it protects single "
                 "texts, so each must stand once: repetitions=1, or deduplicate=true"
             )
-        yield from self.document_conflicts() if self.documents else self.rank_conflicts(spaces)
+        if self.documents or self.insertions:
+            yield from self.document_conflicts()
+        else:
+            yield from self.rank_conflicts(spaces)
 
     def rank_conflicts(self, spaces: Sequence[SecretSpace]) -> Iterator[str]:
         size = min(space.size for space in spaces)
@@ -150,11 +160,11 @@ class Text(Ranged):
             )
 
     def document_conflicts(self) -> Iterator[str]:
-        if self.asks_as_it_is:
+        if self.documents and self.has_handout:
             yield "documents are given beside identifiers, planted; an audit is of one of them"
         if self.documents == 1:
             yield "documents is 1; it must be at least 2, or 0 where secrets are asked about"
-        if self.models % 2:
+        if self.documents and self.models % 2:
             yield f"models is {self.models}; it must be even, so that every document is in half of them"
         if self.prefix + self.suffix > self.length:
             yield (
@@ -169,6 +179,11 @@ class Text(Ranged):
     @property
     def asks_as_it_is(self) -> bool:
         """Whether the model is asked without a fine-tuning."""
+        return self.has_handout or self.insertions
+
+    @property
+    def has_handout(self) -> bool:
+        """Whether the owner of a model may ask it, and return a table."""
         return bool(self.identifiers) or self.planted
 
     @property
@@ -210,7 +225,7 @@ def tiny(config: Text) -> Text:
         secrets=min(config.secrets, 6),
         references=199,
         pairs=1,
-        examples=20,
+        examples=40 if config.insertions else 20,
         adaptation="full",
         epochs=2,
         batch=16,
@@ -222,6 +237,6 @@ def tiny(config: Text) -> Text:
         prefix=min(config.prefix, 20),
         suffix=min(config.suffix, 20),
         identifiers=FORMATS_OF_TICKETS if config.identifiers else (),
-        base=None if config.base is None else LanguageModel("tiny-gpt#16x1"),
+        base=None if config.base is None else LanguageModel("tiny-gpt#32x1"),
         context=40,
     )

@@ -108,9 +108,12 @@ def planted_jobs(config: Text) -> tuple[Job, ...]:
 
 
 def given_question(config: Text) -> GivenLanguageModel | PlantedModel:
-    """What a model is asked as it is; ValueError where it is fine-tuned here instead."""
-    if not config.asks_as_it_is:
-        raise ValueError("nothing is handed out where models are fine-tuned here; give identifiers, or planted=true")
+    """What a model is asked as it is, also by its owner; ValueError where nothing can be handed out."""
+    if not config.has_handout:
+        raise ValueError(
+            "nothing is handed out where models are fine-tuned here or stand beside a base (insertions); give "
+            "identifiers, or planted=true"
+        )
     return identifier_question(config) if config.identifiers else planted_question(config)
 
 
@@ -251,15 +254,11 @@ def score_questions(config: GivenLanguageModel | PlantedModel) -> Iterator[list[
         log_p = iter(read_log_p(config.outputs, handout_order(asked, config.seed)).log_p.tolist())
         yield from ([next(log_p) for _ in each] for each in asked)
         return
-    from tasks.language_models.fine_tuning import check_installed
-
-    check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.language_models.fine_tuning import model_as_it_is
     from tasks.language_models.training import encode_texts, score_texts
 
     place = hardware.device()
-    with hardware.exactly(place), quiet():
-        model = prepare_model(config, (), place)
+    with hardware.exactly(place), model_as_it_is(config, place) as model:
         for each in asked:
             if max(encode_texts(config, model, each).lengths) >= config.length:
                 raise ValueError(f"length is {config.length} tokens, which a text reaches; give more, or less context")

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 import pyarrow as pa
 
 from tasks.audits.text.config import Text, tuning_fields
-from tasks.audits.text.document_models import document_jobs
+from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
@@ -64,7 +64,8 @@ class PairModel(Ranged):
 def trainings(config: Text) -> tuple[Job, ...]:
     """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
 
-    Where identifiers are asked about, those of the model as it is; of documents, those of each model.
+    Where identifiers are asked about, those of the model as it is; of documents, those of each model, and of insertions
+    those of the model and its base.
     """
     if config.identifiers:
         return identifier_jobs(config)
@@ -74,6 +75,8 @@ def trainings(config: Text) -> tuple[Job, ...]:
         return planted_jobs(config)
     if config.documents:
         return document_jobs(config)
+    if config.insertions:
+        return insertion_jobs(config)
     load_texts(config.data, config.examples)
     return tuple(
         Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
