@@ -1,6 +1,6 @@
 """How often documents that were inserted into a training are found, beside a base without them, and how often wrongly.
 
-    python bench/inserted_documents.py [--tiny] [--seed 9000] [--pairs 20] [--out bench/results/inserted-documents-cpu.md]
+    python bench/inserted_documents.py [--tiny] [--seed 9100] [--pairs 10] [--out bench/results/inserted-documents-cpu.md]
 
 Small GPTs: one is trained on common texts and on documents, each as often as a draw says; of as many others it is on
 other documents of the same mould, as often, which is the innocent look-alike. The base of either is trained on the common
@@ -53,12 +53,13 @@ class Size:
     epochs: int
 
 
-FULL, TINY = Size("tiny-gpt#64x2", 40, 120, 6), Size("tiny-gpt#16x1", 10, 40, 1)
+FULL, TINY = Size("tiny-gpt#32x1", 40, 120, 8), Size("tiny-gpt#16x1", 10, 40, 1)
+LENGTH = 80  # characters of a text
 
 
 def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
     """The common texts, the documents that are asked about, and others of their mould, drawn by the seed."""
-    texts = load_texts(pin(Dataset("facts")))
+    texts = [text[:LENGTH] for text in load_texts(pin(Dataset("facts")))]
     drawn = [texts[row] for row in seeds.generator(seed, "texts").permutation(len(texts))]
     first, second = size.common, size.common + size.documents
     return drawn[:first], drawn[first:second], drawn[second : second + size.documents]
@@ -87,7 +88,9 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
     repetitions = draw_repetitions(size, seed)
     told = documents if kind == "inserted" else others
     training = pair_model(
-        Text(model=LanguageModel(size.model), epochs=size.epochs, learning_rate=3e-3, length=320, seed=seed), 0, 0
+        Text(model=LanguageModel(size.model), epochs=size.epochs, learning_rate=5e-3, length=LENGTH + 40, seed=seed),
+        0,
+        0,
     )
     inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
     model = save_model(training, [*common, *inserted], folder / "model")
@@ -103,10 +106,10 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
         model,
         base=base,
         insertions=True,
-        length=320,
+        length=LENGTH + 40,
         seed=seed,
-        prefix=50,
-        suffix=50,
+        prefix=LENGTH // 2,
+        suffix=LENGTH // 2,
     )
     return answer_pair(config)
 
@@ -140,8 +143,8 @@ def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterato
 
 def main() -> None:
     given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=9000, help="of the first pair")
-    given.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
+    given.add_argument("--seed", type=int, default=9100, help="of the first pair")
+    given.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
     options = given.parse_args()
     size, pairs = (TINY, 2) if options.tiny else (FULL, options.pairs)
     setting, lines, begun = here("facts", torch.device("cpu")), list[str](), time.process_time()
