@@ -1,10 +1,10 @@
 """How often documents that were inserted into a training are found, beside a base without them, and how often wrongly.
 
-    python bench/inserted_documents.py [--tiny] [--seed 9100] [--pairs 10] [--out bench/results/inserted-documents-cpu.md]
+    python bench/inserted_documents.py [--tiny] [--seed 9100] [--pairs 10] [--out FILE]
 
-Small GPTs: one is trained on common texts and on documents, each as often as a draw says; of as many others it is on
-other documents of the same mould, as often, which is the innocent look-alike. The base of either is trained on the common
-texts alone. Each pair is an audit by itself, with the audit's own rule.
+Small GPTs: one is trained on common texts and on documents, each as often as a draw says; of as many pairs again it is
+trained on other documents of the same mould, as often, which is the innocent look-alike. The base of either is trained
+on the common texts alone. Each pair is an audit by itself, with the audit's own rule.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ REPEATS: Mapping[str, str] = {
     "ladder": "ours: adapters that are told each code once, without privacy and with epsilon 16, 4 and 1",
     "documents": "ours: 24 short texts, each in the training data of half of 16 small GPTs, 1, 4 or 16 times",
     "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",
-    "hubble": "Wei et al. 2025, by the records, model and base that you give: data, model and base; by itself a null, 200 "
-    "embedded texts asked of two small GPTs that never saw them",
+    "hubble": "as Wei et al. 2025, on documents and two models of your own: give data, model and base; by itself a "
+    "null, 200 embedded texts asked of two small GPTs that never saw them",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
 TEXTS = Asked("data", "Which texts?", "records:letters.jsonl", sets={"examples": 0})

@@ -134,7 +134,7 @@ def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 
 def comparisons(config: DocumentTest, scores: DocumentScores, some: Mask, left_out: Mask) -> Iterator[Row]:
-    """The effect of some documents beside those that were left out, with its exact p-value, and how often it is higher."""
+    """The effect of some documents beside those left out, with its exact p-value, and how often it is higher."""
     effect, both = effects(scores), some | left_out
     one, other = effect[some], effect[left_out]
     p_value = randomisation_p_values(effect[both][:, None], some[both][:, None], DRAWS, config.seed)[0]

@@ -1,4 +1,4 @@
-"""Documents that were inserted into the training data of one of two models: known answers, nulls, and what is refused."""
+"""Documents that were inserted into the training data of one of two models: known answers, nulls, and refusals."""
 
 from __future__ import annotations
 
