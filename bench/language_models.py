@@ -5,7 +5,8 @@
 Both train the same model on the same questions for an epoch, in minibatches of the same size; everything else of the
 Trainer is at its defaults (AdamW, minibatches by chance, padded to their longest). `generate` decodes the same
 questions at its defaults, greedily, in minibatches of that size in the order given, until all answers of a minibatch
-have ended. Tokens are those of prompts and answers without padding. Here minibatches are of one length, AdaFactor
+have ended. Candidates of a secret are scored by what they share read once (`scoring=shared`), beside each read whole.
+Tokens are those of prompts and answers without padding. Here minibatches are of one length, AdaFactor
 steps, and as many prompts are decoded at once as have 8,192 tokens on a CPU and 131,072 on a GPU.
 
 On a CPU both have one thread; ratios are of median CPU times of the same run, and wall times stand beside them. The
@@ -35,7 +36,7 @@ from tasks.language_models.fine_tuning_config import Adaptation, FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import prepare_model, quiet, training_texts
 from tasks.language_models.sequence_model import IGNORED, EncoderDecoder, Tokens
-from tasks.language_models.training import FineTuner, decode_answers, encode_questions
+from tasks.language_models.training import FineTuner, decode_answers, encode_questions, score_candidates, score_texts
 from tasks.training.fit import read_losses
 from tasks.worker import hardware
 
@@ -69,6 +70,7 @@ FULL = {
 }
 TINY = (Size("tiny-t5#16x1", 24, 8, 1), Size("tiny-gpt#16x1", 24, 8, 1), Size("tiny-gpt#16x1", 24, 8, 1, "lora"))
 LENGTH, ANSWER = 512, 32
+CANDIDATES = [f"Patient 7: code {number:06}." for number in range(500)]
 CLOCKS: dict[str, Callable[[], float]] = {"CPU": time.process_time, "wall": time.perf_counter}
 
 
@@ -127,6 +129,12 @@ class Bench:
             return {"input_ids": prompt, "labels": target}
         return {"input_ids": prompt + target, "labels": [IGNORED] * len(prompt) + target}
 
+    def score_shared(self) -> None:
+        score_candidates(self.config, self.model, CANDIDATES)
+
+    def score_whole(self) -> None:
+        score_texts(self.config, self.model, CANDIDATES)
+
     def answer(self) -> list[str]:
         return decode_answers(self.model, self.training.prompts, ANSWER)
 
@@ -153,6 +161,10 @@ def rows(tiny: bool, kind: str, place: torch.device) -> Iterator[Row]:
         # The model has been trained: its answers end.
         answered = timed({"ours": bench.answer, "theirs": bench.answer_by_generate}, size.rounds, place)
         yield row(f"answering, {size}", sum(map(len, bench.training.prompts)), answered, "generate at its defaults")
+        if not isinstance(bench.model, EncoderDecoder):
+            tokens = sum(map(len, bench.model.encode_texts(CANDIDATES, LENGTH)))
+            scored = timed({"ours": bench.score_shared, "theirs": bench.score_whole}, size.rounds, place)
+            yield row(f"scoring {len(CANDIDATES)} candidates, {size}", tokens, scored, "each of them read whole")
 
 
 def row(what: str, tokens: int, seconds: dict[str, dict[str, float]], rival: str) -> Row:

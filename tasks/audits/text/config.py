@@ -18,6 +18,8 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 from tasks.worker.files import File
 
+Scoring = Literal["whole", "shared"]
+
 
 @dataclass(frozen=True)
 class Text(Ranged):
@@ -103,6 +105,9 @@ class Text(Ranged):
     out."""
     others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: texts of another time or source, on which the model, asked as it is, was not trained."""
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
+    """Ours: whether each candidate is read whole, or what the candidates of a secret have in common is read once
+    (shared): numbers are the same but for rounding."""
     insertions: bool = field(default=False, metadata={ADDED_LATER: True})
     """Whether the texts were inserted into the training data of the model, but not of its base, as often as the field
     `duplicates` of their records says (0: left out), which was drawn by chance: both are asked as they are."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Text
+from tasks.audits.text.config import Scoring, Text
 from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
 from tasks.audits.text.returned_table import handout_order, read_log_p
 from tasks.audits.text.secret_space import Repetitions, Told, candidates, draw_secrets, score_table
@@ -78,6 +78,7 @@ class GivenLanguageModel(Ranged, NotTrained):
     length: int
     outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class PlantedModel(Ranged, NotTrained):
     precision: Precision
     planted: bool = True  # none of them in the base's training data
     outputs: File | None = None
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
 
 
 def planted_jobs(config: Text) -> tuple[Job, ...]:
@@ -129,6 +131,7 @@ def planted_question(config: Text) -> PlantedModel:
         seed=seeds.derive(config.seed, "handed out"),
         length=config.length,
         precision=config.precision,
+        scoring=config.scoring,
         outputs=config.outputs,
     )
 
@@ -167,6 +170,7 @@ def identifier_question(config: Text) -> GivenLanguageModel:
         seed=seeds.derive(config.seed, "identifiers"),
         length=config.length,
         precision=config.precision,
+        scoring=config.scoring,
         outputs=config.outputs,
     )
 
@@ -255,11 +259,11 @@ def score_questions(config: GivenLanguageModel | PlantedModel) -> Iterator[list[
         yield from ([next(log_p) for _ in each] for each in asked)
         return
     from tasks.language_models.fine_tuning import model_as_it_is
-    from tasks.language_models.training import encode_texts, score_texts
+    from tasks.language_models.training import encode_texts, score_candidates, score_texts
 
-    place = hardware.device()
+    place, score = hardware.device(), score_candidates if config.scoring == "shared" else score_texts
     with hardware.exactly(place), model_as_it_is(config, place) as model:
         for each in asked:
             if max(encode_texts(config, model, each).lengths) >= config.length:
                 raise ValueError(f"length is {config.length} tokens, which a text reaches; give more, or less context")
-            yield score_texts(config, model, each).tolist()
+            yield score(config, model, each).tolist()

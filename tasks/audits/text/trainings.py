@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Text, tuning_fields
+from tasks.audits.text.config import Scoring, Text, tuning_fields
 from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table
@@ -52,6 +52,7 @@ class PairModel(Ranged):
     privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
     checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
@@ -96,6 +97,7 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         side=side,
         draw=seeds.derive(config.seed, "secrets", pair),
         examples=config.examples,
+        scoring=config.scoring,
         seed=seeds.derive(config.seed, "training", pair),
         **tuning_fields(config),
     )
@@ -124,11 +126,14 @@ def batch_key(config: PairModel) -> PairModel:
 def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
     """log p of each secret's text, and of its references', by the fine-tuned model (SCORES)."""
     from tasks.language_models.fine_tuning import fine_tuned_on
-    from tasks.language_models.training import score_texts
+    from tasks.language_models.training import score_candidates, score_texts
 
     place, secrets = hardware.device(), draw_secrets(config)
     texts, asked = training_texts(config, secrets), [(secret.text, *secret.others) for secret in secrets]
     with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
-        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
-        scores = [[next(log_p) for _ in each] for each in asked]
+        if config.scoring == "shared":
+            scores = [score_candidates(config, model, each).tolist() for each in asked]
+        else:
+            log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+            scores = [[next(log_p) for _ in each] for each in asked]
     return score_table(secrets, scores, config.side, config.pair)
