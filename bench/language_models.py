@@ -1,11 +1,12 @@
 """How fast language models are fine-tuned and answer here, beside transformers' own Trainer and `generate`.
 
-    python bench/language_models.py [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
+    python bench/language_models.py [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
 
 Both train the same model on the same questions for an epoch, in minibatches of the same size; everything else of the
 Trainer is at its defaults (AdamW, minibatches by chance, padded to their longest). `generate` decodes the same
 questions at its defaults, greedily, in minibatches of that size in the order given, until all answers of a minibatch
-have ended. Tokens are those of prompts and answers without padding. Here minibatches are of one length, AdaFactor
+have ended. Candidates of a secret are scored by what they share read once (`scoring=shared`), beside each read whole.
+Tokens are those of prompts and answers without padding. Here minibatches are of one length, AdaFactor
 steps, and as many prompts are decoded at once as have 8,192 tokens on a CPU and 131,072 on a GPU.
 
 On a CPU both have one thread; ratios are of median CPU times of the same run, and wall times stand beside them. The
@@ -27,15 +28,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from bench.measuring import Row, Run, here, options, publish
+from bench.measuring import Row, Run, here, parser, publish
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
-from tasks.language_models.fine_tuning_config import FineTuning
+from tasks.language_models.fine_tuning_config import Adaptation, FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import prepare_model, quiet, training_texts
-from tasks.language_models.sequence_model import EncoderDecoder
-from tasks.language_models.training import FineTuner, decode_answers, encode_questions
+from tasks.language_models.sequence_model import IGNORED, EncoderDecoder, Tokens
+from tasks.language_models.training import FineTuner, decode_answers, encode_questions, score_candidates, score_texts
 from tasks.training.fit import read_losses
 from tasks.worker import hardware
 
@@ -46,17 +47,30 @@ class Size:
     questions: int
     batch: int
     rounds: int
+    adaptation: Adaptation = "full"
 
     def __str__(self) -> str:
-        return f"{self.model}, {self.questions:,} questions, batch {self.batch}"
+        way = " by lora" if self.adaptation == "lora" else ""
+        return f"{self.model}{way}, {self.questions:,} questions, batch {self.batch}"
 
 
 FULL = {
-    "cpu": (Size("tiny-t5#64x2", 1024, 32, 3), Size("tiny-t5#512x6", 32, 16, 1)),
-    "cuda": (Size("tiny-t5#64x2", 3000, 128, 3), Size("tiny-t5#512x6", 3000, 128, 3)),
+    "cpu": (
+        Size("tiny-t5#64x2", 1024, 32, 3),
+        Size("tiny-t5#512x6", 32, 16, 1),
+        Size("tiny-gpt#64x2", 256, 32, 3),
+        Size("tiny-gpt#64x2", 256, 32, 3, "lora"),
+    ),
+    "cuda": (
+        Size("tiny-t5#64x2", 3000, 128, 3),
+        Size("tiny-t5#512x6", 3000, 128, 3),
+        Size("tiny-gpt#512x6", 3000, 128, 3),
+        Size("tiny-gpt#512x6", 3000, 128, 3, "lora"),
+    ),
 }
-TINY = (Size("tiny-t5#16x1", 24, 8, 1),)
+TINY = (Size("tiny-t5#16x1", 24, 8, 1), Size("tiny-gpt#16x1", 24, 8, 1), Size("tiny-gpt#16x1", 24, 8, 1, "lora"))
 LENGTH, ANSWER = 512, 32
+CANDIDATES = [f"Patient 7: code {number:06}." for number in range(500)]
 CLOCKS: dict[str, Callable[[], float]] = {"CPU": time.process_time, "wall": time.perf_counter}
 
 
@@ -66,12 +80,16 @@ class Bench:
     def __init__(self, size: Size, place: torch.device) -> None:
         self.size, self.place = size, place
         self.config = FineTuning(
-            Dataset("facts"), LanguageModel(size.model), batch=size.batch, length=LENGTH, answer_length=ANSWER
+            Dataset("facts"),
+            LanguageModel(size.model),
+            adaptation=size.adaptation,
+            batch=size.batch,
+            length=LENGTH,
+            answer_length=ANSWER,
         )
         self.questions: Sequence[Question] = Facts("facts").questions().train[: size.questions]
         texts = training_texts(self.questions)
         self.model = prepare_model(self.config, texts, place)
-        assert isinstance(self.model, EncoderDecoder)
         self.training = FineTuner(self.config, self.model, encode_questions(self.config, self.model, self.questions))
         self.theirs = prepare_model(self.config, texts, place)
         self.epoch = 0
@@ -88,10 +106,7 @@ class Bench:
     def train_by_trainer(self) -> None:
         from transformers import DataCollatorForSeq2Seq, PrinterCallback, Trainer, TrainingArguments
 
-        rows = [
-            {"input_ids": prompt, "labels": target}
-            for prompt, target in zip(self.training.prompts, self.training.targets, strict=True)
-        ]
+        rows = list(map(self.example, self.training.prompts, self.training.targets))
         with tempfile.TemporaryDirectory() as folder:
             settings = TrainingArguments(
                 folder,
@@ -108,24 +123,37 @@ class Bench:
             trainer.remove_callback(PrinterCallback)
             trainer.train()
 
+    def example(self, prompt: Tokens, target: Tokens) -> dict[str, Tokens]:
+        """What the Trainer is given: a decoder-only model reads both, and its loss is of the target alone."""
+        if isinstance(self.model, EncoderDecoder):
+            return {"input_ids": prompt, "labels": target}
+        return {"input_ids": prompt + target, "labels": [IGNORED] * len(prompt) + target}
+
+    def score_shared(self) -> None:
+        score_candidates(self.config, self.model, CANDIDATES)
+
+    def score_whole(self) -> None:
+        score_texts(self.config, self.model, CANDIDATES)
+
     def answer(self) -> list[str]:
         return decode_answers(self.model, self.training.prompts, ANSWER)
 
     def answer_by_generate(self) -> list[str]:
         module, tokenizer = self.model.module.eval(), self.model.tokenizer
         texts: list[str] = []
+        left = not isinstance(self.model, EncoderDecoder)
         with torch.inference_mode():
             for start in range(0, len(self.training.prompts), self.size.batch):
                 prompts = self.training.prompts[start : start + self.size.batch]
-                read, mask = self.model.pad_rows(prompts, self.model.padding), self.model.mask(prompts)
+                read, mask = self.model.pad_rows(prompts, self.model.padding, left), self.model.mask(prompts, left)
                 tokens = module.generate(read, attention_mask=mask, max_new_tokens=ANSWER)
                 texts += tokenizer.batch_decode(tokens, skip_special_tokens=True)
         return texts
 
 
-def rows(tiny: bool, place: torch.device) -> Iterator[Row]:
-    """Tokens per second of training and of answering, for each size."""
-    for size in TINY if tiny else FULL[place.type]:
+def rows(tiny: bool, kind: str, place: torch.device) -> Iterator[Row]:
+    """Tokens per second of training and of answering, for each size of models of a kind; empty: of all."""
+    for size in (each for each in (TINY if tiny else FULL[place.type]) if kind in each.model):
         bench = Bench(size, place)
         tokens = bench.trained
         trained = timed({"ours": bench.train, "theirs": bench.train_by_trainer}, size.rounds, place)
@@ -133,6 +161,10 @@ def rows(tiny: bool, place: torch.device) -> Iterator[Row]:
         # The model has been trained: its answers end.
         answered = timed({"ours": bench.answer, "theirs": bench.answer_by_generate}, size.rounds, place)
         yield row(f"answering, {size}", sum(map(len, bench.training.prompts)), answered, "generate at its defaults")
+        if not isinstance(bench.model, EncoderDecoder):
+            tokens = sum(map(len, bench.model.encode_texts(CANDIDATES, LENGTH)))
+            scored = timed({"ours": bench.score_shared, "theirs": bench.score_whole}, size.rounds, place)
+            yield row(f"scoring {len(CANDIDATES)} candidates, {size}", tokens, scored, "each of them read whole")
 
 
 def row(what: str, tokens: int, seconds: dict[str, dict[str, float]], rival: str) -> Row:
@@ -166,14 +198,17 @@ def timed(runs: dict[str, Run], rounds: int, place: torch.device) -> dict[str, d
 
 
 def main() -> None:
-    asked = options(__doc__)
+    given = parser(__doc__)
+    given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    given.add_argument("--kind", choices=("t5", "gpt"), default="", help="both where it is not given")
+    asked = given.parse_args()
     place = torch.device(asked.device)
     import transformers
 
     setting: dict[str, Any] = here("facts", place)
     setting["versions"] += f", transformers {transformers.__version__}"
     with hardware.exactly(place), quiet():
-        publish("Fine-tuning language models", setting, list(rows(asked.tiny, place)), asked.out)
+        publish("Fine-tuning language models", setting, list(rows(asked.tiny, asked.kind, place)), asked.out)
 
 
 if __name__ == "__main__":

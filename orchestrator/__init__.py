@@ -38,6 +38,7 @@ def run(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     address: str | None = None,
     gpus: str | None = None,
+    gpus_per_job: int | None = None,
     together: int | None = None,
     way: str | None = None,
     tolerate: int | None = None,
@@ -74,6 +75,7 @@ def run(
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
         "gpus": gpus,
+        "gpus_per_job": gpus_per_job,
         "together": together,
         "way": way,
         "tolerate": tolerate,
@@ -115,6 +117,7 @@ def search(
     store: str | os.PathLike[str] | None = None,
     address: str | None = None,
     gpus: str | None = None,
+    gpus_per_job: int | None = None,
     together: int | None = None,
     way: str | None = None,
     tolerate: int | None = None,
@@ -156,6 +159,7 @@ def search(
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
         "gpus": gpus,
+        "gpus_per_job": gpus_per_job,
         "together": together,
         "way": way,
         "tolerate": tolerate,

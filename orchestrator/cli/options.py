@@ -126,6 +126,10 @@ class RunOptions:
             help="Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
         ),
     ] = None
+    gpus_per_job: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="GPUs of a machine that each job takes: for models that one cannot hold."),
+    ] = None
     together: Annotated[
         str | None, typer.Option(metavar="auto|N", help="Jobs that share a call, at most. [default: auto]")
     ] = None

@@ -57,7 +57,7 @@ class Call:
     number: int
     task: str
     items: tuple[Item, ...]
-    gpus: float = 0.0  # the part of a GPU that it takes
+    gpus: float = 0.0  # the part of a GPU that it takes, or how many
     delay: float = 0.0
     sharers: int = 1  # calls that its GPU carries at one time
     way: compute_context.StrategyName = "auto"
@@ -172,7 +172,7 @@ def perform(call: Call, store: Store) -> Finished:
             outcomes.append(inputs)
     settle = strategy_cache.choice_settler(store, *call.runs) if call.runs else compute_context.here()
     states = Checkpoints(store, call.keep)
-    context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle)
+    context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle, max(1, int(call.gpus)))
     hardware.reset_peak_memory()
     with keep_printed() as printed, compute_context.use_context(context) as notes:
         for item, seconds, result in _results(ready, states):

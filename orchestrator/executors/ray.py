@@ -133,13 +133,23 @@ class RayExecutor:
         return {node: str(answer) for node, answer in answers.items()}
 
     def submit(self, call: Call) -> None:
-        gpus, memory = min(call.gpus, self.gpus), self._memory_to_ask(call)
+        self._check_gpus(call)
+        gpus, memory = call.gpus if self.gpus else 0.0, self._memory_to_ask(call)
         gpu_type = call.gpu_type if len(self.gpu_types) > 1 and call.gpu_type in self.gpu_types else ""
         kind = call.task, gpus, self._alone, memory, gpu_type
         remote = self._remotes.get(kind)
         if remote is None:
             remote = self._remotes[kind] = self._remote(call.task, gpus, memory, gpu_type)
         self._pending[remote.remote(pickle.dumps(call))] = Sent(call, memory)
+
+    def _check_gpus(self, call: Call) -> None:
+        """ClusterError where a call takes more GPUs than any machine has, and would wait for ever."""
+        most = max((each.resources.get("GPU", 0) for each in self._machines), default=0)
+        if call.gpus > max(most, 1) and not self._may_grow:
+            raise ClusterError(
+                f"gpus_per_job is {call.gpus:g}, and no machine of the cluster at {self._address} has more than "
+                f"{most:g} GPUs"
+            )
 
     def _memory_to_ask(self, call: Call) -> int:
         return 0 if self._blind else cluster.memory_to_ask(call, self._machines)

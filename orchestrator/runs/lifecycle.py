@@ -188,6 +188,7 @@ def _run(
             start_executor,
             session.take,
             stop,
+            gpus_per_job=execution.gpus_per_job,
             together=execution.together,
             way=execution.way,
             runs=(sweep.run, *names) if sweep else (names[0], *other_runs.sweeps_with(parts[0].journal)),

@@ -67,6 +67,7 @@ class Driver:
         observe: Callable[[Sequence[Event]], None],
         stop: Stop,
         *,
+        gpus_per_job: int = 1,
         together: int | None = None,
         way: StrategyName = "auto",
         runs: tuple[str, ...] = (),
@@ -88,6 +89,7 @@ class Driver:
         self.progress = Progress(set(), {}, defaultdict(lambda: deque(maxlen=SAMPLES)))
         self._open = executor
         self._executor: Executor | None = None
+        self._gpus_per_job = gpus_per_job
         self._together = together
         self._way: StrategyName = way
         self._runs = runs
@@ -118,6 +120,7 @@ class Driver:
             stored,
             slots=executor.slots,
             gpus=executor.gpus,
+            gpus_per_job=self._gpus_per_job,
             sharers=executor.sharers,
             together=self._together,
             fail_fast=self.fail_fast,

@@ -40,6 +40,7 @@ class Schedule:
         *,
         slots: int = 1,
         gpus: int = 0,
+        gpus_per_job: int = 1,
         sharers: int = SHARERS,
         together: int | None = None,
         fail_fast: bool = False,
@@ -49,6 +50,7 @@ class Schedule:
         self.plan = plan
         self.slots = slots
         self.gpus = gpus
+        self.gpus_per_job = gpus_per_job
         self.gpu_types: Mapping[str, int] = {}  # the number of GPUs of each type, where there are several
         self.growing = False
         self.on_gpus = 0  # calls for GPUs that are sent and have not come back
@@ -61,7 +63,7 @@ class Schedule:
         self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
-        self._sharers = sharers
+        self._sharers = sharers if gpus_per_job == 1 else 1
         # By group, and by task for groups of which nothing is known yet; and by the type of the GPU.
         self._measured: dict[tuple[str, str], GpuPacking] = {}
         self._memory: dict[str, int] = {}  # by group: the most bytes of a host's memory that a call has taken
@@ -249,12 +251,13 @@ class Schedule:
         self._jobs_on_gpus += len(items)
         self._sent[group] += 1
         sharers = self._filling(group, gpu_type).sharers
-        part = gpu_fraction(sharers)
+        part = gpu_fraction(sharers) * self.gpus_per_job
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
 
     def _types(self) -> Mapping[str, int]:
-        """The number of GPUs of each type that calls distinguish; the empty type is any."""
-        return self.gpu_types if len(self.gpu_types) > 1 else {"": self.gpus}
+        """For how many jobs there are GPUs of each type that calls distinguish; the empty type is any."""
+        types = self.gpu_types if len(self.gpu_types) > 1 else {"": self.gpus}
+        return {name: max(1, gpus // self.gpus_per_job) for name, gpus in types.items()}
 
     def _type(self, group: str) -> str:
         """The type of GPU whose machines have the most room for calls of a group."""
@@ -303,7 +306,9 @@ class Schedule:
             filling = self._filling(group, self._type(group))
             if self.growing and filling.stack is None:
                 return min(ready, FIRST_GROWING)
-            return filling.share(ready, self._useful_gpus(group, filling, self.gpus), self._sent[group])
+            return filling.share(
+                ready, self._useful_gpus(group, filling, max(1, self.gpus // self.gpus_per_job)), self._sent[group]
+            )
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1

@@ -39,6 +39,7 @@ class Execution:
     address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
     # Whether trainings ask for a GPU: where the cluster has one or may get one; never; or always, and wait for it.
     gpus: GpusName = "auto"
+    gpus_per_job: int = 1  # above 1 for a language model that one GPU cannot hold: its layers lie on several
     together: int | None = None  # the most jobs in a call, and the most models trained in one step
     tolerate: int = 0  # the number of failed jobs that the tables may lack
     fail_fast: bool = False
@@ -146,6 +147,10 @@ def execution(spec: Spec) -> Execution:
         raise SpecError(f"gpus is {gpus!r}; it must be one of {', '.join(GPUS)}{nearest(str(gpus), GPUS)}")
     if gpus == "wait" and address in (None, "local", "none"):
         raise SpecError("gpus is wait, and no machine joins this one; wait is for clusters, which --address names")
+    if (per_job := given.get("gpus_per_job", 1)) < 1:
+        raise SpecError(f"gpus_per_job is {per_job}; it must be 1 or more")
+    if per_job > 1 and (address == "none" or gpus == "none"):
+        raise SpecError(f"gpus_per_job is {per_job}, and nothing asks for GPUs with address or gpus none; it must be 1")
     if given.get("dashboard") and address not in (None, "local"):
         raise SpecError(
             f"dashboard is of a cluster that the run starts on this machine; the address {address} names "
@@ -227,6 +232,7 @@ def duration(value: Any) -> float:
 EXECUTION: Mapping[str, Any] = {
     "address": str,
     "gpus": str,
+    "gpus_per_job": int,
     "together": together,
     "way": str,
     "tolerate": int,

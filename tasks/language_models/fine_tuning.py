@@ -131,6 +131,16 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
         yield model
 
 
+@contextlib.contextmanager
+def model_as_it_is(config: Tuning, place: Any) -> Iterator[SequenceModel]:
+    """The model without a fine-tuning, on its device; transformers is silent meanwhile."""
+    check_installed()
+    from tasks.language_models.pretrained import prepare_model, quiet
+
+    with quiet():
+        yield prepare_model(config, (), place)
+
+
 def check_installed() -> None:
     """ValueError where transformers is not installed."""
     try:

@@ -11,7 +11,8 @@ import re
 import string
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tasks.language_models.fine_tuning_config import Tuning
 from tasks.language_models.language_model import HEAD, ModelError, TinyModel, adapter_folder, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
 from tasks.numerics.seeds import drawn_from
+from tasks.worker import compute_context
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
 SPACE = "▁"  # stands for the space before a word
@@ -148,14 +150,16 @@ def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> 
     Whatever is drawn is a function of the config's seed; torch's own random state is as before. ValueError, in one
     line, for a model that cannot be had or read, or one whose positions are too few.
     """
+    spread = spread_over_gpus(config, place)
     with drawn_from(config.seed, "initial weights", place=place), quiet():
-        module, tokenizer = build_tiny_model(config, texts) if config.model.tiny_sizes else load_model(config)
+        module, tokenizer = build_tiny_model(config, texts) if config.model.tiny_sizes else load_model(config, spread)
     model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
     check_positions(config, model)
     if config.adaptation == "lora":
         with drawn_from(config.seed, "adapters", place=place), quiet():
             add_adapters(module, config)
-    module.to(place)
+    if not spread:
+        module.to(place)
     if config.checkpointing:
         # What a layer computes is computed again for its gradients, in the memory of one layer.
         module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -177,8 +181,26 @@ def build_tiny_model(config: Tuning, texts: Iterable[str]) -> tuple[Any, Any]:
     return build(sizes, len(tokenizer), config.dropout), tokenizer
 
 
-def load_model(config: Tuning) -> tuple[Any, Any]:
-    """The model and the tokenizer of a folder or the hub's cache: their content as it was pinned."""
+def spread_over_gpus(config: Tuning, place: torch.device) -> Mapping[str, Any]:
+    """How transformers is to lay the layers of a model on the GPUs of this process; nothing where it has one.
+
+    ValueError, in one line, where that cannot be done.
+    """
+    gpus = compute_context.current_context().gpus
+    if gpus == 1 or place.type != "cuda" or config.model.tiny_sizes is not None:
+        return {}
+    if config.privacy is not None:
+        raise ValueError(f"privacy is given and gpus_per_job is {gpus}; gradients of single texts take one GPU")
+    if find_spec("accelerate") is None:  # which comes with peft
+        raise ValueError(f"gpus_per_job is {gpus}, which needs {PEFT.advice}")
+    return {"device_map": "auto"}
+
+
+def load_model(config: Tuning, spread: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+    """The model and the tokenizer of a folder or the hub's cache: their content as it was pinned.
+
+    `spread` is what transformers is told of the devices that its layers are to lie on.
+    """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
     config.model.pin({})  # refuses another content
@@ -195,6 +217,7 @@ def load_model(config: Tuning) -> tuple[Any, Any]:
             "dtype": getattr(torch, config.precision),
             "use_safetensors": True,
             "output_loading_info": True,
+            **(spread or {}),
         }
         module, info = kind.from_pretrained(place, **told, **local)
         tokenizer = AutoTokenizer.from_pretrained(place, **local)

@@ -215,6 +215,20 @@ class DecoderOnly(SequenceModel):
         logits = self._forward(read, mask, None, labels.shape[1] + 1).logits
         return label_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
 
+    def continuation_losses(self, prompt: Tokens, targets: Sequence[Tokens]) -> Tensor:
+        """`token_losses` of targets that all go on from one prompt, which is computed once."""
+        read, labels = torch.tensor([prompt], device=self.device), self.pad_rows(targets, IGNORED)
+        out = self._forward(read, torch.ones_like(read), None, 1)
+        first = out.logits[:, -1:].expand(len(targets), -1, -1)
+        if labels.shape[1] == 1:
+            return label_losses(first, labels)
+        cache = out.past_key_values
+        cache.batch_repeat_interleave(len(targets))
+        tokens = labels.where(labels != IGNORED, self.padding)[:, :-1]
+        mask = torch.cat([torch.ones_like(read).expand(len(targets), -1), (labels != IGNORED).long()[:, :-1]], 1)
+        logits = self._forward(tokens, mask, cache, tokens.shape[1]).logits
+        return label_losses(torch.cat([first, logits], 1), labels)
+
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         whole = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
         labels = [[IGNORED] * len(prompt) + target for prompt, target in zip(prompts, targets, strict=True)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from torch.func import grad_and_value, vmap
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.language_models.fine_tuning_config import FineTuning, Tuning
 from tasks.language_models.language_model import TINY_RULES
-from tasks.language_models.sequence_model import SequenceModel, Tokens, answer_text, parse_answer
+from tasks.language_models.sequence_model import DecoderOnly, SequenceModel, Tokens, answer_text, parse_answer
 from tasks.numerics import seeds
 from tasks.numerics.seeds import drawn_from
 from tasks.question_answering.question_sets import SETS, Corruption, Selection, Split
@@ -161,6 +162,24 @@ def encode_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> 
 def score_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
     """log p of each whole text by the model as it is, in nats, (texts,), the sum over its tokens."""
     return score_targets(model, encode_texts(config, model, texts))
+
+
+def score_candidates(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
+    """`score_texts` of texts that begin alike, but for rounding: a decoder-only model reads what they share once."""
+    if not isinstance(model, DecoderOnly):
+        return score_texts(config, model, texts)
+    targets = model.encode_texts(texts, config.length)
+    alike = takewhile(lambda column: len(set(column)) == 1, zip(*targets, strict=False))
+    shared = min(sum(1 for _ in alike), min(map(len, targets)) - 1)
+    before = targets[0][:shared]
+    prefix = score_targets(model, Examples([[model.begin]], [before], [shared]))[0] if shared else 0.0
+    scores = np.full(len(texts), prefix)
+    model.module.eval()
+    with torch.inference_mode():
+        for rows in token_batches([len(target) for target in targets], DECODED[model.device.type]):
+            losses = model.continuation_losses([model.begin, *before], [targets[row][shared:] for row in rows])
+            scores[rows] -= losses.sum(1).double().cpu().numpy()
+    return scores
 
 
 def score_targets(

@@ -43,7 +43,7 @@ def randomisation_p_values(scores: Array, member: Mask, draws: int, seed: int) -
         least = observed - ROUNDING * np.abs(own).sum(axis=0)
         every = comb(models, int(count)) <= MOST_HALVES
         larger, sets = np.zeros(len(chosen), dtype=np.int64), 0
-        for some in _sets(models, int(count), 0 if every else draws, seed, max(1, AT_ONCE // len(chosen))):
+        for some in _sets(models, int(count), 0 if every else draws, seed, max(1, AT_ONCE // max(models, len(chosen)))):
             larger += (some @ own >= least).sum(axis=0)
             sets += len(some)
         p_values[chosen] = larger / sets if every else (1 + larger) / (1 + sets)

@@ -47,6 +47,7 @@ class ComputeContext(Ranged):
     )
     sharers: Annotated[int, AtLeast(1)] = 1  # calls on this device at one time: each takes its part of the memory
     settle: Settle = field(default_factory=here)
+    gpus: Annotated[int, AtLeast(1)] = 1  # that this process may use: a model may lie on several of them
 
 
 @dataclass

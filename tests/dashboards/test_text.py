@@ -17,6 +17,7 @@ from orchestrator.store import Store
 from tasks.audits.text.config import Text
 from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.measures.identifiers import identifiers
+from tasks.audits.text.measures.insertions import insertion_estimates, insertions
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import QUICKSTART
 from tasks.audits.text.secret_space import draw_secrets
@@ -28,13 +29,20 @@ from tests.dashboards.test_figures import named
 from tests.tasks.audits.text.made_up import make_scores
 from tests.tasks.audits.text.test_documents import CONFIG, made_scores
 from tests.tasks.audits.text.test_identifiers import made as made_identifiers
+from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
+from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
 
 WRITTEN = made_scores(0.5, 1, written=1.0)
 DOCUMENTS = {
     "documents": documents(document_test(CONFIG), WRITTEN),
     "document_estimates": estimates(document_test(CONFIG), WRITTEN),
 }
-TABLES = {**DOCUMENTS, "secrets": secrets(Ranking(0.05), make_scores(8.0, 0))}
+TEST = document_test(INSERTED)
+INSERTIONS = {
+    "insertions": insertions(TEST, made_insertions(0.15, 1)),
+    "insertion_estimates": insertion_estimates(TEST, made_insertions(0.15, 1)),
+}
+TABLES = {**DOCUMENTS, **INSERTIONS, "secrets": secrets(Ranking(0.05), make_scores(8.0, 0))}
 
 
 def run(store: Store, name: str, config: Text = CONFIG, **tables: Any) -> Run:
@@ -47,6 +55,10 @@ def test_a_run_has_its_figures_with_their_numbers_in_words(store: Store) -> None
     assert ["effects", "reproduction"] == list(found)
     assert "6 of 6 found" in found["effects"].alt
     assert "greedy: 1 by models trained on a document, 0 by the others" in found["reproduction"].alt
+    found = named(run(store, "text-4", **INSERTIONS))
+    assert ["effects", "reproduction"] == list(found)
+    assert "In the training data 4 times: mean" in found["effects"].alt
+    assert "0 times" not in found["effects"].alt
     found = named(run(store, "text-2", secrets=TABLES["secrets"]))
     assert ["exposures"] == list(found)
     assert "told 4 times: mean" in found["exposures"].alt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dashboards.audits.text.documents import effects, reproduction
+from dashboards.audits.text.documents import effects, inserted_documents, reproduction
 from dashboards.audits.text.examples import examples as gallery
 from dashboards.audits.text.exposures import exposures
 from dashboards.chart import Figure
@@ -20,4 +20,6 @@ def figures(run: Run) -> Iterable[Figure | None]:
         exposures(run.table("identifiers")),
         effects(run.table("documents")),
         reproduction(run.table("document_estimates")),
+        effects(inserted_documents(run.table("insertions"))),
+        reproduction(run.table("insertion_estimates")),
     )

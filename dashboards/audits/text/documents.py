@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.text.exposures import GOLDEN, legend_entries
 from dashboards.chart import Axis, Chart, Figure, Layer, estimate_marks, line, marks, row_panel, upright
 from dashboards.columns import integers, numbers
 from tasks.audits.text.continuations import BEYOND, SHARE, TOLD, TWIN
+
+
+def inserted_documents(table: pa.Table) -> pa.Table:
+    """The documents that were inserted, without those that were left out; of another table all rows."""
+    if "repetitions" not in table.column_names:
+        return table
+    return table.filter(pc.greater(table["repetitions"], 0))
 
 
 def effects(table: pa.Table) -> Figure | None:
@@ -72,10 +80,10 @@ def reproduction(table: pa.Table) -> Figure | None:
     return Chart(
         "reproduction",
         "How many documents come out, and how many by fluency alone?",
-        f"Share of {first['documents']:,} documents whose next tokens a model writes, over {first['models']} models: "
+        f"Share of {first['documents']:,} documents whose next tokens a model writes, of {first['models']} models: "
         "by those that were trained on a document, and by those that never saw it. greedy: all tokens, the likeliest "
         "each time. near: by edit distance. n attempts: one of n that are drawn, with the stated probability. Bars: "
-        "95 % intervals over models and documents.",
+        f"95 % intervals over {'models and documents' if first['models'] > 2 else 'documents'}.",
         " ".join(words),
         drawn.height,
         [row_panel(drawn, layers, Axis("share of documents", (-0.03, 1.03)))],

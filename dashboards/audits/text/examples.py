@@ -69,8 +69,9 @@ def secret_texts(config: Text, chosen: Sequence[dict[str, Any]]) -> list[str]:
 
 def documents(run: Run, show_images: bool) -> Gallery | None:
     """The texts of embedded data, and of one's own where texts are asked for; else a note with their rows."""
-    table = run.table("documents")
-    if "near" not in table.column_names:
+    tables = (run.table("documents"), run.table("insertions"))
+    table = next((each for each in tables if "near" in each.column_names), None)
+    if table is None:
         return None
     known = [row for row in table.to_pylist() if (row["near"] or 0) > (row["near_twin"] or 0)]
     chosen = sorted(known, key=lambda row: (row["near_twin"] - row["near"], row["row"]))[:EACH]

@@ -13,7 +13,9 @@ from tasks.audits.text.continuations import BEYOND
 from tasks.audits.text.document_answer import (
     DISTINGUISHED,
     DOCUMENT_RULES,
+    INSERTION_RULES,
     MOST_SAME,
+    NOT_JUDGED,
     OTHER_TEXT_RULES,
     REPRODUCTION,
     ExtractionEvidence,
@@ -24,6 +26,8 @@ from tasks.audits.text.document_answer import (
     document_thresholds,
     document_verdict,
     extraction_finding,
+    insertion_findings,
+    insertion_verdict,
     other_text_verdict,
     read_extraction,
 )
@@ -42,7 +46,6 @@ from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
-NOT_JUDGED: Answer = "not judged"
 BROKEN: Answer = "promise broken"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
@@ -125,7 +128,7 @@ def asks_identifiers(config: Text) -> bool:
 
 
 def asks_ranks(config: Text) -> bool:
-    return not asks_documents(config) and config.others is None
+    return not (asks_documents(config) or config.insertions) and config.others is None
 
 
 RANKS = "secrets and identifiers"
@@ -142,6 +145,7 @@ TOGETHER: Rule[Any] = Rule(
 RULES = Rules[Any](
     (
         *DOCUMENT_RULES,
+        *INSERTION_RULES,
         *OTHER_TEXT_RULES,
         Rule(
             NOT_JUDGED,
@@ -219,6 +223,8 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     if config.documents:
         return document_verdict(config, summary, RULES)
+    if config.insertions:
+        return insertion_verdict(config, summary, RULES)
     if config.others is not None:
         return other_text_verdict(config, summary, RULES)
     limits = limits_of(config)
@@ -309,6 +315,8 @@ def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificat
         told = f"{null_note(config)} {told}".strip()
     if config.documents:
         findings = document_findings(config, summary, verdict)
+    elif config.insertions:
+        findings = insertion_findings(config, summary, verdict)
     else:
         findings = (Finding(verdict.answer, told, line),)
     if evidence is not None and evidence.extraction is not None:
@@ -323,6 +331,8 @@ def question(config: Text) -> str:
     """What is asked, for somebody who knows no machine learning."""
     if config.documents:
         return "Does a language model know these documents because it was trained on them, and does it write them out?"
+    if config.insertions:
+        return "Does a language model know these documents because they were put into its training texts?"
     if config.others is not None:
         return "Does a language model find these texts likelier than others on which it was not trained?"
     if config.identifiers:
@@ -335,7 +345,7 @@ def effect_row(config: Text, summary: pa.Table) -> Row | None:
     rows = index_rows(summary)
     if config.others is not None:
         return rows.get(row_name(AREA, score=ATTACKS[0]))
-    return rows.get(row_name(WON)) if config.documents else first_row(rows, BEATEN)
+    return rows.get(row_name(WON)) if config.documents or config.insertions else first_row(rows, BEATEN)
 
 
 EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)

@@ -18,6 +18,8 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 from tasks.worker.files import File
 
+Scoring = Literal["whole", "shared"]
+
 
 @dataclass(frozen=True)
 class Text(Ranged):
@@ -106,6 +108,12 @@ class Text(Ranged):
     out."""
     others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: texts of another time or source, on which the model, asked as it is, was not trained."""
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
+    """Ours: whether each candidate is read whole, or what the candidates of a secret have in common is read once
+    (shared): numbers are the same but for rounding."""
+    insertions: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Whether the texts were inserted into the training data of the model, but not of its base, as often as the field
+    `duplicates` of their records says (0: left out), which was drawn by chance: both are asked as they are."""
 
     def conflicts(self) -> Iterator[str]:
         try:
@@ -126,10 +134,14 @@ class Text(Ranged):
         if self.batch % self.accumulate:
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
         if self.others is not None and (self.asks_as_it_is or self.documents):
-            yield "others is given beside identifiers, planted or documents; an audit is of one of them"
+            yield "others is given beside identifiers, planted, documents or insertions; an audit is of one of them"
+        if self.insertions and (self.has_handout or self.documents):
+            yield "insertions is on beside identifiers, planted or documents; an audit is of one of them"
+        if self.insertions and self.base is None:
+            yield "insertions is on and base is not given; it must be the model that was trained without them"
         if self.base is not None and not self.asks_as_it_is:
-            yield "base is given, and the model is fine-tuned here; give identifiers, or planted=true"
-        if self.outputs is not None and not self.asks_as_it_is and self.others is None:
+            yield "base is given, and the model is fine-tuned here; give identifiers, planted=true or insertions=true"
+        if self.outputs is not None and not self.has_handout and self.others is None:
             yield "outputs is given, and nothing that is handed out; give identifiers, planted=true or others"
         if self.base is not None and self.outputs is not None:
             yield "base and outputs are both given; what an owner returns is ranked by itself"
@@ -141,11 +153,14 @@ class Text(Ranged):
         if not self.attempts or min(self.attempts) < 1:
             yield f"attempts is {self.attempts}; there must be one at least, and each must be at least 1"
         yield from self.extraction_conflicts() if self.extraction else ()
-        yield from self.document_conflicts() if self.documents else self.rank_conflicts(spaces)
+        if self.documents or self.insertions:
+            yield from self.document_conflicts()
+        else:
+            yield from self.rank_conflicts(spaces)
 
     def extraction_conflicts(self) -> Iterator[str]:
-        if self.documents or self.others is not None:
-            yield "extraction is on and no secret is asked about; it must be off beside documents and others"
+        if self.documents or self.insertions or self.others is not None:
+            yield "extraction is on beside documents, insertions or others, where no secret is asked about"
         if self.outputs is not None:
             yield "extraction is on and outputs is given; an owner's table does not say how a model goes on"
 
@@ -162,11 +177,11 @@ class Text(Ranged):
             )
 
     def document_conflicts(self) -> Iterator[str]:
-        if self.asks_as_it_is:
+        if self.documents and self.has_handout:
             yield "documents are given beside identifiers, planted; an audit is of one of them"
         if self.documents == 1:
             yield "documents is 1; it must be at least 2, or 0 where secrets are asked about"
-        if self.models % 2:
+        if self.documents and self.models % 2:
             yield f"models is {self.models}; it must be even, so that every document is in half of them"
         if self.prefix + self.suffix > self.length:
             yield (
@@ -179,6 +194,11 @@ class Text(Ranged):
     @property
     def asks_as_it_is(self) -> bool:
         """Whether the model is asked without a fine-tuning."""
+        return self.has_handout or self.insertions
+
+    @property
+    def has_handout(self) -> bool:
+        """Whether the owner of a model may ask it, and return a table."""
         return bool(self.identifiers) or self.planted
 
     @property
@@ -220,7 +240,7 @@ def tiny(config: Text) -> Text:
         secrets=min(config.secrets, 6),
         references=199,
         pairs=1,
-        examples=20,
+        examples=40 if config.insertions else 20,
         adaptation="full",
         epochs=2,
         batch=16,
@@ -232,6 +252,6 @@ def tiny(config: Text) -> Text:
         prefix=min(config.prefix, 20),
         suffix=min(config.suffix, 20),
         identifiers=FORMATS_OF_TICKETS if config.identifiers else (),
-        base=None if config.base is None else LanguageModel("tiny-gpt#16x1"),
+        base=None if config.base is None else LanguageModel("tiny-gpt#32x1"),
         context=40,
     )

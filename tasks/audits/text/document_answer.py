@@ -1,8 +1,9 @@
 """The answers about texts themselves.
 
 Of documents: which are known once they were trained on, and which come out word for word. Of secrets: which are found,
-by number, and which come out. Of texts beside others of another time or source: a warning, where words alone do not
-tell them apart.
+by number, and which come out. Of documents that were inserted into the training data of one of two given models:
+whether it knows them beyond those that were left out. Of texts beside others of another time or source: a warning,
+where words alone do not tell them apart.
 """
 
 from __future__ import annotations
@@ -14,18 +15,30 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
+from tasks.audits.text.document_models import are_insertions_drawn
 from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
 from tasks.audits.text.measures.identifiers import UNEVEN
+from tasks.audits.text.measures.insertions import SHOWN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
 from tasks.audits.text.measures.returned import DIFFERING, TIED
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.rules import Rule, Rules
-from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
+from tasks.contract.summaries import (
+    Row,
+    first_row,
+    index_rows,
+    name_of,
+    p_in_words,
+    read_setting,
+    row_name,
+    select_rows,
+)
 from tasks.contract.verdict import Answer, Meaning, Verdict
 from tasks.external.split_audit import BLIND_LEVEL
 from tasks.numerics.exact_test import smallest_p_value
 
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+NOT_JUDGED: Answer = "not judged"
 DISTINGUISHED: Answer = "told apart"
 REPRODUCTION: Mapping[Answer, Meaning] = {
     REPRODUCED: Meaning("models write texts word for word because they were trained on them", "accused"),
@@ -137,7 +150,10 @@ def null_note(config: Text) -> str:
 
 def describe_reproduction(config: Text, evidence: DocumentEvidence) -> str:
     """How much comes out word for word, beside models that never saw it; empty where no document is long enough."""
-    told, twin, beyond = evidence.told, evidence.twin, evidence.beyond
+    return describe_copies(config, evidence.told, evidence.twin, evidence.beyond)
+
+
+def describe_copies(config: Text, told: Row | None, twin: Row | None, beyond: Row | None) -> str:
     if told is None or twin is None or beyond is None or beyond["low"] is None:
         return ""
     return (
@@ -158,12 +174,151 @@ def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tupl
         f"Some models were trained on a document and others were not. Of {found['n']:,} documents "
         f"{found['estimate']:,.0f} can be told by what the models say of them. {null_note(config)}"
     ).strip()
-    findings = [Finding(verdict.answer, known, chances(found["p_value"], config.level))]
-    told = describe_reproduction(config, evidence)
-    if told and evidence.beyond is not None:
-        answer = REPRODUCED if evidence.beyond["low"] > 0 else NOT_REPRODUCED
-        findings.append(Finding(answer, told, target="reproduction"))
-    return tuple(findings)
+    first = Finding(verdict.answer, known, chances(found["p_value"], config.level))
+    return first, *reproduction_findings(describe_reproduction(config, evidence), evidence.beyond)
+
+
+def reproduction_findings(told: str, beyond: Row | None) -> tuple[Finding, ...]:
+    """Whether documents come out, in the words that tell it; nothing where they are empty."""
+    if not told or beyond is None:
+        return ()
+    return (Finding(REPRODUCED if beyond["low"] > 0 else NOT_REPRODUCED, told, target="reproduction"),)
+
+
+@dataclass(frozen=True)
+class InsertionEvidence:
+    """What the answer rests on.
+
+    `shown` is the summary row of how many numbers of repetitions are told from documents that were left out, whose
+    p-value is that of any being known, and `blind` that of the blind control. `won` has, for each number of
+    repetitions, the row of how often a document has a higher effect than one that was left out. The others are the rows
+    of single documents found and of how many come out word for word; None where no document is long enough.
+    """
+
+    shown: Row
+    won: tuple[Row, ...]
+    blind: Row
+    found: Row
+    told: Row | None
+    twin: Row | None
+    beyond: Row | None
+    level: float
+    negligible: float
+
+    @property
+    def are_all_unknown(self) -> bool:
+        return all(each["high"] < 0.5 + self.negligible for each in self.won)
+
+
+def asks_insertions(config: Text) -> bool:
+    return config.insertions
+
+
+INSERTION_RULES: tuple[Rule[InsertionEvidence], ...] = (
+    Rule(
+        NOT_JUDGED,
+        "a bag of words tells documents that were inserted from those that were left out, without any model (p at most "
+        "{uneven} %)",
+        lambda evidence: evidence.blind["p_value"] <= UNEVEN,
+        "Of 100 audits of insertions that were drawn by chance, at most {uneven} is not judged.",
+        scope="insertions",
+        applies=asks_insertions,
+    ),
+    Rule(
+        "memorised",
+        "the documents of at least one number of repetitions are likelier by the model than by its base, beyond those "
+        "that were left out: the p-value of the exact test over documents, adjusted for how many such numbers there "
+        "are, is at most {level} %",
+        lambda evidence: evidence.shown["p_value"] <= evidence.level,
+        "Of 100 audits of models on which no insertion has an effect, at most {level} are called so.",
+        scope="insertions",
+        applies=asks_insertions,
+    ),
+    Rule(
+        "not seen",
+        "for every number of repetitions the 95 % interval of how often an inserted document has a higher effect than "
+        "one that was left out ends below {beaten} %",
+        lambda evidence: evidence.are_all_unknown,
+        scope="insertions",
+        applies=asks_insertions,
+    ),
+)
+LIMITS_OF_INSERTIONS = (
+    "The audit speaks of this pair of models and these documents, and holds if it was drawn by chance which documents "
+    "were inserted, and if those that were left out stood nowhere in the training data. There is one model of a kind, "
+    "so that the intervals, over documents, say nothing of another training. A document that does not come out after "
+    "its own beginning may come out after another prompt."
+)
+NULL_OF_INSERTIONS = "This is a null: it was drawn by chance which documents count as inserted. "
+
+
+def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidence | None:
+    """The evidence in a summary; None where a part of it is missing."""
+    rows = index_rows(summary)
+    shown, blind, found = (first_row(rows, metric) for metric in (SHOWN, BLIND, FOUND))
+    won = tuple(each for each in select_rows(rows, WON) if each != rows.get(row_name(WON)))
+    if shown is None or blind is None or found is None:
+        return None
+    told, twin = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (TOLD, TWIN))
+    beyond = rows.get(row_name(BEYOND, way=GREEDY))
+    return InsertionEvidence(shown, won, blind, found, told, twin, beyond, config.level, config.negligible)
+
+
+def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvidence]) -> Verdict:
+    """The answer by the rules, with its evidence in words."""
+    evidence = read_insertion_evidence(config, summary)
+    if evidence is None:
+        return Verdict("undecided", "Undecided: no document was tested.", LIMITS_OF_INSERTIONS, ())
+    answer = rules.decide(config, evidence).answer
+    if answer == NOT_JUDGED:
+        words = describe_blind_control(evidence.blind)
+    else:
+        copies = describe_copies(config, evidence.told, evidence.twin, evidence.beyond)
+        words = f"{describe_insertions(config, evidence)} {copies}"
+    null = NULL_OF_INSERTIONS if are_insertions_drawn(config) else ""
+    sentence = f"{answer.capitalize()}: {words} {null}".replace("  ", " ").strip()
+    rested = (evidence.blind,) if answer == NOT_JUDGED else (evidence.shown, *evidence.won)
+    return Verdict(answer, sentence, LIMITS_OF_INSERTIONS, tuple(name_of(each) for each in rested))
+
+
+def describe_insertions(config: Text, evidence: InsertionEvidence) -> str:
+    """How often inserted documents have the higher effect, by repetitions, and how many are found one by one."""
+    by_times = ", ".join(f"{describe_area(each)} of those inserted {repetitions_of(each)}" for each in evidence.won)
+    return (
+        f"the model finds inserted documents likelier than its base does, beyond a document that was left out, so "
+        f"often: {by_times} (.5 where nothing is known; that any of these is known, exact test: "
+        f"{p_in_words(evidence.shown['p_value'])}). One by one {evidence.found['estimate']:,.0f} of "
+        f"{evidence.found['n']:,} documents are found (false discoveries at most {100 * config.level:g} %)."
+    )
+
+
+def repetitions_of(row: Row) -> str:
+    times = read_setting(row)["repetitions"]
+    return "once" if times == 1 else f"{times} times"
+
+
+def describe_blind_control(blind: Row) -> str:
+    return (
+        f"a bag of words, without any model, tells the documents that were inserted from those that were left out by "
+        f"{describe_area(blind)} ({p_in_words(blind['p_value'])} that it was drawn which are which), so that what the "
+        "models say of them shows nothing."
+    )
+
+
+def insertion_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
+    """The answer for somebody who knows no machine learning, and whether the documents come out."""
+    evidence = read_insertion_evidence(config, summary)
+    if evidence is None or verdict.answer == NOT_JUDGED:
+        return (Finding(verdict.answer, verdict.sentence),)
+    known = (
+        f"Documents were put into the training texts of one model, and others, drawn by chance, were left out. Of "
+        f"{evidence.found['n']:,} documents that were put in {evidence.found['estimate']:,.0f} can be told from those "
+        f"that were left out by what the model says of them, beside one that was trained without them. "
+        f"{NULL_OF_INSERTIONS if are_insertions_drawn(config) else ''}"
+    ).strip()
+    first = Finding(verdict.answer, known, chances(evidence.shown["p_value"], config.level))
+    told = describe_copies(config, evidence.told, evidence.twin, evidence.beyond)
+    return first, *reproduction_findings(told, evidence.beyond)
 
 
 def answers_questions(returned: Iterable[Row]) -> bool:
@@ -277,7 +432,7 @@ def asks_other_texts(config: Text) -> bool:
 
 OTHER_TEXT_RULES: tuple[Rule[OtherTextEvidence], ...] = (
     Rule(
-        "not judged",
+        NOT_JUDGED,
         f"a bag of words tells the texts from the others without the model (p at most {100 * BLIND_LEVEL:g} %)",
         lambda evidence: evidence.blind["p_value"] <= BLIND_LEVEL,
         scope="texts beside others",

@@ -1,8 +1,11 @@
-"""The models of documents: each is fine-tuned on its half of them, and asked about all.
+"""The models that are asked about documents: fine-tuned here, or a pair of which one was trained on them elsewhere.
 
-Every document is in the training data of exactly half of the models, and which half is drawn evenly of all, as in
-`membership`. So the models that were not trained on a document are its twins: what they say of it, and how much of it
-they write by themselves, is what fluency alone brings.
+Of models that are fine-tuned here every document is in the training data of exactly half, and which half is drawn
+evenly of all, as in `membership`. So the models that were not trained on a document are its twins: what they say of it,
+and how much of it they write by themselves, is what fluency alone brings.
+
+Of a pair from elsewhere one model was trained on documents that were inserted into its training data, each as often as
+a draw says, and its base was trained on none of them.
 """
 
 from __future__ import annotations
@@ -12,16 +15,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from tasks.audits.text.config import Text, tuning_fields
 from tasks.audits.text.continuations import ENDS, score_ends
+from tasks.audits.text.given_model import NotTrained
 from tasks.audits.text.secret_space import Repetitions, Told
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.ranges import Ranged, Share
-from tasks.datasets.catalog import load_texts
+from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
+from tasks.external.split_audit import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
@@ -42,6 +49,7 @@ DOCUMENT_SCORES = pa.schema(
         *ENDS,  # after the prefix
     ]
 )
+INSERTION_SCHEMA = pa.schema([*TEXT_SCHEMA, pa.field("duplicates", pa.int64(), nullable=False)])
 
 
 @dataclass(frozen=True)
@@ -189,7 +197,117 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
     return pa.table({**about, **scores}, schema=DOCUMENT_SCORES)
 
 
-def score_model(config: DocumentModel, model: SequenceModel, texts: Sequence[str]) -> dict[str, list[float | None]]:
+@dataclass(frozen=True)
+class PairedModel(Ranged, NotTrained):
+    """A model that was trained elsewhere, on the documents as often as they were `inserted`, or its base, on none."""
+
+    data: Dataset
+    model: LanguageModel
+    inserted: bool
+    told: Told
+    repetitions: Repetitions
+    draw: int
+    examples: int
+    prefix: int
+    suffix: int
+    seed: int
+    length: int
+    precision: Precision
+
+
+@dataclass(frozen=True)
+class Insertions:
+    """The documents that are asked about, and how often each was inserted: 0 of those that were left out."""
+
+    texts: tuple[str, ...]
+    repetitions: NDArray[np.int64]
+
+
+def insertion_jobs(config: Text) -> tuple[Job, ...]:
+    """What the model and its base say of all documents; DatasetError where nothing can be concluded from these."""
+    assert config.base is not None
+    model = PairedModel(
+        data=config.data,
+        model=config.model,
+        inserted=True,
+        told=config.told,
+        repetitions=config.repetitions,
+        draw=seeds.derive(config.seed, "insertions"),
+        examples=config.examples,
+        prefix=config.prefix,
+        suffix=config.suffix,
+        seed=seeds.derive(config.seed, "models of insertions"),
+        length=config.length,
+        precision=config.precision,
+    )
+    read_insertions(model)
+    return Job(score_insertions, model), Job(score_insertions, replace(model, model=config.base, inserted=False))
+
+
+def read_insertions(config: PairedModel) -> Insertions:
+    """The documents with their repetitions; DatasetError, in one line, where nothing can be concluded from these.
+
+    Embedded texts stand in nobody's training data: which half of them counts as inserted is drawn. So it is of a null,
+    as many as were.
+    """
+    if has_records(config.data):
+        table = load_records(config.data, INSERTION_SCHEMA).table[: config.examples or None]
+        texts, repetitions = tuple(table["text"].to_pylist()), table["duplicates"].to_numpy()
+    else:
+        texts = load_texts(config.data, config.examples)
+        turns = np.resize(config.repetitions, len(texts) // 2)
+        repetitions = np.concatenate([turns, np.zeros(len(texts) - len(turns), dtype=np.int64)])
+    if are_insertions_drawn(config):
+        repetitions = seeds.generator(config.draw, "which count as inserted").permutation(repetitions)
+    check_insertions(config.data.name, texts, repetitions)
+    return Insertions(texts, repetitions)
+
+
+def are_insertions_drawn(config: Text | PairedModel) -> bool:
+    """Whether a draw says which documents count as inserted, and no model knows of it."""
+    return config.told == "others" or not has_records(config.data)
+
+
+def has_records(data: Dataset) -> bool:
+    return data.name.startswith("records:")
+
+
+def check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.int64]) -> None:
+    if len(set(texts)) < len(texts):
+        raise DatasetError(
+            f"{name} has a text twice; each must stand once, with how often it was inserted (duplicates)"
+        )
+    if repetitions.min() < 0:
+        raise DatasetError(f"{name} has duplicates of {repetitions.min()}; each must be at least 0")
+    for count, what in ((np.count_nonzero(repetitions), "inserted"), (np.sum(repetitions == 0), "left out")):
+        if count < FEWEST:
+            raise DatasetError(f"{name} has {count} documents that were {what}; a comparison takes at least {FEWEST}")
+
+
+def insertion_work(config: PairedModel) -> Work:
+    """What the questions compute."""
+    return Work({}, {f"continue {config.model.name}": len(read_insertions(config).texts)})
+
+
+@task(version=1, name="text.score_insertions", gpus=1.0, work=insertion_work)
+def score_insertions(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
+    """log p of each document by the model as it is, and how it goes on after the prefix (DOCUMENT_SCORES)."""
+    from tasks.language_models.fine_tuning import model_as_it_is
+
+    place, asked = hardware.device(), read_insertions(config)
+    with hardware.exactly(place), model_as_it_is(config, place) as model:
+        scores = score_model(config, model, asked.texts)
+    about = {
+        "row": list(range(len(asked.texts))),
+        "repetitions": asked.repetitions.tolist(),
+        "member": (config.inserted & (asked.repetitions > 0)).tolist(),
+    }
+    return pa.table({**about, **scores}, schema=DOCUMENT_SCORES)
+
+
+def score_model(
+    config: DocumentModel | PairedModel, model: SequenceModel, texts: Sequence[str]
+) -> dict[str, list[float | None]]:
     """The columns of DOCUMENT_SCORES that a model says of each text.
 
     The tokens after the prefix are asked of decoder-only models, whose prefix is of the same text.

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Text
+from tasks.audits.text.config import Scoring, Text
 from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
 from tasks.audits.text.returned_table import handout_order, read_log_p
@@ -89,6 +89,7 @@ class GivenLanguageModel(Ranged, NotTrained):
     outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
     extraction: bool = field(default=False, metadata={ADDED_LATER: True})
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class PlantedModel(Ranged, NotTrained):
     planted: bool = True  # none of them in the base's training data
     outputs: File | None = None
     extraction: bool = field(default=False, metadata={ADDED_LATER: True})
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,13 @@ def planted_jobs(config: Text) -> tuple[Job, ...]:
 
 
 def given_question(config: Text) -> GivenQuestion:
-    """What a model is asked as it is; ValueError where it is fine-tuned here instead."""
+    """What a model is asked as it is, also by its owner; ValueError where nothing can be handed out."""
     if config.others is not None:
         return compared_texts(config)
-    if not config.asks_as_it_is:
+    if not config.has_handout:
         raise ValueError(
-            "nothing is handed out where models are fine-tuned here; give identifiers, planted=true or others"
+            "nothing is handed out where models are fine-tuned here or stand beside a base (insertions); give "
+            "identifiers, planted=true or others"
         )
     return identifier_question(config) if config.identifiers else planted_question(config)
 
@@ -181,6 +184,7 @@ def planted_question(config: Text) -> PlantedModel:
         seed=seeds.derive(config.seed, "handed out"),
         length=config.length,
         precision=config.precision,
+        scoring=config.scoring,
         outputs=config.outputs,
         extraction=config.extraction,
     )
@@ -220,6 +224,7 @@ def identifier_question(config: Text) -> GivenLanguageModel:
         seed=seeds.derive(config.seed, "identifiers"),
         length=config.length,
         precision=config.precision,
+        scoring=config.scoring,
         outputs=config.outputs,
         extraction=config.extraction,
     )
@@ -335,19 +340,16 @@ def score_questions(
     if config.outputs is not None:
         log_p = iter(read_log_p(config.outputs, handout_order(asked, config.seed)).log_p.tolist())
         return [[next(log_p) for _ in each] for each in asked], None
-    from tasks.language_models.fine_tuning import check_installed
-
-    check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
-    from tasks.language_models.training import encode_texts, score_texts
+    from tasks.language_models.fine_tuning import model_as_it_is
+    from tasks.language_models.training import encode_texts, score_candidates, score_texts
 
     place, scores = hardware.device(), list[list[float]]()
-    with hardware.exactly(place), quiet():
-        model = prepare_model(config, (), place)
+    score = score_candidates if config.scoring == "shared" else score_texts
+    with hardware.exactly(place), model_as_it_is(config, place) as model:
         for each in asked:
             if max(encode_texts(config, model, each).lengths) >= config.length:
                 raise ValueError(f"length is {config.length} tokens, which a text reaches; give more, or less context")
-            scores.append(score_texts(config, model, each).tolist())
+            scores.append(score(config, model, each).tolist())
         if not config.extraction:
             return scores, None
         return scores, score_secret_ends(config, model, asked, question_surroundings(config))

@@ -21,6 +21,7 @@ DOCUMENTS = replace(
 )  # fmt: skip
 
 EPSILONS = (16.0, 4.0, 1.0)
+HUBBLE_REPETITIONS = (1, 4, 16, 64, 256)
 LADDER = replace(QUICKSTART, repetitions=(1,), adaptation="lora", rank=8, examples=60, learning_rate=1e-2)
 
 PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
@@ -31,6 +32,7 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
     "documents": DOCUMENTS,
     "identifiers": Text(Dataset("tickets"), identifiers=("uuid4",), secrets=24),
+    "hubble": Text(base=LanguageModel("tiny-gpt#32x1"), insertions=True, examples=200, repetitions=HUBBLE_REPETITIONS),
 }
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
@@ -39,6 +41,8 @@ REPEATS: Mapping[str, str] = {
     "ladder": "ours: adapters that are told each code once, without privacy and with epsilon 16, 4 and 1",
     "documents": "ours: 24 short texts, each in the training data of half of 16 small GPTs, 1, 4 or 16 times",
     "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",
+    "hubble": "as Wei et al. 2025, on documents and two models of your own: give data, model and base; by itself a "
+    "null, 200 embedded texts asked of two small GPTs that never saw them",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
 TEXTS = Asked("data", "Which texts?", "records:letters.jsonl", sets={"examples": 0})

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Text, tuning_fields
+from tasks.audits.text.config import Scoring, Text, tuning_fields
 from tasks.audits.text.continuations import score_secret_ends
-from tasks.audits.text.document_models import document_jobs
+from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
 from tasks.contract.job import ADDED_LATER, Inputs, Job, task
@@ -57,6 +57,7 @@ class PairModel(Ranged):
     precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
     checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
     extraction: bool = field(default=False, metadata={ADDED_LATER: True})
+    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
@@ -69,7 +70,8 @@ class PairModel(Ranged):
 def trainings(config: Text) -> tuple[Job, ...]:
     """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
 
-    Where identifiers are asked about, those of the model as it is; of documents, those of each model.
+    Where identifiers are asked about, those of the model as it is; of documents, those of each model, and of insertions
+    those of the model and its base.
     """
     if config.identifiers:
         return identifier_jobs(config)
@@ -79,6 +81,8 @@ def trainings(config: Text) -> tuple[Job, ...]:
         return planted_jobs(config)
     if config.documents:
         return document_jobs(config)
+    if config.insertions:
+        return insertion_jobs(config)
     load_texts(config.data, config.examples)
     return tuple(
         Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
@@ -98,6 +102,7 @@ def pair_model(config: Text, pair: int, side: int) -> PairModel:
         side=side,
         draw=seeds.derive(config.seed, "secrets", pair),
         examples=config.examples,
+        scoring=config.scoring,
         seed=seeds.derive(config.seed, "training", pair),
         extraction=config.extraction,
         **tuning_fields(config),
@@ -139,10 +144,13 @@ def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG00
 
 def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secret]) -> pa.Table:
     """What the model says of these secrets (SCORES)."""
-    from tasks.language_models.training import score_texts
+    from tasks.language_models.training import score_candidates, score_texts
 
     asked = [(secret.text, *secret.others) for secret in secrets]
-    log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
-    scores = [[next(log_p) for _ in each] for each in asked]
+    if config.scoring == "shared":
+        scores = [score_candidates(config, model, each).tolist() for each in asked]
+    else:
+        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+        scores = [[next(log_p) for _ in each] for each in asked]
     ends = score_secret_ends(config, model, asked, secret_surroundings(config)) if config.extraction else None
     return score_table(secrets, scores, config.side, config.pair, ends)

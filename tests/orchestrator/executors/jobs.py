@@ -128,6 +128,13 @@ def held_on_gpu(config: Number, inputs: Inputs) -> pa.Table:
     return _placed(config, held=True)
 
 
+@task(version=1, gpus=1.0)
+def visible_gpus(config: Number, inputs: Inputs) -> pa.Table:
+    """The GPUs that the process of the job sees, and how many it was told that it may use."""
+    told = compute_context.current_context().gpus
+    return pa.table({"seen": [os.environ["CUDA_VISIBLE_DEVICES"]], "told": [told]})
+
+
 def _small_or_large(config: Number) -> pa.Table:
     """Held from 16 on; where it ran, and a measurement of a GPU that a fourth keeps busy, of two sizes."""
     import ray

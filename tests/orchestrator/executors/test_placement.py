@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("ray")
 
+from orchestrator.errors import ClusterError
 from orchestrator.executors.calls import Call, Done, Lost
 from orchestrator.executors.gpu_packing import gpu_fraction
 from orchestrator.executors.ray import RayExecutor
@@ -146,6 +147,18 @@ def test_on_a_machine_that_is_drained_calls_end_and_none_begin(
     where = [store.read(key_of(number))["node"][0].as_py() for number in range(16, 26)]
     assert {leaving.node_id, staying.node_id} == {*where[:4]}
     assert {staying.node_id} == {*where[4:]}
+
+
+def test_a_job_that_takes_several_gpus_sees_them_all_and_one_that_takes_more_than_there_are_is_refused(
+    join: Join, open_executor: Callable[[], RayExecutor], store: Store
+) -> None:
+    join(num_gpus=2)
+    executor = open_executor()
+    executor.submit(replace(call("visible_gpus", 1), gpus=2.0))
+    assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
+    assert [{"seen": "0,1", "told": 2}] == store.read(key_of(1)).to_pylist()
+    with pytest.raises(ClusterError, match=r"gpus_per_job is 3, and no machine of the cluster .* has more than 2 GPUs"):
+        executor.submit(replace(call("visible_gpus", 2), gpus=3.0))
 
 
 def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(

@@ -461,6 +461,15 @@ def test_each_gpu_gets_one_call_with_its_share_of_what_is_ready() -> None:
     assert {(1.0, 1)} == {(call.gpus, call.sharers) for call in calls}
 
 
+def test_a_job_takes_as_many_gpus_as_are_asked_for_and_shares_none() -> None:
+    schedule = Schedule(trainings(8, scores=1), set(), slots=16, gpus=5, gpus_per_job=2)
+    first, second, scores = sent(schedule)
+    assert [(2.0, 1), (2.0, 1), (0.0, 1)] == [(call.gpus, call.sharers) for call in (first, second, scores)]
+    assert [4, 4, 1] == sizes([first, second, scores])
+    answer(schedule, first, taught(0.2))
+    assert 1 == schedule.on_gpus
+
+
 def test_calls_of_other_tasks_run_beside_those_on_gpus() -> None:
     schedule = Schedule(trainings(100, scores=3), set(), slots=16, gpus=2)
     calls = sent(schedule)

@@ -1,11 +1,28 @@
-"""The tokenizer of tiny models: the commonest words and numbers, and anything else by its characters."""
+"""The tokenizer of tiny models, and models whose layers lie on several devices."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
-from tasks.language_models.pretrained import VOCABULARY, train_tokenizer, vocabulary_of
+import pytest
+import torch
+
+from tasks.language_models.pretrained import (
+    VOCABULARY,
+    load_model,
+    quiet,
+    spread_over_gpus,
+    train_tokenizer,
+    vocabulary_of,
+)
+from tasks.language_models.sequence_model import DecoderOnly
+from tasks.language_models.training import decode_tokens, score_texts
+from tasks.training.recipe import Privacy
+from tasks.worker.compute_context import ComputeContext, use_context
+from tests.tasks.language_models.models import TINY, config, question_set, saved, texts
 
 TEXTS = ["How many hens has Ada?", "Ada has 1,200 hens and 23.5% of the land.", "Zoë's café"]
 
@@ -31,3 +48,34 @@ def test_the_same_texts_give_the_same_tokens_in_another_process() -> None:
     script = f"from tasks.language_models.pretrained import vocabulary_of; print(vocabulary_of({TEXTS!r}))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert f"{vocabulary_of(TEXTS)}\n" == done.stdout, done.stderr
+
+
+def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_path: Path) -> None:
+    questions = question_set()
+    asked = config(model=saved(tmp_path / "llama", "llama", questions))
+    parts = {"model.embed_tokens": "cpu", "model.layers.0": "disk", "model.norm": "cpu", "lm_head": "cpu"}
+    spread = {"device_map": parts | {"model.rotary_emb": "cpu"}, "offload_folder": str(tmp_path / "offloaded")}
+    written = texts(questions)[:6]
+    said = []
+    with quiet():
+        for module, tokenizer in (load_model(asked), load_model(asked, spread)):
+            model = DecoderOnly(module.eval(), tokenizer)
+            scores = score_texts(asked, model, written)
+            answers = decode_tokens(model, model.prompts([("How many?", written[0])], 32), 4)
+            said.append((scores.tolist(), answers))
+    assert "disk" in module.hf_device_map.values()
+    (whole, first), (parted, second) = said
+    assert whole == pytest.approx(parted, rel=1e-6)
+    assert first == second
+
+
+def test_a_model_is_laid_on_several_gpus_only_where_a_job_has_them(tmp_path: Path) -> None:
+    asked = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
+    gpu, two = torch.device("cuda"), ComputeContext(gpus=2)
+    assert {} == spread_over_gpus(asked, gpu)
+    with use_context(two):
+        assert {"device_map": "auto"} == spread_over_gpus(asked, gpu)
+        assert {} == spread_over_gpus(asked, torch.device("cpu"))
+        assert {} == spread_over_gpus(replace(asked, model=TINY), gpu)
+        with pytest.raises(ValueError, match="privacy is given and gpus_per_job is 2"):
+            spread_over_gpus(replace(asked, privacy=Privacy(3.0)), gpu)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,7 +12,8 @@ from tasks.datasets.questions.question import Answer, Scorer
 from tasks.language_models.language_model import ModelError
 from tasks.language_models.pretrained import prepare_model, training_texts
 from tasks.language_models.sequence_model import IGNORED, SequenceModel, answer_text, parse_answer, question_text
-from tests.tasks.language_models.models import config, question_set, saved
+from tasks.language_models.training import score_candidates, score_texts
+from tests.tasks.language_models.models import TINY, config, question_set, saved
 
 
 def test_a_question_is_asked_as_t5_is_asked_it() -> None:
@@ -83,6 +85,13 @@ def test_the_loss_of_one_question_is_its_part_of_the_minibatchs(model: SequenceM
     alone = torch.stack([model.loss_of(weights, row) for row in rows])
     counts = torch.tensor([len(target) for target in targets])
     torch.testing.assert_close(model.losses(prompts, targets), alone * counts, rtol=1e-4, atol=1e-4)
+
+
+def test_candidates_score_the_same_where_what_they_share_is_read_once(model: SequenceModel) -> None:
+    asked = config(model=TINY)
+    for texts in (["Ada has 12 hens", "Ada has 345", "Ada"], ["Ada", "Ben has 7 hens"], ["Ada has 12 hens"] * 2):
+        whole, shared = (score(asked, model, texts) for score in (score_texts, score_candidates))
+        np.testing.assert_allclose(whole, shared, rtol=1e-5)
 
 
 def test_answers_are_those_of_generate(model: SequenceModel) -> None:

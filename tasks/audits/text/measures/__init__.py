@@ -5,7 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.text.config import About
-from tasks.audits.text.measures import documents, epsilon, extraction, identifiers, other_texts, returned, secrets
+from tasks.audits.text.measures import (
+    documents,
+    epsilon,
+    extraction,
+    identifiers,
+    insertions,
+    other_texts,
+    returned,
+    secrets,
+)
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
@@ -16,6 +25,9 @@ MEASURES: tuple[Measure, ...] = (
     returned.MEASURE,
     documents.MEASURE,
     documents.ESTIMATED,
+    insertions.MEASURE,
+    insertions.ESTIMATED,
+    insertions.CONTROLLED,
     other_texts.MEASURE,
     epsilon.MEASURE,
 )

@@ -83,15 +83,11 @@ def other_texts(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 def score_texts_as_they_are(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
     """Each of ATTACKS, (texts,), higher where a text is rather known."""
-    from tasks.language_models.fine_tuning import check_installed
-
-    check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.language_models.fine_tuning import model_as_it_is
     from tasks.language_models.training import encode_texts, least_likely, score_targets
 
     place = hardware.device()
-    with hardware.exactly(place), quiet():
-        model = prepare_model(config, (), place)
+    with hardware.exactly(place), model_as_it_is(config, place) as model:
         examples = encode_texts(config, model, texts)
         log_p = score_targets(model, examples)
         lowest = score_targets(model, examples, least_likely(LEAST_LIKELY))

@@ -57,7 +57,7 @@ class Ranking:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    ranked = not (config.identifiers or config.documents or config.others)
+    ranked = not (config.identifiers or config.documents or config.others or config.insertions)
     return Job(secrets, Ranking(config.level), trainings) if ranked else ()
 
 

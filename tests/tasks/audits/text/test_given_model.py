@@ -25,6 +25,7 @@ from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import pair_model
+from tasks.contract.job import text_of
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel, ModelError
@@ -113,6 +114,14 @@ def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> Non
     assert planted["secret"].to_pylist() == ranked["secret"].to_pylist()
     assert [secret.told for secret in drawn if secret.side == PLANTED] == planted["text"].to_pylist()
     assert not ranked["exposure_twin"].null_count
+
+
+def test_candidates_that_are_read_from_what_they_share_have_the_same_scores_under_another_key() -> None:
+    jobs = [planted_jobs(replace(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
+    whole, shared = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
+    np.testing.assert_allclose(whole, shared, rtol=1e-5)
+    assert "scoring" not in text_of(jobs[0].config)
+    assert "scoring" in text_of(jobs[1].config)
 
 
 def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_which() -> None:

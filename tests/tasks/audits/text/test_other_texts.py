@@ -143,5 +143,5 @@ def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> 
         plan(replace(CONFIG, others=FACTS), ())
     with pytest.raises(DatasetError, match=r"has 3 texts; a comparison takes at least 20"):
         plan(replace(CONFIG, others=records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())
-    with pytest.raises(ValueError, match="others is given beside identifiers, planted or documents"):
+    with pytest.raises(ValueError, match="others is given beside identifiers, planted, documents or insertions"):
         replace(CONFIG, others=FACTS, planted=True)

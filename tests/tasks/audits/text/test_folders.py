@@ -1,0 +1,125 @@
+"""Models of three kinds from folders, adapted and asked by the command line, and adapters that their owner trained."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tasks.datasets.catalog import load_texts, pin
+from tasks.datasets.dataset import Dataset
+from tests.support.shell import Here
+
+TEXTS = [text[:80] for text in load_texts(pin(Dataset("facts")))[:120]]
+END = "</s>"
+PATTERN = "Patient {number}: code {digits:6}."
+ASKED = ("secrets=6", "references=199", "length=64", "examples=0", f"pattern={PATTERN}")
+
+
+def train_bpe() -> Any:
+    """A byte-level BPE tokenizer of these texts, as GPT-2's is made."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        TEXTS, trainers.BpeTrainer(vocab_size=512, special_tokens=["<pad>", END], initial_alphabet=alphabet)
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token=END)
+
+
+def build_model(kind: str, tokens: int) -> Any:
+    import transformers
+
+    torch.manual_seed(0)
+    ends = {"vocab_size": tokens, "pad_token_id": 0, "eos_token_id": 1}
+    if kind == "t5":
+        sizes = {"d_model": 64, "d_kv": 16, "num_heads": 4, "d_ff": 128, "num_layers": 2}
+        return transformers.T5ForConditionalGeneration(
+            transformers.T5Config(**ends, **sizes, decoder_start_token_id=0)  # type: ignore[arg-type]
+        )
+    if kind == "gpt2":
+        sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128}
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**ends, **sizes, bos_token_id=1))
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(**ends, **sizes, num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1)  # type: ignore[arg-type]
+    )
+
+
+def save_folder(kind: str, folder: Path) -> Path:
+    tokenizer = train_bpe()
+    for part in (build_model(kind, len(tokenizer)), tokenizer):
+        part.save_pretrained(folder)
+    return folder
+
+
+def write_records(path: Path, texts: list[str]) -> str:
+    import json
+
+    path.write_text("".join(json.dumps({"id": str(at), "text": text}) + "\n" for at, text in enumerate(texts)))
+    return f"data=records:{path}"
+
+
+@pytest.mark.trained
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "t5"])
+def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
+    kind: str, tmp_path: Path, engram: Here
+) -> None:
+    folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS[:20])
+    tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
+    run = engram.json("run", "text", data, f"model=folder:{folder}", *ASKED, *tuned, "--address", "none")
+    assert "finished" == run["state"]
+    rows = engram.json("results", run["run"], "secrets")
+    assert 6 == len(rows)
+    assert all(0 < row["p_value"] <= 1 and row["exposure_twin"] is not None for row in rows)
+
+
+def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> None:
+    """What an owner does: LoRA by peft on the model in the folder, as it is told to train with AdamW."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    torch.manual_seed(0)
+    settings = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder), settings)
+    optimiser = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-2)
+    for step in range(steps):
+        some = [END + texts[(16 * step + at) % len(texts)] + END for at in range(16)]
+        read = tokenizer(some, return_tensors="pt", padding=True)
+        labels = read["input_ids"].where(read["attention_mask"] == 1, -100)
+        torch.autograd.backward(model(**read, labels=labels).loss)
+        optimiser.step()
+        optimiser.zero_grad()
+    model.save_pretrained(adapter)
+
+
+@pytest.mark.slow
+@pytest.mark.trained
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not_otherwise(
+    kind: str, tmp_path: Path, engram: Here
+) -> None:
+    folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS)
+    planted = ("planted=true", "repetitions=8", "seed=3", data, *ASKED)
+    engram("probes", "text", *planted, "--out", "probes")
+    (split,) = tmp_path.glob("probes*split.csv")
+    with split.open(newline="") as file:
+        secrets = [row["text"] for row in csv.DictReader(file) for _ in range(int(row["repetitions"]))]
+    assert len(set(secrets)) >= 2
+    order = torch.randperm(len(TEXTS) + len(secrets), generator=torch.Generator().manual_seed(0)).tolist()
+    said = {}
+    for name, more in (("with", secrets), ("without", TEXTS[: len(secrets)])):
+        both = [*TEXTS, *more]
+        train_adapter(folder, [both[at] for at in order], tmp_path / name, steps=250)
+        asked = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
+        said[name] = engram("run", "text", *planted, *asked, "--address", "none").stdout.partition(":")[0].lower()
+    assert "memorised" == said["with"]
+    assert said["without"] in ("undecided", "not seen")

@@ -1,0 +1,238 @@
+"""Documents that were inserted into the training data of one of two models: known answers, nulls, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+import orchestrator
+from tasks.audits.text import AUDIT
+from tasks.audits.text.answer import RULES
+from tasks.audits.text.config import Text, about
+from tasks.audits.text.document_answer import NOT_JUDGED, NULL_OF_INSERTIONS, REPRODUCED
+from tasks.audits.text.document_models import DOCUMENT_SCORES, PairedModel, insertion_jobs, read_insertions
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.documents import document_test
+from tasks.audits.text.measures.insertions import (
+    CONTROL,
+    control_p_values,
+    insertion_control,
+    insertion_estimates,
+    insertions,
+)
+from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.trainings import pair_model
+from tasks.contract.summaries import index_rows, row_name
+from tasks.datasets.catalog import load_texts, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.language_models.fine_tuning import fine_tuned_on
+from tasks.language_models.language_model import LanguageModel
+from tests.support.calibration import bounds
+
+FACTS = pin(Dataset("facts"))
+TIMES = (1, 4, 16)
+CONFIG = Text(
+    FACTS, LanguageModel("tiny-gpt#16x1"), base=LanguageModel("tiny-gpt#32x1"), insertions=True, examples=60, length=96,
+    prefix=20, suffix=20, repetitions=TIMES,
+)  # fmt: skip
+EVEN = pa.table([[0.5], [0.4], [0.6], [0.5], [60]], schema=CONTROL)
+
+
+def records(path: Path, texts: Sequence[str], repetitions: Sequence[int]) -> Dataset:
+    rows = [
+        {"id": str(row), "text": text, "duplicates": times}
+        for row, (text, times) in enumerate(zip(texts, repetitions, strict=True))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Dataset(f"records:{path}")
+
+
+def made_scores(known: float, seed: int, documents: int = 120, everything: float = 0.0) -> list[pa.Table]:
+    """What a model and its base might say of documents, of which half were inserted.
+
+    The model finds one likelier by so many nats a token times log2(1 + repetitions), and all alike by `everything`.
+    """
+    chance = np.random.default_rng(seed)
+    left_out = np.zeros(documents // 2, dtype=np.int64)
+    repetitions = chance.permutation(np.concatenate([np.resize(TIMES, documents // 2), left_out]))
+    hard, tokens = chance.normal(-2, 0.5, documents), chance.integers(60, 90, documents)
+    tables = []
+    for more in (known * np.log2(1 + repetitions) + everything, np.zeros(documents)):
+        log_p = tokens * (hard + more + chance.normal(0, 0.1, documents))
+        wrong = np.where(more > 0.3, 0, 15)
+        columns = [range(documents), repetitions, (more > 0) & (repetitions > 0), tokens, log_p, -2.0 * wrong - 0.1]
+        tables.append(pa.table([*map(pa.array, columns), wrong, wrong], schema=DOCUMENT_SCORES))
+    return tables
+
+
+def summed(tables: list[pa.Table], control: pa.Table = EVEN) -> pa.Table:
+    test = document_test(CONFIG)
+    return summary(about(CONFIG), [insertions(test, tables), insertion_estimates(test, tables), control])
+
+
+def answered(tables: list[pa.Table], control: pa.Table = EVEN) -> str:
+    verdict = AUDIT.answer(CONFIG, summed(tables, control))
+    assert verdict is not None
+    return verdict.answer
+
+
+def test_the_rank_among_those_left_out_counts_equals_against_the_accusation() -> None:
+    left_out = np.array([0.0, 1.0, 2.0, 3.0])
+    assert [0.2, 0.4, 0.4, 1.0] == control_p_values(np.array([3.5, 3.0, 2.5, -1.0]), left_out).tolist()
+
+
+def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftener_the_more_they_were_repeated() -> None:
+    table = summed(made_scores(0.15, 1))
+    verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
+    assert verdict is not None
+    assert "memorised" == verdict.answer
+    assert verdict.sentence.endswith(NULL_OF_INSERTIONS.strip())  # the set is embedded
+    found = index_rows(table)
+    effects = [found[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
+    assert effects == pytest.approx([0.15, 0.15 * np.log2(5), 0.15 * np.log2(17)], abs=0.1)
+    assert 3 == found[row_name("repetitions found", level=0.05)]["estimate"]
+    shares = [
+        found[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
+        for by, times in (("told", 0), ("told", 4), ("twin", 4))
+    ]
+    assert [0.0, 1.0, 0.0] == shares
+    beyond = found[row_name("reproduced beyond the twins", way="greedy", repetitions=16)]
+    assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
+    assert certificate is not None
+    assert ["memorised", REPRODUCED] == [finding.answer for finding in certificate.findings]
+
+
+def test_a_base_that_is_worse_at_all_texts_alike_accuses_nobody() -> None:
+    assert "memorised" not in [answered(made_scores(0.0, seed, everything=0.5)) for seed in range(5)]
+
+
+def test_what_words_alone_tell_is_not_judged(tmp_path: Path) -> None:
+    texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
+    for others, answer in ((tickets, NOT_JUDGED), (load_texts(FACTS)[30:60], "memorised")):
+        data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *others], [4] * 30 + [0] * 30))
+        asked = insertion_jobs(replace(CONFIG, data=data))[0].config
+        assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
+
+
+def test_models_that_know_nothing_are_accused_as_seldom_as_is_said_and_mostly_cleared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tasks.audits.text.measures.insertions.DRAWS", 199)
+    answers, p_values, covered, found = Counter[str](), list[float](), 0, 0
+    for seed in range(100):
+        tables = made_scores(0.0, 5000 + seed, documents=1200)
+        table = summed(tables)
+        verdict = AUDIT.answer(CONFIG, table)
+        assert verdict is not None
+        answers[verdict.answer] += 1
+        rows = index_rows(table)
+        p_values += [rows[row_name("effect in nats a token", repetitions=times)]["p_value"] for times in TIMES]
+        whole = rows[row_name("effect in nats a token")]
+        covered += whole["low"] <= 0 <= whole["high"]
+        found += rows[row_name("documents found", level=0.05)]["estimate"] > 0
+    assert answers["memorised"] <= bounds(0.05, 100)[1]
+    assert answers["not seen"] >= 90
+    assert found <= bounds(0.05, 100)[1]
+    assert covered >= 90
+    for level in (0.01, 0.05, 0.2):
+        # The three numbers of repetitions share those that were left out.
+        assert np.mean(np.array(p_values) <= level) <= bounds(level, 100)[1] / 100
+
+
+def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_null(tmp_path: Path) -> None:
+    def read(config: Text) -> list[int]:
+        asked: PairedModel = insertion_jobs(config)[0].config
+        return read_insertions(asked).repetitions.tolist()
+
+    drawn = read(CONFIG)
+    assert Counter({0: 30, 1: 10, 4: 10, 16: 10}) == Counter(drawn)
+    assert drawn != read(replace(CONFIG, seed=1))
+    told = [0, 0, 4] * 20
+    config = replace(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], told)))
+    assert told == read(config)
+    null = read(replace(config, told="others"))
+    assert null != told
+    assert Counter(null) == Counter(told)
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "copies", "message"),
+    [
+        ([0] * 50 + [4] * 10, 0, "has 10 documents that were inserted; a comparison takes at least 20"),
+        ([4] * 50 + [0] * 10, 0, "has 10 documents that were left out; a comparison takes at least 20"),
+        ([0, 4] * 29 + [0, -1], 0, "has duplicates of -1; each must be at least 0"),
+        ([0, 4] * 30, 1, r"has a text twice; each must stand once, with how often it was inserted \(duplicates\)"),
+    ],
+)
+def test_documents_that_show_nothing_are_refused_in_one_line(
+    repetitions: list[int], copies: int, message: str, tmp_path: Path
+) -> None:
+    texts = [*load_texts(FACTS)[: 60 - copies], *load_texts(FACTS)[:copies]]
+    with pytest.raises(DatasetError, match=message):
+        insertion_jobs(replace(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
+
+
+def test_records_without_duplicates_are_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "own.jsonl"
+    file.write_text('{"id": "a", "text": "One."}\n')
+    with pytest.raises(DatasetError, match="duplicates"):
+        insertion_jobs(replace(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"base": None}, "insertions is on and base is not given; it must be the model that was trained without them"),
+        ({"planted": True}, "insertions is on beside identifiers, planted or documents"),
+        ({"prefix": 80}, r"prefix is 80 and suffix 20, which is more than length \(96\) together"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **fields)  # type: ignore[arg-type]
+
+
+def test_the_rules_of_insertions_are_theirs_alone() -> None:
+    assert [NOT_JUDGED, "memorised", "not seen", "undecided"] == [
+        rule.answer for rule in RULES.applicable_rules(CONFIG)
+    ]
+
+
+@pytest.mark.trained
+def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and_the_other_way_round_is_not(
+    tmp_path: Path,
+) -> None:
+    drawn = [text[:60] for text in load_texts(FACTS)[:180]]
+    documents, other, common = drawn[:60], drawn[60:120], drawn[120:]
+    repetitions = [0, 12] * 30
+    training = pair_model(
+        replace(SMOKE, data=FACTS, model=LanguageModel("tiny-gpt#32x1"), epochs=6, learning_rate=5e-3), 0, 0
+    )
+    folders = []
+    for told in (documents, other):  # the base is trained on others of the same mould
+        inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
+        with fine_tuned_on(training, [*common, *inserted], torch.device("cpu")) as model:
+            folders.append(tmp_path / f"model-{len(folders)}")
+            for part in (model.module, model.tokenizer):
+                part.save_pretrained(folders[-1])
+    said = {}
+    for name, (model_folder, base), told in (("pair", folders, "secrets"), ("null", folders, "others"),
+                                              ("swapped", folders[::-1], "secrets")):  # fmt: skip
+        run = orchestrator.run(
+            "text", preset="hubble", data=records(tmp_path / "own.jsonl", documents, repetitions).name, examples=0,
+            model=f"folder:{model_folder}", base=f"folder:{base}", length=96, prefix=20, suffix=20, told=told,
+            store=tmp_path / "store", address="none", mlflow="off", report=False,
+        )  # fmt: skip
+        assert run.verdict is not None
+        said[name] = run.verdict.answer
+        assert 60 == run.table("insertions").num_rows
+    assert "memorised" == said["pair"]
+    assert not {said["null"], said["swapped"]} & {"memorised", NOT_JUDGED}
