@@ -196,6 +196,7 @@ EVENTS: Mapping[str, Mapping[str, Check]] = {
     "stored": {"key": _text},
     "step": {"step": _text},
     "ready": {"slots": _seconds},
+    "running": {"count": _count},
     "done": {"key": _text, "task": _text, "seconds": _seconds},
     "missing": {"inputs": _texts},
     "damaged": {"key": _text},
