@@ -242,6 +242,7 @@ def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapp
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start(("started", "stored"))]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
+    prices = {task: seconds for event in last for task, seconds in event.get("prices", {}).items()}
     found = (stored_results(event).values() for event in last if event["event"] == "stored")
     stored = set(chain.from_iterable(chain.from_iterable(found)))
     costs = other_runs.mean_seconds_by_task(seconds)
@@ -254,6 +255,7 @@ def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapp
         "stored": len(stored),
         "tasks": dict(Counter(tasks.values())),
         "kinds": {task: (count, costs.get(task)) for task, count in missing.items()},
+        "prices": prices,
         "trainings": sum(trains.get(task, 0) for task in tasks.values()),
         "trained": sum(trains.get(tasks[key], 0) for key in stored if key in tasks),
     }

@@ -187,6 +187,7 @@ ANY: Mapping[str, Check] = {
     "models": _count,
     "tasks": _mapping_of(_count),
     "trains": _mapping_of(_count),
+    "prices": _mapping_of(_seconds),
     "search": _text,
     "pages": _mapping_of(_text),
     "results": _mapping_of(_texts),  # of `stored`, which named one key in earlier versions
