@@ -165,6 +165,18 @@ def make_cases(how: Training, seed: int) -> Iterator[Case]:
             yield Case("null", seed, images[others], labels[others], member, networks)
 
 
+def read_cases(folder: Path, seed: int) -> list[Case]:
+    """The cases of this seed that lie in the folder."""
+    cases = []
+    for kind in ("overfit", "null", "exposed"):
+        place = folder / f"{kind}-{seed}"
+        if (place / "records.npz").exists():
+            read = np.load(place / "records.npz")
+            networks = [torch.load(path, weights_only=False) for path in sorted(place.glob("*.pt"))]
+            cases.append(Case(kind, seed, read["images"], read["labels"], read["member"], networks))
+    return cases
+
+
 def judge_by_engram(case: Case) -> Said:
     """Engram's answer by the audit's own rule, and its processor time."""
     began = time.process_time()
@@ -201,14 +213,16 @@ def hand_out(case: Case, folder: Path) -> Path:
 def ask_rival(name: str, python: str, folders: Sequence[Path], told: Path) -> tuple[list[Said], str]:
     """What a rival says of the cases, and the last line of its error where it ended with one.
 
-    Its lines go into the file `told`; of cases that are there it is not asked again.
+    Its lines go into the file `told`; of cases that are there it is not asked again, and without `python` of none.
     """
     there = {parse_line(line).case for line in told.read_text().splitlines()} if told.exists() else set()
     left = [str(folder) for folder in folders if folder.name not in there]
-    with open(told, "a") as lines:
-        command = [python, str(SCRIPTS / "run.py"), name, *left]
-        run = subprocess.run(command, stdout=lines, stderr=subprocess.PIPE, text=True)
-    error = run.stderr.strip().splitlines()[-1] if run.returncode else ""
+    error = ""
+    if python and left:
+        with open(told, "a") as lines:
+            command = [python, str(SCRIPTS / "run.py"), name, *left]
+            run = subprocess.run(command, stdout=lines, stderr=subprocess.PIPE, text=True)
+        error = run.stderr.strip().splitlines()[-1] if run.returncode else ""
     return [parse_line(line) for line in told.read_text().splitlines()], error
 
 
@@ -308,10 +322,11 @@ def main() -> None:
         folder = (options.folder or Path(aside)).absolute()
         said, losses, folders = [], [], []
         for seed in range(options.seed, options.seed + options.cases):
-            for case in make_cases(how, seed):
+            for case in read_cases(folder, seed) or make_cases(how, seed):
                 said.append(judge_by_engram(case))
                 losses.append(by_loss(case))
                 folders.append(hand_out(case, folder))
+            print(f"seed {seed}", file=sys.stderr, flush=True)
         engram = "Engram, `membership`: *memorised*, and clears by *not seen*"
         tools: dict[str, tuple[str, Sequence[Said], int]] = {
             "engram": (engram, said, 1),
