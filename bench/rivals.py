@@ -286,7 +286,7 @@ def table_rows(tools: Mapping[str, tuple[str, Sequence[Said], int]]) -> Iterator
 
 def draw_areas(tools: Mapping[str, tuple[str, Sequence[Said], int]]) -> Figure:
     """Each tool's area under the curve of every case, beside the template's limit."""
-    shown = {rule.partition(":")[0]: said for rule, said, _ in tools.values() if said[0].auc is not None}
+    shown = {rule.partition(",")[0]: said for rule, said, _ in tools.values() if said[0].auc is not None}
     drawn = rows(list(shown), 0.5)
     layers = [upright(PASSES)]
     for at, said in zip(drawn.y, shown.values(), strict=True):
