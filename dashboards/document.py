@@ -13,7 +13,7 @@ from dashboards import numbers, signs
 from dashboards.chart import Figure
 from dashboards.drawing import PALETTE
 from dashboards.gallery import PRINTED
-from orchestrator.quantities import format_count
+from orchestrator.quantities import format_count, format_duration
 from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
@@ -37,6 +37,7 @@ def render(template: str, **context: Any) -> str:
         "setting": numbers.setting,
         "duration": numbers.duration,
         "moment": numbers.moment,
+        "passed": format_duration,
         "size": numbers.size,
         "counted": format_count,
         "sample": numbers.sample,

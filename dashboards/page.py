@@ -173,13 +173,13 @@ def summary(run: Run) -> list[tuple[bool, Row]]:
     return [*((True, row) for row in carrying), *((False, row) for row in run.summary if row not in carrying)]
 
 
-def failures(run: Run) -> Iterator[Failure]:
-    """The failed jobs of the last start, with what each raised.
+def failures(run: Run, shown: slice = slice(FAILURES)) -> Iterator[Failure]:
+    """The failed jobs of the last start, in the order in which they failed, with what each raised.
 
     An error's message may quote private fields, so for runs that have some only its type is shown.
     """
     tolerated = _tolerated_keys(run)
-    for key, task, error in run.status.failures[:FAILURES]:
+    for key, task, error in run.status.failures[shown]:
         if run.withholds:
             yield Failure(key, task, f"{_kind(error)}; `engram status {run.name}` tells it", "", key in tolerated)
         else:

@@ -50,6 +50,12 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
+def approximate_duration(seconds: float) -> str:
+    """A duration that is only estimated, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
+    step = 1 if seconds < 10 else 5 if seconds < 60 else 10 if seconds < 600 else 60 if seconds < 3600 else 300
+    return format_duration(max(1, round(seconds / step) * step))
+
+
 def format_size(count: float) -> str:
     """A number of bytes in the largest unit of which there is one, with three digits: 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):

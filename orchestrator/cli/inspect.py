@@ -294,38 +294,50 @@ def ui(
     experiment: Experiment = None,
     json: Json = False,
 ) -> int:
-    """Serve MLflow's pages of the runs, until Ctrl-C.
+    """Serve MLflow's pages of the runs, and a live page of a run that goes on, until Ctrl-C.
 
-    The link opens the list of runs. Only this machine can reach it.
+    The first link opens the list of runs, the second the newest run. Only this machine can reach them. Where MLflow has
+    a server of its own, its link alone is printed; with --mlflow off the live page alone is served.
     """
+    import threading
+
     from orchestrator.errors import EngramError
+    from orchestrator.inspection import pages
     from orchestrator.tracking import ui
     from orchestrator.tracking.tracking_store import target
 
-    def announce(link: str, hint: str = "") -> None:
+    def announce(link: str | None, live: str | None) -> None:
+        links = {name: address for name, address in (("url", link), ("live", live)) if address}
         if json:
-            emit({"url": link})
+            emit(links)
         else:
-            show(link)
-            if hint:
-                say(hint)
+            for address in links.values():
+                show(address)
+            if live:
+                say(f"{live} follows the newest run; Ctrl-C ends it")
         if browser:
-            typer.launch(link)
+            for address in links.values():
+                typer.launch(address)
 
     with command_store(store) as opened:
         where = target(opened, mlflow, experiment)
-        if where is None:
-            raise EngramError("tracking is off, so there is nothing to show; name the tracking store by --mlflow")
-        if where.remote:
-            announce(ui.link(where.public_uri, where.experiment))
+        if where is not None and where.remote:
+            announce(ui.link(where.public_uri, where.experiment), None)
             return 0
-        ui.check(opened, where)
         try:
-            with ui.serving(opened, where, port) as (server, free):
-                if free != port:
-                    say(f"port {port} is taken; this is port {free}")
-                announce(ui.link(f"http://{ui.HOST}:{free}", where.experiment), "Ctrl-C ends it")
-                server.wait()
+            if where is None:
+                with pages.serve_live(opened, port, lambda folder: ui.run_link(folder, None)) as live:
+                    announce(None, live)
+                    threading.Event().wait()
+            else:
+                ui.check(opened, where)
+                with ui.serving(opened, where, port) as (server, free):
+                    if free != port:
+                        say(f"port {port} is taken; this is port {free}")
+                    url = f"http://{ui.HOST}:{free}"
+                    with pages.serve_live(opened, free + 1, lambda folder: ui.run_link(folder, url)) as live:
+                        announce(ui.link(url, where.experiment), live)
+                        server.wait()
         except KeyboardInterrupt:
             return 0
         raise EngramError(f"MLflow's server has ended by itself; what it said is in {ui.log(opened)}")

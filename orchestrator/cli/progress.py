@@ -55,20 +55,16 @@ def line(tally: RunProgress) -> str:
         parts.append(f"{tally.failed} failed")
     if tally.lost:
         parts.append(f"{tally.lost} lost and sent again")
+    if tally.running:
+        parts.append(f"{tally.running} running")
     if tally.phase:
         parts.append(tally.phase)
     if (rate := tally.models_per_minute) is not None:
         parts.append(f"{rate:.1f} models/min")
     parts.append(f"{format_duration(tally.elapsed)} passed")
-    if not tally.over and (left := tally.left):
-        parts.append(f"{'about' if tally.left_is_whole else 'at least'} {approximate_duration(left)} left")
+    if left := tally.left_in_words:
+        parts.append(f"{left} left")
     return ", ".join(parts)
-
-
-def approximate_duration(seconds: float) -> str:
-    """A duration that is only estimated, as text: 40 s, 3 min 20 s, 18 min, 2 h 5 min."""
-    step = 1 if seconds < 10 else 5 if seconds < 60 else 10 if seconds < 600 else 60 if seconds < 3600 else 300
-    return format_duration(max(1, round(seconds / step) * step))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from orchestrator.run_folder.progress import Event
 from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
 
-QUIET = ("stored", "ready", "step")  # events that are not lines of a log
+QUIET = ("stored", "ready", "running", "step")  # events that are not lines of a log
 
 
 @dataclass(frozen=True)

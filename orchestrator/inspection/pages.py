@@ -1,7 +1,7 @@
 """The page of a run or sweep, written by the entry point of the group `engram.reports`.
 
 A drawer is `draw(store, run, folder, show_images)`: it writes `report.html`, and what belongs to it, into the run's
-folder. `compare` is `draw(store, runs, path)`.
+folder. `compare` is `draw(store, runs, path)`, and `live` serves pages of runs that go on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -96,13 +98,27 @@ def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
     _call("comparison", path, store, runs, path)
 
 
-def _call(name: str, place: Path, *arguments: Any) -> None:
+def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> AbstractContextManager[str]:
+    """Serve the pages of runs while they go on; yields their address, at the first free port from `first` on.
+
+    `link` gives where MLflow shows the run in this folder. Raises EngramError as `draw` does.
+    """
+    served: AbstractContextManager[str] = _drawer("live")(store, first, link)
+    return served
+
+
+def _drawer(name: str) -> Callable[..., Any]:
     offered = [point for point in entry_points(group=GROUP) if point.name == name]
     if not offered:
         raise EngramError("no package that draws reports is installed; pip install -e . in Engram's folder offers ours")
+    loaded: Callable[..., Any] = offered[0].load()
+    return loaded
+
+
+def _call(name: str, place: Path, *arguments: Any) -> None:
     try:
         with list_once():
-            offered[0].load()(*arguments)
+            _drawer(name)(*arguments)
     except EngramError:
         raise
     except ModuleNotFoundError as error:

@@ -187,6 +187,12 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
     For a sweep, those of its cells, each once; for a search, how many of its trials are made. `seconds` is the
     interval between reads.
     """
+    for events in follow_reads(journal, store, seconds):
+        yield from events
+
+
+def follow_reads(journal: Journal, store: Store, seconds: float) -> Iterator[list[Event]]:
+    """The same events, those of each read together."""
     if search_results.is_search(journal.about()):
         yield from _follow_search(journal, store, seconds)
         return
@@ -195,10 +201,13 @@ def follow(journal: Journal, store: Store, seconds: float = 1.0) -> Iterator[Eve
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         if starts:
             events = events[starts[-1] :]
-            yield _planned_event(journal.run, runs, events[0]["time"], other_runs.mean_seconds(store.folder("runs")))
-        for event in events:
-            if event["event"] not in ("started", "stored"):
-                yield {name: value for name, value in event.items() if name != "kind"}  # they are planned by task
+            seconds_of_jobs = other_runs.mean_seconds(store.folder("runs"))
+            planned = [_planned_event(journal.run, runs, events[0]["time"], seconds_of_jobs)]
+        else:
+            planned = []
+        # Jobs are planned by task here, and not by kind.
+        told = [event for event in events if event["event"] not in ("started", "stored")]
+        yield [*planned, *({name: value for name, value in event.items() if name != "kind"} for event in told)]
 
 
 def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterator[list[Event]]:
@@ -217,12 +226,12 @@ def read_events(journal: Journal, store: Store, seconds: float | None) -> Iterat
         time.sleep(seconds)
 
 
-def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[Event]:
+def _follow_search(journal: Journal, store: Store, seconds: float) -> Iterator[list[Event]]:
     while True:
         store.folder("runs")  # fetches what other machines have written meanwhile
         driven = lease.holder(journal.folder)
         found = search_results.read_search(journal)
-        yield {"event": "step", "step": f"{found.made} of {found.planned} trials made"}
+        yield [{"event": "step", "step": f"{found.made} of {found.planned} trials made"}]
         if not driven:
             return
         time.sleep(seconds)
@@ -233,6 +242,7 @@ def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapp
     tasks = {key: task for run in runs for key, task in run.tasks().items()}
     last = [event for run in runs for event in run.last_start(("started", "stored"))]
     trains = {task: count for event in last for task, count in event.get("trains", {}).items()}
+    prices = {task: seconds for event in last for task, seconds in event.get("prices", {}).items()}
     found = (stored_results(event).values() for event in last if event["event"] == "stored")
     stored = set(chain.from_iterable(chain.from_iterable(found)))
     costs = other_runs.mean_seconds_by_task(seconds)
@@ -245,6 +255,7 @@ def _planned_event(name: str, runs: Sequence[Journal], begun: str, seconds: Mapp
         "stored": len(stored),
         "tasks": dict(Counter(tasks.values())),
         "kinds": {task: (count, costs.get(task)) for task, count in missing.items()},
+        "prices": prices,
         "trainings": sum(trains.get(task, 0) for task in tasks.values()),
         "trained": sum(trains.get(tasks[key], 0) for key in stored if key in tasks),
     }

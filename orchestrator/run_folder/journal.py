@@ -43,7 +43,7 @@ DONE = re.compile(rb'^\{"time": "[^"\n]*", "event": "done", "key": "([0-9a-f]+)"
 ENDS = ("finished", "decided", "failed", "interrupted", "paused")
 COMPLETE = ("finished", "decided")  # of these, those with all results that are needed
 REPLANNED = ("tolerated", "curtailed")  # events from which on other keys are behind the tables than planned
-BESIDE = ("step", "ready")  # events that change nothing of how far a run is
+BESIDE = ("step", "ready", "running")  # events that change nothing of how far a run is
 TAIL = 64 * 1024  # bytes at the end of the log, with many times as many events as follow a run's end
 SETTLED = 2.0  # seconds after which no cell's log can still get an event that the others have
 

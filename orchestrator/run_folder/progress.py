@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from orchestrator.quantities import approximate_duration
+
 LATEST = 50  # jobs of a kind from which its cost is learnt
 WEIGHT = 5  # jobs on each slot that the number of slots counts for, beside those that have ended
 LITTLE = 1.0  # seconds of prices below which what jobs took says nothing of the other prices
@@ -142,6 +144,8 @@ class RunProgress:
     end: float | None = None
     step: str = ""  # what is done before, between and after the jobs; empty while jobs run
     step_since: float = 0.0
+    slots: int | None = None  # jobs that can run at a time, or calls of several; None until the executor is ready
+    told_running: int | None = None  # jobs that were running when that last changed
     _left: TimeLeft = field(default_factory=lambda: TimeLeft({}))
 
     def take(self, event: Event) -> None:
@@ -155,7 +159,7 @@ class RunProgress:
                 self.gone.clear()
                 self.reused.clear()
                 self.since = self._time(event)
-                self.end = None
+                self.end = self.slots = self.told_running = None
                 kinds = event.get("kinds") or {task: (count, None) for task, count in self.tasks.items()}
                 self._left = TimeLeft(kinds, event.get("prices"))
                 self._left.ready(self.since, None)
@@ -163,7 +167,10 @@ class RunProgress:
                 self.step, self.step_since = event["step"], self._time(event)
             case "ready":
                 self.step = ""
+                self.slots = event["slots"]
                 self._left.ready(self._time(event), event["slots"])
+            case "running":
+                self.told_running = event["count"]
             case "stored":  # in a sweep, `started` of the first cell counts that cell alone
                 for task, keys in stored_results(event).items():
                     self._left.drop(task, len(set(keys) - self.reused))
@@ -208,6 +215,19 @@ class RunProgress:
         return self.stored + self.done - self.found_gone
 
     @property
+    def running(self) -> int:
+        """The number of jobs that are running now: as the driver told, who is busy itself where it computes them."""
+        if self.over or self.step:
+            return 0
+        most = self.slots or 0 if self.told_running is None else self.told_running
+        return max(0, min(most, self.planned - self.there - self.failed))
+
+    @property
+    def waiting(self) -> int:
+        """The number of jobs that are neither there nor running, and have not failed."""
+        return max(0, self.planned - self.there - self.failed - self.running)
+
+    @property
     def models_per_minute(self) -> float | None:
         """Networks trained per minute; None before the first."""
         return 60 * self.models / self.elapsed if self.models and self.elapsed > 0 else None
@@ -218,9 +238,11 @@ class RunProgress:
         return self._left.seconds(self.clock())
 
     @property
-    def left_is_whole(self) -> bool:
-        """Whether `left` counts all jobs that are to do, or only those of kinds that were timed."""
-        return self._left.whole
+    def left_in_words(self) -> str:
+        """`about 18 min`; `at least` where nothing is known of some jobs; empty without an estimate, and at the end."""
+        if self.over or not (left := self.left):
+            return ""
+        return f"{'about' if self._left.whole else 'at least'} {approximate_duration(left)}"
 
     @property
     def phase(self) -> str:

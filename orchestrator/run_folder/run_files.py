@@ -187,6 +187,7 @@ ANY: Mapping[str, Check] = {
     "models": _count,
     "tasks": _mapping_of(_count),
     "trains": _mapping_of(_count),
+    "prices": _mapping_of(_seconds),
     "search": _text,
     "pages": _mapping_of(_text),
     "results": _mapping_of(_texts),  # of `stored`, which named one key in earlier versions
@@ -196,6 +197,7 @@ EVENTS: Mapping[str, Mapping[str, Check]] = {
     "stored": {"key": _text},
     "step": {"step": _text},
     "ready": {"slots": _seconds},
+    "running": {"count": _count},
     "done": {"key": _text, "task": _text, "seconds": _seconds},
     "missing": {"inputs": _texts},
     "damaged": {"key": _text},

@@ -90,6 +90,7 @@ class Session:
         """
         stored = self._stored = self.store.keys() & self.plan.tasks.keys()
         missing = list(self.plan.missing(stored))
+        prices = prices_by_group(self.plan, missing)
         stamp = now()
         for part in self.parts:
             reused: dict[str, list[str]] = {}
@@ -105,12 +106,15 @@ class Session:
                 "tasks": dict(part.plan.count()),
                 **self._search,
                 "trains": dict(part.plan.trains),
+                "prices": other_runs.mean_seconds_by_task(prices),
             }
             part.journal.append([started, *([{"event": "stored", "results": reused}] if reused else [])])
         self.publish()
-        self._tell_plan(stamp, missing, seconds or {})
+        self._tell_plan(stamp, missing, seconds or {}, prices)
 
-    def _tell_plan(self, stamp: str, missing: Sequence[str], seconds: Mapping[str, float]) -> None:
+    def _tell_plan(
+        self, stamp: str, missing: Sequence[str], seconds: Mapping[str, float], prices: Mapping[str, float]
+    ) -> None:
         """Tell the observer what is planned, and how much of it is stored."""
         self.tell(
             {
@@ -121,7 +125,7 @@ class Session:
                 "stored": len(self._stored),
                 "tasks": dict(self.plan.count()),
                 "kinds": other_runs.jobs_by_kind(self.plan, missing, seconds),
-                "prices": prices_by_group(self.plan, missing),
+                "prices": dict(prices),
                 "trainings": self.plan.trainings(),
                 "trained": self.plan.trainings(self._stored),
             }
@@ -136,7 +140,7 @@ class Session:
         if not all((stamp := stamps.get(key)) and stamp == before.get(key) for key in self.plan.jobs):
             return False
         self._stored = set(self.plan.jobs)
-        self._tell_plan(now(), (), {})
+        self._tell_plan(now(), (), {}, {})
         return True
 
     def _has_finished(self, part: SessionRun) -> bool:

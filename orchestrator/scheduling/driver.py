@@ -35,6 +35,7 @@ Elsewhere = Callable[[Set[str], Set[str]], Claims]
 POLL = 0.5  # seconds between looks at what other runs have stored, and at whether to stop
 # Calls that are looked at within POLL: of more, all are looked at as much more rarely, so that it takes no longer.
 LOOKED_AT = 200
+TELL_RUNNING = 5.0  # seconds between two events of how many jobs are running: they change with every job
 
 
 @dataclass
@@ -107,6 +108,7 @@ class Driver:
         self._waiting = Waiting(lambda line: observe([{"event": "told", "line": line}]))
         self._claims: Claims = {}
         self._delayed: list[tuple[float, int, Call]] = []
+        self._running_told = (0, float("-inf"))  # jobs, and when
 
     def drive(self, plan: Plan, stored: set[str]) -> None:
         """Run the jobs that are not stored until all possible ones are done, or until a stop or pause."""
@@ -332,6 +334,7 @@ class Driver:
         else:
             self._waiting.report_machine(now, lacking)
         running = executor.running()
+        self._tell_running(now, sum(len(call.items) for call, _ in running))
         for call, seconds in running:
             limit = self._limit(schedule, call) if seconds > self._limits.least else None
             if limit is not None and seconds > limit:
@@ -345,6 +348,13 @@ class Driver:
             self._waiting.report_elsewhere(now, self._claims, set(schedule.elsewhere))
         else:
             self._waiting.reset("elsewhere")
+
+    def _tell_running(self, now: float, jobs: int) -> None:
+        """Tell how many jobs are running, where that has changed; a busy cluster changes it all the time."""
+        told, then = self._running_told
+        if jobs != told and now - then >= TELL_RUNNING:
+            self._running_told = (jobs, now)
+            self.observe([{"event": "running", "count": jobs}])
 
     def _limit(self, schedule: Schedule, call: Call) -> float | None:
         """The time limit of a call, whose jobs are of one group, in seconds; None for no limit."""

@@ -26,7 +26,7 @@ from orchestrator.store import Store
 from tasks.datasets.dataset import Dataset
 
 SECONDS = 5.0  # of the log between two points
-DULL = {"started", "stored", "step", "ready"}  # events that a start logs even without anything to do
+DULL = {"started", "stored", "step", "ready", "running"}  # events that a start logs even without anything to do
 LONGEST_NAME, LONGEST_VALUE = 250, 6000
 EFFECT = "effect"  # the metric by which runs are compared
 # Columns of the row that holds it, by the names of their metrics.

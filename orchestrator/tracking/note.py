@@ -176,7 +176,7 @@ def _ways(journal: Journal, state: str, table: str) -> list[str]:
     if goes_on:
         look.append(f"`engram resume {journal.run}` {goes_on}.")
     if state == "running":
-        look.append(f"`engram status {journal.run} --watch` follows it.")
+        look.append(f"`engram status {journal.run} --watch` follows it, and so does the live page of `engram ui`.")
     return [_state(journal, state), " ".join(look)]
 
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from orchestrator.errors import EngramError
 from orchestrator.executors.guard import Guard
+from orchestrator.run_folder import notes
 from orchestrator.store import Store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import database, tracking_store
@@ -51,6 +52,17 @@ def link(url: str, experiment: str) -> str:
             return run_list(url, found["experiment_id"], offered)
     except (OSError, ValueError, KeyError, TypeError):
         return f"{url.rstrip('/')}/#/experiments{VIEW}"
+
+
+def run_link(folder: Path, url: str | None) -> str | None:
+    """MLflow's page of the run in this folder, on the server that has it or else on our own at this URL.
+
+    None for a run that is not tracked, or whose tracking store is a file while we serve none.
+    """
+    receipt = notes.read_receipt(folder)
+    if receipt is None or receipt.address.startswith("http"):
+        return receipt.address if receipt else None
+    return None if url is None else Target(url).address(receipt.experiment_id, receipt.run_id)
 
 
 def check(store: Store, target: Target) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.quantities import format_count, inert, jsonable, printable, printable_lines
+from orchestrator.quantities import approximate_duration, format_count, inert, jsonable, printable, printable_lines
 from tests.support.shell import Here
 
 HOSTILE = "a\x1b[31mred\nsecond\u202eabc"
@@ -84,6 +84,13 @@ def test_no_label_reaches_the_terminal_or_a_spreadsheet_as_a_command(tmp_path: P
     lines = (tmp_path / "out.csv").read_text(encoding="utf-8")
     assert all(cell in lines for cell in ('"\'=1+1"', '"-3.5"'))
     assert '"=1+1"' not in lines
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "1 s"), (7.4, "7 s"), (43, "45 s"), (204, "3 min 20 s"), (1090, "18 min")]
+)
+def test_an_estimated_time_has_no_more_digits_than_it_deserves(seconds: float, text: str) -> None:
+    assert text == approximate_duration(seconds)
 
 
 @pytest.mark.parametrize(

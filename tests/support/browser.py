@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -58,8 +59,8 @@ class Browser:
         os.close(self._out)
         self._profile.cleanup()
 
-    def open(self, path: Path, width: int = 1100, height: int = 900, dark: bool = False) -> Page:
-        """The page in this file, once it has loaded."""
+    def open(self, place: Path | str, width: int = 1100, height: int = 900, dark: bool = False) -> Page:
+        """The page in this file or at this address, once it has loaded."""
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         page = Page(self, session)
@@ -69,7 +70,7 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         page.call("Emulation.setDeviceMetricsOverride", size)
         page.call("Performance.enable", {"timeDomain": "threadTicks"})
-        page.call("Page.navigate", {"url": path.as_uri()})
+        page.call("Page.navigate", {"url": place if isinstance(place, str) else place.as_uri()})
         self.wait("Page.loadEventFired", session)
         # Two frames: the page has been laid out and painted once.
         page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -131,6 +132,16 @@ class Page:
         answer = self.call("Runtime.evaluate", asked)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def until(self, script: str) -> Any:
+        """The value of a JavaScript expression once it is true, of a page that reloads itself meanwhile."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            with suppress(AssertionError):  # the page that it was asked of has gone
+                if value := self.evaluate(script):
+                    return value
+            assert time.monotonic() < deadline, self.evaluate("document.body.innerText")
+            time.sleep(0.05)
 
     def seconds(self) -> float:
         """The processor time that the page has taken so far: to read it, to run it, to lay it out and to paint it."""

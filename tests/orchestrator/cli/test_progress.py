@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import progress
-from orchestrator.cli.progress import approximate_duration, line, message, watching
+from orchestrator.cli.progress import line, message, watching
 from orchestrator.run_folder.progress import RunProgress
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
@@ -99,15 +99,8 @@ def test_the_line_names_the_phase_and_the_time_left() -> None:
     kinds = {"net.train": (6, 60.0), "a.summary": (2, None)}
     for event in (PLANNED | {"trainings": 8, "trained": 2, "kinds": kinds}, {"event": "ready", "slots": 2}):
         tally.take(event)
-    said = "2/10 jobs, 0 done, 2 stored before, training 2/8, under 1 s passed, at least 3 min left"
+    said = "2/10 jobs, 0 done, 2 stored before, 2 running, training 2/8, under 1 s passed, at least 3 min left"
     assert said == line(tally)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.2, "1 s"), (7.4, "7 s"), (43, "45 s"), (204, "3 min 20 s"), (1090, "18 min")]
-)
-def test_an_estimated_time_has_no_more_digits_than_it_deserves(seconds: float, text: str) -> None:
-    assert text == approximate_duration(seconds)
 
 
 @pytest.mark.parametrize("event", [{}, {"event": "done"}, {"event": "planned"}, {"event": "of another version"}])

@@ -79,7 +79,11 @@ def test_a_run_without_an_answer_has_its_numbers(store: Store) -> None:
 @pytest.mark.parametrize(
     ("state", "says", "goes_on"),
     [
-        ("running", "It is running.", "`engram status RUN --watch` follows it."),
+        (
+            "running",
+            "It is running.",
+            "`engram status RUN --watch` follows it, and so does the live page of `engram ui`.",
+        ),
         ("failed", "Some of its jobs failed.", "`engram resume RUN` tries them again."),
         ("interrupted", "It was interrupted.", "`engram resume RUN` goes on."),
         ("paused", "It has paused.", "`engram resume RUN` goes on."),

@@ -79,7 +79,7 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
         finally:
             signal.signal(signal.SIGINT, before)
         assert command.stdout is not None
-        url = command.stdout.readline().strip()
+        url, live = (command.stdout.readline().strip() for _ in "ab")
     assert url, command.communicate()[1]
     port = int(url.split(":")[2].partition("/")[0])
     assert port > first
@@ -88,6 +88,9 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
     with urllib.request.urlopen(url, timeout=120) as answer:
         assert b"MLflow" in answer.read()
     assert {"0100007F"} == listening(port)
+    assert {"0100007F"} == listening(int(live.split(":")[2].strip("/")))
+    with urllib.request.urlopen(live, timeout=120) as answer:  # the newest run, with its page on this server of MLflow
+        assert f'<a href="http://127.0.0.1:{port}/#/experiments/1/runs/' in answer.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
         urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=120)
     if BROWSER and number is signal.SIGINT:
@@ -107,7 +110,7 @@ def test_nothing_is_left_when_the_command_is_killed(tracked: Shell) -> None:
     command = engram.start("ui", "--port", str(free_port()), "--json")
     assert command.stdout is not None
     command.stdout.readline()
-    assert '"url"' in command.stdout.readline()
+    assert ['"url"', '"live"'] == [command.stdout.readline().split(":")[0].strip() for _ in "ab"]
     command.kill()
     command.communicate()
     engram.until(lambda: [] == marked(engram.env["TRACKED"]))
@@ -121,6 +124,17 @@ def test_the_pages_wait_for_nobody_who_holds_the_tracking_lock(tmp_path: Path, b
         asked.start()
         asked.join(60)
         assert not asked.is_alive()
+
+
+def test_without_mlflow_the_live_page_alone_is_served(shell: Shell) -> None:
+    shell("run", "toys", "--address", "none", "parts=2")
+    command = shell.start("ui", "--mlflow", "off", "--port", str(free_port()))
+    assert command.stdout is not None
+    with urllib.request.urlopen(command.stdout.readline().strip(), timeout=120) as answer:
+        assert "100 % finished" in answer.read().decode()
+    command.send_signal(signal.SIGINT)
+    said = command.communicate(timeout=120)[1]
+    assert (0, 1) == (command.returncode, len(said.splitlines())), said
 
 
 def test_a_database_that_cannot_be_used_is_one_clear_line(tmp_path: Path, begun: Copied) -> None:
