@@ -16,9 +16,8 @@ from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.text.config import Text
 from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.identifiers import identifiers
 from tasks.audits.text.measures.insertions import insertion_estimates, insertions
-from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import QUICKSTART
 from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import pair_model

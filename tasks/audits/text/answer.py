@@ -33,10 +33,9 @@ from tasks.audits.text.document_answer import (
 )
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.documents import LOSS, WON
-from tasks.audits.text.measures.identifiers import CONTROL, UNEVEN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS
 from tasks.audits.text.measures.returned import DIFFERING, TIED
-from tasks.audits.text.measures.secrets import BEATEN, FOUND, IDENTIFIERS_FOUND
+from tasks.audits.text.measures.secrets import BEATEN, CONTROL, FOUND, IDENTIFIERS_FOUND, UNEVEN
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
 from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT

@@ -17,10 +17,10 @@ from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
 from tasks.audits.text.document_models import are_insertions_drawn
 from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
-from tasks.audits.text.measures.identifiers import UNEVEN
 from tasks.audits.text.measures.insertions import SHOWN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
 from tasks.audits.text.measures.returned import DIFFERING, TIED
+from tasks.audits.text.measures.secrets import UNEVEN
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import (

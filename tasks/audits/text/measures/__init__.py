@@ -9,7 +9,6 @@ from tasks.audits.text.measures import (
     documents,
     epsilon,
     extraction,
-    identifiers,
     insertions,
     other_texts,
     returned,
@@ -20,7 +19,7 @@ from tasks.contract.measure import Measure, summarise
 
 MEASURES: tuple[Measure, ...] = (
     secrets.MEASURE,
-    identifiers.MEASURE,
+    secrets.OF_IDENTIFIERS,
     extraction.MEASURE,
     returned.MEASURE,
     documents.MEASURE,

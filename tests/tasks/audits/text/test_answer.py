@@ -27,8 +27,7 @@ from tasks.audits.text.answer import (
 )
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.identifiers import CONTROL
-from tasks.audits.text.measures.secrets import BEATEN, FOUND, Ranking, combine, plan, rank_secret, secrets
+from tasks.audits.text.measures.secrets import BEATEN, CONTROL, FOUND, Ranking, combine, plan, rank_secret, secrets
 from tasks.audits.text.secret_space import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job

@@ -25,8 +25,7 @@ from tasks.audits.text.given_model import (
 )
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.extraction import EXTRACTION, Extraction, extraction, plan
-from tasks.audits.text.measures.identifiers import identifiers
-from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.secret_space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
 from tasks.audits.text.trainings import pair_model, score_secrets, trainings

@@ -18,8 +18,7 @@ from tasks.audits.text.config import About, Text
 from tasks.audits.text.given_model import IDENTIFIER_SCORES, candidate_texts, identifier_job
 from tasks.audits.text.identifiers import control_p_value, evenness_p_values, find_identifiers, space_of
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.identifiers import identifiers
-from tasks.audits.text.measures.secrets import Ranking
+from tasks.audits.text.measures.secrets import Ranking, identifiers
 from tasks.audits.text.trainings import pair_model
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError

@@ -13,8 +13,7 @@ from tasks.audits.text.given_model import identifier_job, score_identifiers
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.measures.extraction import extraction
-from tasks.audits.text.measures.identifiers import identifiers
-from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.trainings import pair_model, score_secrets
 from tasks.contract.job import marks
