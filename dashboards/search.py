@@ -78,7 +78,8 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
         return {"certificate": None, "findings": [], **rows}
     (finding,) = told.findings
     sign = badge(finding.answer, recommendation.meaning(search.answer))
-    texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")} | {"steps": [*told.steps]}
+    texts = {name: [getattr(told, name)] for name in ("asked", "rule", "error", "beyond")}
+    texts |= {"controls": [run.controls] if run.controls else [], "steps": [*told.steps]}
     height = sheet.remaining_height(1, texts.values(), run.details) - sheet.FINDING - sheet.ROW * len(audited)
     found = [(run, certificates.present_finding(finding, sign))]
     return {"certificate": texts, "findings": found, **rows, "zoom": sheet.zoom_factor(height)}

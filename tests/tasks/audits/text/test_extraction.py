@@ -202,7 +202,7 @@ def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"documents": 8}, "extraction is on and no secret is asked about"),
+        ({"documents": 8}, "extraction is on beside documents, insertions or others"),
         ({"planted": True, "outputs": "log_p.csv"}, "extraction is on and outputs is given"),
         ({"attempts": ()}, r"attempts is \(\)"),
     ],
