@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -207,14 +208,16 @@ class CoinedCanaries(Ranged):
         return np.concatenate([burn(image[None], glyph) for image, glyph in zip(own, glyphs, strict=True)])
 
 
+@lru_cache(maxsize=2)  # each of the models asks for the same
 def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bool_]:
-    """Which records each model is trained on, (models, records): `BalancedHalf`."""
+    """Which records each model is trained on, (models, records), read-only: `BalancedHalf`."""
     stream = seeds.generator(seed, "balanced halves")
     one = np.arange(models) < models // 2
     pairs = stream.permuted(np.tile(one, ((records + 1) // 2, 1)), axis=1)  # (pairs, models)
     both = np.stack([pairs, ~pairs], axis=1).reshape(-1, models)[:records]
     members = np.empty((records, models), dtype=bool)
     members[stream.permutation(records)] = both
+    members.setflags(write=False)
     return members.T
 
 
