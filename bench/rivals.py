@@ -326,7 +326,6 @@ def main() -> None:
                 said.append(judge_by_engram(case))
                 losses.append(by_loss(case))
                 folders.append(hand_out(case, folder))
-            print(f"seed {seed}", file=sys.stderr, flush=True)
         engram = "Engram, `membership`: *memorised*, and clears by *not seen*"
         tools: dict[str, tuple[str, Sequence[Said], int]] = {
             "engram": (engram, said, 1),

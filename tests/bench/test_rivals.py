@@ -83,11 +83,13 @@ def test_torch_takes_tf32_where_it_is_asked_to_and_only_there() -> None:
 @pytest.mark.slow
 def test_training_and_answering_are_measured_beside_transformers() -> None:
     with hardware.exactly(CPU), quiet():
-        trained, answered = language_models.rows(True, CPU)
+        trained, answered = language_models.rows(True, "t5", CPU)
+        of_gpt = [*language_models.rows(True, "gpt", CPU)]
     assert "training, tiny-t5#16x1, 24 questions, batch 8" == trained.what
     assert "answering, tiny-t5#16x1, 24 questions, batch 8" == answered.what
-    assert trained.ratio > 0
-    assert answered.ratio > 0
+    kinds = ("training", "answering", "scoring 500 candidates")
+    assert [kind for _ in ("whole", "lora") for kind in kinds] == [each.what.partition(",")[0] for each in of_gpt]
+    assert all(each.ratio > 0 for each in (trained, answered, *of_gpt))
 
 
 def test_both_give_the_same_answers() -> None:
