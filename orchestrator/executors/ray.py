@@ -144,8 +144,10 @@ class RayExecutor:
 
     def _check_gpus(self, call: Call) -> None:
         """ClusterError where a call takes more GPUs than any machine has, and would wait for ever."""
+        if call.gpus <= 1 or self._may_grow:
+            return
         most = max((each.resources.get("GPU", 0) for each in self._machines), default=0)
-        if call.gpus > max(most, 1) and not self._may_grow:
+        if call.gpus > most:
             raise ClusterError(
                 f"gpus_per_job is {call.gpus:g}, and no machine of the cluster at {self._address} has more than "
                 f"{most:g} GPUs"

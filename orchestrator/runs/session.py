@@ -91,6 +91,7 @@ class Session:
         stored = self._stored = self.store.keys() & self.plan.tasks.keys()
         missing = list(self.plan.missing(stored))
         prices = prices_by_group(self.plan, missing)
+        prices_of_tasks = other_runs.mean_seconds_by_task(prices)
         stamp = now()
         for part in self.parts:
             reused: dict[str, list[str]] = {}
@@ -106,7 +107,7 @@ class Session:
                 "tasks": dict(part.plan.count()),
                 **self._search,
                 "trains": dict(part.plan.trains),
-                "prices": other_runs.mean_seconds_by_task(prices),
+                "prices": prices_of_tasks,
             }
             part.journal.append([started, *([{"event": "stored", "results": reused}] if reused else [])])
         self.publish()

@@ -257,7 +257,11 @@ class Schedule:
     def _types(self) -> Mapping[str, int]:
         """For how many jobs there are GPUs of each type that calls distinguish; the empty type is any."""
         types = self.gpu_types if len(self.gpu_types) > 1 else {"": self.gpus}
-        return {name: max(1, gpus // self.gpus_per_job) for name, gpus in types.items()}
+        return {name: self._jobs_on(gpus) for name, gpus in types.items()}
+
+    def _jobs_on(self, gpus: int) -> int:
+        """The number of jobs that so many GPUs take side by side; one where there are too few, which waits for more."""
+        return max(min(gpus, 1), gpus // self.gpus_per_job)
 
     def _type(self, group: str) -> str:
         """The type of GPU whose machines have the most room for calls of a group."""
@@ -306,9 +310,8 @@ class Schedule:
             filling = self._filling(group, self._type(group))
             if self.growing and filling.stack is None:
                 return min(ready, FIRST_GROWING)
-            return filling.share(
-                ready, self._useful_gpus(group, filling, max(1, self.gpus // self.gpus_per_job)), self._sent[group]
-            )
+            useful = self._useful_gpus(group, filling, self._jobs_on(self.gpus))
+            return filling.share(ready, useful, self._sent[group])
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1

@@ -8,7 +8,7 @@ from typing import Any
 from dashboards.gallery import Gallery, Record, error_reason
 from dashboards.run import Run
 from tasks.audits.text.config import Text
-from tasks.audits.text.document_answer import MOST_NAMED
+from tasks.audits.text.document_answer import MOST_NAMED, name_thing, rank_surest
 from tasks.audits.text.given_model import given_question, questions
 from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import pair_model
@@ -41,7 +41,7 @@ def secrets(run: Run, show_images: bool) -> Gallery | None:
     if not show_images:
         note = f"{len(ranked):,} {name} are found, whose texts are not shown unless asked for with --show-texts."
         return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
-    chosen = sorted(ranked, key=lambda each: (each["q_value"], each["rank"]))[:MOST_NAMED]
+    chosen = sorted(ranked, key=rank_surest)[:MOST_NAMED]
     try:
         texts = secret_texts(config, chosen)
     except (ValueError, OSError) as error:  # DatasetError among them
@@ -49,7 +49,7 @@ def secrets(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
     shown = tuple(
         Record(
-            f"secret {each['secret']}" if name == "secrets" else f"{each['format']} of text {each['row']}",
+            name_thing(config, each),
             (("text", text), ("rank", f"{each['rank']:,} of {each['candidates']:,}")),
         )
         for each, text in zip(chosen, texts, strict=True)

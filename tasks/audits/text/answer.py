@@ -18,7 +18,7 @@ from tasks.audits.text.document_answer import (
     NOT_JUDGED,
     OTHER_TEXT_RULES,
     REPRODUCTION,
-    ExtractionEvidence,
+    Copies,
     answers_questions,
     asks_documents,
     describe_extraction,
@@ -29,7 +29,7 @@ from tasks.audits.text.document_answer import (
     insertion_findings,
     insertion_verdict,
     other_text_verdict,
-    read_extraction,
+    read_copies,
 )
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.documents import LOSS, WON
@@ -77,7 +77,7 @@ class Evidence:
     differing: Row | None = None
     bound: Row | None = None
     spent: Row | None = None
-    extraction: ExtractionEvidence | None = field(default=None, kw_only=True)
+    extraction: Copies | None = field(default=None, kw_only=True)
 
     @property
     def things(self) -> str:
@@ -105,7 +105,7 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
     evidence = Evidence(found, beaten, config.level, config.negligible, *more)
     # What chance brings is known of what is drawn evenly alone.
-    return replace(evidence, extraction=read_extraction(rows) if evidence.is_even else None)
+    return replace(evidence, extraction=read_copies(rows) if evidence.is_even else None)
 
 
 def thresholds(config: Text) -> Mapping[str, str]:

@@ -51,19 +51,35 @@ RESOLUTION = 100  # a single document's smallest p-value must be so many times s
 
 
 @dataclass(frozen=True)
+class Copies:
+    """The summary rows of how many texts are written greedily by models that were told them.
+
+    `twin` and `beyond` are those of the models that were not, and of the difference; None where there are none.
+    """
+
+    told: Row
+    twin: Row | None
+    beyond: Row | None
+
+
+def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
+    """How many texts come out, from the rows of a summary; None where no model was asked to go on."""
+    told, twin = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (TOLD, TWIN))
+    return None if told is None else Copies(told, twin, rows.get(row_name(BEYOND, way=GREEDY)))
+
+
+@dataclass(frozen=True)
 class DocumentEvidence:
     """What the answer rests on.
 
     `found` is the summary row of how many documents are found, whose p-value is that of any having an effect, and `won`
-    that of the share of pairs of models in which the one that was trained on a document finds it likelier. The others
-    are the rows of how many come out word for word; None where no document is long enough.
+    that of the share of pairs of models in which the one that was trained on a document finds it likelier. `copies` are
+    how many come out word for word; None where no document is long enough.
     """
 
     found: Row
     won: Row
-    told: Row | None
-    twin: Row | None
-    beyond: Row | None
+    copies: Copies | None
     smallest: float
     level: float
     negligible: float
@@ -119,10 +135,8 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
     found, won = first_row(rows, FOUND), rows.get(row_name(WON))
     if found is None or won is None:
         return None
-    told, twin = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (TOLD, TWIN))
-    beyond = rows.get(row_name(BEYOND, way=GREEDY))
     smallest = smallest_p_value(config.models, DRAWS)
-    return DocumentEvidence(found, won, told, twin, beyond, smallest, config.level, config.negligible)
+    return DocumentEvidence(found, won, read_copies(rows), smallest, config.level, config.negligible)
 
 
 def document_verdict(config: Text, summary: pa.Table, rules: Rules[DocumentEvidence]) -> Verdict:
@@ -139,8 +153,9 @@ def document_verdict(config: Text, summary: pa.Table, rules: Rules[DocumentEvide
         f"likelier in {number_per_hundred(won['estimate'])} of 100 pairs (95 % interval {won['low']:.3f} to "
         f"{won['high']:.3f}; .5 where nothing is known)."
     )
-    sentence = " ".join([words, describe_reproduction(config, evidence), null_note(config)]).replace("  ", " ").strip()
-    rows = (found, won, *([evidence.beyond] if evidence.beyond is not None else []))
+    sentence = " ".join([words, describe_copies(config, evidence.copies), null_note(config)]).replace("  ", " ").strip()
+    beyond = None if evidence.copies is None else evidence.copies.beyond
+    rows = (found, won, *([beyond] if beyond is not None else []))
     return Verdict(answer, sentence, LIMITS_OF_DOCUMENTS, tuple(name_of(each) for each in rows))
 
 
@@ -148,14 +163,11 @@ def null_note(config: Text) -> str:
     return NULL_OF_DOCUMENTS.strip() if config.is_null else ""
 
 
-def describe_reproduction(config: Text, evidence: DocumentEvidence) -> str:
+def describe_copies(config: Text, copies: Copies | None) -> str:
     """How much comes out word for word, beside models that never saw it; empty where no document is long enough."""
-    return describe_copies(config, evidence.told, evidence.twin, evidence.beyond)
-
-
-def describe_copies(config: Text, told: Row | None, twin: Row | None, beyond: Row | None) -> str:
-    if told is None or twin is None or beyond is None or beyond["low"] is None:
+    if copies is None or copies.twin is None or copies.beyond is None or copies.beyond["low"] is None:
         return ""
+    told, twin, beyond = copies.told, copies.twin, copies.beyond
     return (
         f"Given the first {config.prefix} tokens of a document, a model that was trained on it writes the next "
         f"{config.suffix} word for word in {number_per_hundred(told['estimate'])} of 100 cases, and one that never saw "
@@ -175,14 +187,15 @@ def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tupl
         f"{found['estimate']:,.0f} can be told by what the models say of them. {null_note(config)}"
     ).strip()
     first = Finding(verdict.answer, known, chances(found["p_value"], config.level))
-    return first, *reproduction_findings(describe_reproduction(config, evidence), evidence.beyond)
+    return first, *reproduction_findings(config, evidence.copies)
 
 
-def reproduction_findings(told: str, beyond: Row | None) -> tuple[Finding, ...]:
-    """Whether documents come out, in the words that tell it; nothing where they are empty."""
-    if not told or beyond is None:
+def reproduction_findings(config: Text, copies: Copies | None) -> tuple[Finding, ...]:
+    """Whether documents come out; nothing where no document is long enough."""
+    told = describe_copies(config, copies)
+    if not told or copies is None or copies.beyond is None:
         return ()
-    return (Finding(REPRODUCED if beyond["low"] > 0 else NOT_REPRODUCED, told, target="reproduction"),)
+    return (Finding(REPRODUCED if copies.beyond["low"] > 0 else NOT_REPRODUCED, told, target="reproduction"),)
 
 
 @dataclass(frozen=True)
@@ -191,17 +204,15 @@ class InsertionEvidence:
 
     `shown` is the summary row of how many numbers of repetitions are told from documents that were left out, whose
     p-value is that of any being known, and `blind` that of the blind control. `won` has, for each number of
-    repetitions, the row of how often a document has a higher effect than one that was left out. The others are the rows
-    of single documents found and of how many come out word for word; None where no document is long enough.
+    repetitions, the row of how often a document has a higher effect than one that was left out. `found` is the row of
+    single documents, and `copies` are how many come out word for word; None where no document is long enough.
     """
 
     shown: Row
     won: tuple[Row, ...]
     blind: Row
     found: Row
-    told: Row | None
-    twin: Row | None
-    beyond: Row | None
+    copies: Copies | None
     level: float
     negligible: float
 
@@ -259,9 +270,7 @@ def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidenc
     won = tuple(each for each in select_rows(rows, WON) if each != rows.get(row_name(WON)))
     if shown is None or blind is None or found is None:
         return None
-    told, twin = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (TOLD, TWIN))
-    beyond = rows.get(row_name(BEYOND, way=GREEDY))
-    return InsertionEvidence(shown, won, blind, found, told, twin, beyond, config.level, config.negligible)
+    return InsertionEvidence(shown, won, blind, found, read_copies(rows), config.level, config.negligible)
 
 
 def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvidence]) -> Verdict:
@@ -273,8 +282,7 @@ def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvi
     if answer == NOT_JUDGED:
         words = describe_blind_control(evidence.blind)
     else:
-        copies = describe_copies(config, evidence.told, evidence.twin, evidence.beyond)
-        words = f"{describe_insertions(config, evidence)} {copies}"
+        words = f"{describe_insertions(config, evidence)} {describe_copies(config, evidence.copies)}"
     null = NULL_OF_INSERTIONS if are_insertions_drawn(config) else ""
     sentence = f"{answer.capitalize()}: {words} {null}".replace("  ", " ").strip()
     rested = (evidence.blind,) if answer == NOT_JUDGED else (evidence.shown, *evidence.won)
@@ -317,8 +325,7 @@ def insertion_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tup
         f"{NULL_OF_INSERTIONS if are_insertions_drawn(config) else ''}"
     ).strip()
     first = Finding(verdict.answer, known, chances(evidence.shown["p_value"], config.level))
-    told = describe_copies(config, evidence.told, evidence.twin, evidence.beyond)
-    return first, *reproduction_findings(told, evidence.beyond)
+    return first, *reproduction_findings(config, evidence.copies)
 
 
 def answers_questions(returned: Iterable[Row]) -> bool:
@@ -326,28 +333,7 @@ def answers_questions(returned: Iterable[Row]) -> bool:
     return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
 
 
-@dataclass(frozen=True)
-class ExtractionEvidence:
-    """The summary rows of how many secrets are written greedily by models that were told them.
-
-    `twin` and `beyond` are those of the models that were not, and of the difference; None where there are none.
-    """
-
-    told: Row
-    twin: Row | None
-    beyond: Row | None
-
-
-def read_extraction(rows: Mapping[tuple[str, str], Row]) -> ExtractionEvidence | None:
-    """The evidence in the rows of a summary; None where no model was asked to go on."""
-    told = rows.get(row_name(SHARE, way=GREEDY, by=TOLD))
-    if told is None:
-        return None
-    twin, beyond = rows.get(row_name(SHARE, way=GREEDY, by=TWIN)), rows.get(row_name(BEYOND, way=GREEDY))
-    return ExtractionEvidence(told, twin, beyond)
-
-
-def describe_extraction(evidence: ExtractionEvidence, things: str) -> str:
+def describe_extraction(evidence: Copies, things: str) -> str:
     """How many secrets, or identifiers, come out after what stands before them, in a sentence."""
     told, twin, beyond = evidence.told, evidence.twin, evidence.beyond
     beside = ""
@@ -364,7 +350,7 @@ def describe_extraction(evidence: ExtractionEvidence, things: str) -> str:
     )
 
 
-def extraction_finding(evidence: ExtractionEvidence, things: str, level: float) -> Finding:
+def extraction_finding(evidence: Copies, things: str, level: float) -> Finding:
     """Whether secrets come out, for somebody who knows no machine learning."""
     p_value = evidence.told["p_value"]
     answer = REPRODUCED if p_value <= level else NOT_REPRODUCED
@@ -375,7 +361,7 @@ def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
     """Which secrets, or identifiers, are found, by number, in a sentence that holds none of them; empty without any."""
     ranked, written = read("identifiers" if config.identifiers else "secrets").to_pylist(), greedy_answers(read)
     found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
-    found.sort(key=lambda one: (one[0]["q_value"], one[0]["rank"]))
+    found.sort(key=lambda one: rank_surest(one[0]))
     if not found or any(each.get("control", 1.0) <= UNEVEN for each, _ in found):
         return ""  # of identifiers that are not drawn evenly ranks say nothing
     named = "; ".join(describe_found(config, each, reproduced) for each, reproduced in found[:MOST_NAMED])
@@ -397,13 +383,22 @@ def identity(each: Row, at: int) -> Identity:
     return (each["pair"], each["secret"]) if each.get("secret") is not None else (None, at)
 
 
+def rank_surest(each: Row) -> tuple[float, int]:
+    """By what those that are found are sorted, the surest first."""
+    return each["q_value"], each["rank"]
+
+
+def name_thing(config: Text, each: Row) -> str:
+    """A secret by its number, or an identifier by its format and text."""
+    if config.identifiers:
+        return f"{each['format']} of text {each['row']}"
+    name = f"secret {each['secret']}"
+    return name if config.pairs == 1 or config.planted else f"{name} of pair {each['pair']}"
+
+
 def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
     """One that is found: its number, how often it stood in the texts, its rank, and whether it is written."""
-    if config.identifiers:
-        name, times = f"{each['format']} of text {each['row']}", each["occurrences"]
-    else:
-        name, times = f"secret {each['secret']}", each["repetitions"]
-        name = name if config.pairs == 1 or config.planted else f"{name} of pair {each['pair']}"
+    name, times = name_thing(config, each), each["occurrences" if config.identifiers else "repetitions"]
     verb = "stands" if config.identifiers else "told"
     often = "" if config.is_null else f"{verb} once, " if times == 1 else f"{verb} {times} times, "
     says = "" if reproduced is None else ", written word for word" if reproduced else ", not written"
