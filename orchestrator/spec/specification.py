@@ -39,7 +39,6 @@ class Execution:
     address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
     # Whether trainings ask for a GPU: where the cluster has one or may get one; never; or always, and wait for it.
     gpus: GpusName = "auto"
-    gpus_per_job: int = 1  # above 1 for a language model that one GPU cannot hold: its layers lie on several
     together: int | None = None  # the most jobs in a call, and the most models trained in one step
     tolerate: int = 0  # the number of failed jobs that the tables may lack
     fail_fast: bool = False
@@ -58,6 +57,7 @@ class Execution:
     max_cost: float | None = None  # of this start, at these prices
     prices: Prices | None = None
     dashboard: bool = False  # whether a cluster that is started for the run has Ray's dashboard
+    gpus_per_job: int = 1  # above 1 for a language model that one GPU cannot hold: its layers lie on several
 
 
 def host_and_port(address: str) -> tuple[str, int]:
