@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import sys
 import sysconfig
 import time
@@ -30,6 +31,7 @@ from tasks.contract.job import Job
 
 FILE = "derivation.json"
 INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
+STDLIB = sysconfig.get_path("stdlib")  # asked for each of some thousand modules it would take longer than all else
 LOADED = time.time()  # a module whose file is newer may be another one than this process has planned with
 V = TypeVar("V")
 
@@ -137,7 +139,7 @@ def _is_own(module: Any) -> bool:
     spec = getattr(module, "__spec__", None)
     if spec is None or not spec.has_location or not spec.origin:
         return False
-    return not (set(INSTALLED) & set(Path(spec.origin).parts) or spec.origin.startswith(sysconfig.get_path("stdlib")))
+    return not spec.origin.startswith(STDLIB) and not any(f"{os.sep}{name}{os.sep}" in spec.origin for name in INSTALLED)
 
 
 def _source(name: str) -> Path:
