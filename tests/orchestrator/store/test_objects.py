@@ -74,10 +74,10 @@ def test_a_bucket_that_has_gone_is_no_empty_store(s3: Server) -> None:
     assert f"the store {PLACE} has gone" in refusal(store.keys)
 
 
-@pytest.mark.slow
 def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     s3: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("orchestrator.store.bucket.PATIENCE", 1.0)
     store = open_store(PLACE)
     s3.stop()
     try:
@@ -90,8 +90,8 @@ def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     put(store, "a")
 
 
-@pytest.mark.slow
 def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.store.bucket.REQUEST_SECONDS", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(9)
