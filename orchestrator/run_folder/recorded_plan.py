@@ -8,10 +8,10 @@ the recorded keys are those that would be planned; the jobs themselves are plann
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
-import os
 import sys
 import sysconfig
 import time
@@ -31,7 +31,7 @@ from tasks.contract.job import Job
 
 FILE = "derivation.json"
 INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
-STDLIB = sysconfig.get_path("stdlib")  # asked for each of some thousand modules it would take longer than all else
+STDLIB = sysconfig.get_path("stdlib")
 LOADED = time.time()  # a module whose file is newer may be another one than this process has planned with
 V = TypeVar("V")
 
@@ -139,7 +139,12 @@ def _is_own(module: Any) -> bool:
     spec = getattr(module, "__spec__", None)
     if spec is None or not spec.has_location or not spec.origin:
         return False
-    return not spec.origin.startswith(STDLIB) and not any(f"{os.sep}{name}{os.sep}" in spec.origin for name in INSTALLED)
+    return not _is_foreign(spec.origin)
+
+
+@functools.cache  # a process has loaded some thousand modules, and records a plan for each of its runs
+def _is_foreign(file: str) -> bool:
+    return file.startswith(STDLIB) or bool(set(INSTALLED) & set(Path(file).parts))
 
 
 def _source(name: str) -> Path:

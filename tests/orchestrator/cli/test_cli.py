@@ -95,13 +95,17 @@ def test_ctrl_c_at_any_early_moment_meets_python_itself_or_gets_the_word(shell: 
             assert (130, "engram: stopped\n") == (started.returncode, said), moment
 
 
-@pytest.mark.parametrize("arguments", [("list",), ("plan", "unique_feature", "--preset", "smoke")])
-def test_list_and_plan_load_nothing_heavy(shell: Shell, arguments: tuple[str, ...]) -> None:
+def test_commands_that_compute_nothing_load_nothing_heavy(shell: Shell) -> None:
     script = (
-        "import sys, atexit; from orchestrator.cli import main; "
-        "atexit.register(lambda: print([m for m in ('torch', 'ray', 'mlflow', 'pandas') if m in sys.modules])); main()"
+        "import sys\n"
+        "from orchestrator.cli.commands import app\n"
+        "from orchestrator.pricing import reference\n"
+        "reference.machine_speed = lambda kept: None\n"  # a process of its own measures it
+        "for words in ('list', 'show unique_feature', 'plan unique_feature --preset smoke'):\n"
+        "    app(words.split(), standalone_mode=False)\n"
+        "print([m for m in ('torch', 'scipy', 'ray', 'mlflow', 'pandas') if m in sys.modules])"
     )
-    command = [sys.executable, "-c", script, *arguments]
+    command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
     assert "[]" == done.stdout.splitlines()[-1]
     assert [] == list(shell.folder.iterdir())
@@ -264,8 +268,7 @@ def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_workin
     assert [] == list(engram.folder.iterdir())
 
 
-def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(tmp_path: Path) -> None:
-    engram = Shell(tmp_path)
+def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram: Here, tmp_path: Path) -> None:
     line = "left out: parts=4: no folder "
     alone = [engram.json("plan", "toys", f"parts={parts}", f"first={first}") for parts, first in ((2, 0), (3, 1))]
     seen = engram.json("plan", "toys", "--preset", "partly")

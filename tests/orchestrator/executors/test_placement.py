@@ -51,7 +51,8 @@ def join(ray_cluster: Any) -> Iterator[Join]:
     yield join
     for node in joined:
         if node in ray_cluster.worker_nodes:
-            ray_cluster.remove_node(node, allow_graceful=False)
+            ray_cluster.remove_node(node)
+    ray_cluster.wait_for_nodes()  # that is, until Ray has struck off those that have gone: the next test counts GPUs
 
 
 @pytest.fixture
