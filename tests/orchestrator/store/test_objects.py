@@ -263,11 +263,6 @@ def test_a_write_to_a_store_that_refuses_to_be_read_waits_for_nothing(
         refusal(lambda: put(store, "a"), Unwritable)
 
 
-@pytest.mark.parametrize("parts", [(), ("",), (".",), ("..",), ("runs", "a/b"), ("runs", "a\0b"), ("runs", "..")])
-def test_a_folder_has_a_plain_name(s3: Server, parts: tuple[str, ...]) -> None:
-    assert "no folder of the store can be called" in refusal(lambda: open_store(PLACE).folder(*parts))
-
-
 def test_what_is_not_ours_is_named_by_the_first_of_it(s3: Server) -> None:
     s3.put("elsewhere/zebra", b"")
     s3.put("elsewhere/ant", b"")
