@@ -354,16 +354,10 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
             "unknown preset 'fwe' of toys; it has few, many, three, partly, absent; did you mean 'few'?",
         ),
         (("run", "toys", "part=3"), "did you mean 'parts'?"),
-        (("run", "toys", "parts=three"), "parts is 'three'; it must be a whole number"),
-        (("run", "toys", "parts=0"), "parts is 0; it must be at least 1"),
         (("run", "toys", "parts"), "'parts' is not a setting; write it as field=value"),
         (("run", "toys", "--sweep", "parts"), "'parts' is not a setting"),
-        (("run", "toys", "--together", "some"), "together is 'some'; it must be auto, or 1 or more"),
-        (("run", "toys", "--way", "fast"), "way is 'fast'; it must be one of auto, loop, stack, graph"),
         (("resume", "--way", "stak"), "did you mean 'stack'?"),
         (("plan", "toys", "--way", ""), "way is ''; it must be one of auto, loop, stack, graph"),
-        (("run", "toys", "--tolerate", "-1"), "tolerate is -1; it must be 0 or more"),
-        (("run", "toys", "--stop-after", "soon"), "'soon' is not a duration"),
         (("run", "toys", "--until", "tired"), "until is 'tired'; it must be decided"),
         (("run", "toys", "--alpha", "0.1"), "--alpha is given without --until"),
         (("plan", "toys", "--until", "decided", "--alpha", "1"), "alpha is 1; it must be between 0 and 1"),
@@ -376,32 +370,23 @@ def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[s
             "whose exact rank could be bet on; it runs to its planned ",
         ),
         (("run", "nowhere.yaml"), "there is no file nowhere.yaml"),
-        (("run", "corrupt.yaml"), "corrupt.yaml, line 2"),
         (("run", "unsafe.yaml"), "could not determine a constructor for the tag"),
-        (("run", "list.yaml"), "holds a list"),
         (("plan", "unique_feature", "--preset", "smoke", "canaries=301"), "it must be at most 300"),
-        (("run", "unique_feature", "data=mnits"), "unknown data set 'mnits'; did you mean 'mnist'?"),
         (("status", "nope"), "there is no store at ./engram-store"),
         (("run", "toys", "--nope"), "No such option: --nope"),
         (("nope",), "No such command 'nope'"),
         (("run", "toys", "--address", "a b"), "'a b' is no address of a Ray cluster; give HOST:PORT"),
-        (("run", "toys", "--address", "host:65536"), "'host:65536' is no address of a Ray cluster"),
-        (("plan", "toys", "--address", "x" * 64 + ":1"), "is no address of a Ray cluster"),
         (("run", "toys", "--mlflow", "http://[::1"), "the tracking store's URI is none: Invalid IPv6 URL"),
         (("run", "toys", "--mlflow", "http://"), "the tracking store's URI names no server"),
         (("resume", "--mlflow", "https://x:y"), "the tracking store's URI is none: "),
         (("run", "time.yaml"), "time.yaml, line 2, column 14: 'x' is no timestamp"),
-        (("run", "./pipe"), "pipe cannot be read: it is a device, a pipe or a socket, not a file"),
         (("probes", "toys", "data=digits", "--out", "~nobody-here/x"), "there is no home of that name"),
         (("run",), "Missing argument 'AUDIT|FILE'"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ...], said: str) -> None:
-    (engram.folder / "corrupt.yaml").write_text("audit: [toys\npreset: x")
     (engram.folder / "unsafe.yaml").write_text("audit: !!python/object/apply:os.system ['touch owned']")
-    (engram.folder / "list.yaml").write_text("- audit: toys")
     (engram.folder / "time.yaml").write_text("audit: toys\nset: {label: !!timestamp x}")
-    os.mkfifo(engram.folder / "pipe")
     before = sorted(engram.folder.iterdir())
     done = engram(*arguments, code=2)
     assert said in done.stderr
