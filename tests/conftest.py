@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
@@ -36,6 +37,7 @@ VARIABLES = (
     "RAY_worker_niceness",
 )
 Copied = Callable[[Path], Path]
+IMPORTED = [0]  # how many modules there were each time that they were left out of the garbage collection
 OBJECT_STORE_BYTES = 80 * 2**20
 # Two threads of one process on two cores that others use, too, take longer than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is first imported
@@ -79,6 +81,15 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         sys.settrace(counting)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Leave what has been imported out of the garbage collection: to look through all of it takes half a second."""
+    if len(sys.modules) > IMPORTED[-1] + 300:
+        gc.collect()
+        gc.freeze()
+        IMPORTED.append(len(sys.modules))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

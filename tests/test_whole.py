@@ -74,7 +74,7 @@ def test_this_process_ray_and_any_grouping_give_the_same_tables(
     with connect(ray_cluster.address):  # the runs' workers serve both of them
         for name, more in {
             "together": ("--address", "none", "--together", "4"),
-            "ray": ("--address", ray_cluster.address),
+            "ray": ("--address", ray_cluster.address, "--together", "1"),
             "ray, together": ("--address", ray_cluster.address, "--together", "3"),
         }.items():
             folder = tmp_path / name
@@ -82,17 +82,8 @@ def test_this_process_ray_and_any_grouping_give_the_same_tables(
             assert run == Here(folder).json(*SMOKE, *more)["run"]
             tables.append(contents(folder, run))
             assert ("ray" in name) == (os.getpid() not in workers(folder))
+            assert len(workers(folder)) >= (2 if name == "ray" else 1)
     assert [tables[0]] * 4 == tables
-
-
-@pytest.mark.slow
-def test_results_name_several_workers_and_none_of_them_is_the_driver(engram: Shell, ray_cluster: Any) -> None:
-    started = engram.start(*SMOKE, "--address", ray_cluster.address, "--together", "1", "--json")
-    started.communicate(timeout=240)
-    assert 0 == started.returncode
-    found = workers(engram.folder)
-    assert len(found) >= 2
-    assert started.pid not in found
 
 
 def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -> None:
@@ -167,14 +158,11 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(
     assert sum(computed(engram.folder).values()) <= 16 + 2  # at most what was running when it was killed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(
-    engram: Shell, here: Here, ray_cluster: Any, number: signal.Signals
-) -> None:
+def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(engram: Shell, here: Here, ray_cluster: Any) -> None:
     fields = ("parts=40", "seconds=0.3", "trouble=wait", "at=3", f"folder={engram.folder}")
     run = engram.start("run", "toys", *fields, "--address", ray_cluster.address)
     engram.await_results(3, run)
-    run.send_signal(number)
+    run.send_signal(signal.SIGINT)
     engram.go()
     _, said = run.communicate(timeout=240)
     assert 130 == run.returncode, said

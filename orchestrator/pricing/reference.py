@@ -77,12 +77,20 @@ def _median(run: Any, seconds: float) -> float:
     return float(np.median(taken))
 
 
-@functools.cache
 def machine_speed(kept: Path | None) -> Speed | None:
     """The speed of this machine, from the folder where it was kept, else measured and kept; None where that fails."""
     file = None if kept is None else kept / f"{socket.gethostname()}.json"
     if file is not None and (known := _read_speed(file)) is not None:
         return known
+    speed = _measure_apart()
+    if speed is not None and file is not None:
+        _write_speed(file, speed)
+    return speed
+
+
+@functools.cache  # whatever stores this process prices for
+def _measure_apart() -> Speed | None:
+    """The speed of a process of its own; None where that fails."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "orchestrator.pricing.reference"],
@@ -92,12 +100,9 @@ def machine_speed(kept: Path | None) -> Speed | None:
             env={**os.environ, **ONE_THREAD},
             check=True,
         )
-        speed = _speed(json.loads(done.stdout))
+        return _speed(json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    if speed is not None and file is not None:
-        _write_speed(file, speed)
-    return speed
 
 
 def _read_speed(file: Path) -> Speed | None:

@@ -8,6 +8,7 @@ the recorded keys are those that would be planned; the jobs themselves are plann
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -30,6 +31,7 @@ from tasks.contract.job import Job
 
 FILE = "derivation.json"
 INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
+STDLIB = sysconfig.get_path("stdlib")
 LOADED = time.time()  # a module whose file is newer may be another one than this process has planned with
 V = TypeVar("V")
 
@@ -137,7 +139,12 @@ def _is_own(module: Any) -> bool:
     spec = getattr(module, "__spec__", None)
     if spec is None or not spec.has_location or not spec.origin:
         return False
-    return not (set(INSTALLED) & set(Path(spec.origin).parts) or spec.origin.startswith(sysconfig.get_path("stdlib")))
+    return not _is_foreign(spec.origin)
+
+
+@functools.cache  # a process has loaded some thousand modules, and records a plan for each of its runs
+def _is_foreign(file: str) -> bool:
+    return file.startswith(STDLIB) or bool(set(INSTALLED) & set(Path(file).parts))
 
 
 def _source(name: str) -> Path:

@@ -58,8 +58,9 @@ def find_installed(name: str) -> RegisteredAudit | None:
         return None
 
 
+@functools.cache
 def _own() -> Mapping[str, str]:
-    """Name -> module."""
+    """Name -> module, cached: the lookup reads the folder of each audit, and every command asks several times."""
     import tasks.audits
 
     modules = pkgutil.iter_modules(tasks.audits.__path__)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
-from tests.support.shell import Here, Shell
+from tests.support.shell import Here
 
 OWN = ("deja_vu", "density", "forgetting", "membership", "relational", "text", "unique_feature")
 
@@ -72,22 +69,3 @@ def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
         said = engram("show", *arguments, code=2).stderr
         assert line in said
         assert 1 == len(said.splitlines())
-
-
-def test_showing_and_pricing_load_no_torch(tmp_path: Path) -> None:
-    script = (
-        "import sys\n"
-        "from orchestrator.cli.commands import app\n"
-        "app(sys.argv[1:], standalone_mode=False)\n"
-        "assert not {'torch', 'scipy', 'ray', 'mlflow'} & set(sys.modules), 'loaded'\n"
-    )
-    for command in (("show", "unique_feature"), ("plan", "unique_feature", "--preset", "smoke")):
-        done = subprocess.run(
-            [sys.executable, "-c", script, *command],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env=Shell(tmp_path).env,
-            timeout=240,
-        )
-        assert 0 == done.returncode, done.stderr

@@ -16,6 +16,12 @@ from orchestrator.store.failure_log import PRINTED_BYTES, FailureLog
 from tests.support.shell import Here, Shell
 
 
+@pytest.fixture(params=["none", "cluster"])
+def address(request: pytest.FixtureRequest) -> str:
+    """Of this process, and of a cluster."""
+    return "none" if request.param == "none" else str(request.getfixturevalue("ray_cluster").address)
+
+
 @pytest.fixture
 def engram(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
@@ -31,8 +37,7 @@ def failed_key(here: Here, run: str) -> str:
     return line.split()[2].rstrip(":")
 
 
-@pytest.mark.parametrize("address", ["none", "local"])
-def test_a_failed_job_is_told_with_what_it_printed_and_how_to_run_it_alone(engram: Shell, address: str) -> None:
+def test_a_failed_job_is_told_with_what_it_printed_and_how_to_run_it_alone(address: str, engram: Shell) -> None:
     fields = ("parts=3", "trouble=speak", "at=1", f"folder={engram.folder}")
     ended = engram.json("run", "toys", "--address", address, "--together", "1", *fields, code=3)
     here = Here(engram.folder)
@@ -87,8 +92,7 @@ def test_logs_of_what_is_neither_run_nor_key_are_one_line(here: Here) -> None:
     assert "no driver: it is finished" in here("cancel", "toys", code=1).stderr
 
 
-@pytest.mark.parametrize("address", ["none", "local"])
-def test_a_run_is_cancelled_from_another_process_and_continued(engram: Shell, tmp_path: Path, address: str) -> None:
+def test_a_run_is_cancelled_from_another_process_and_continued(address: str, engram: Shell, tmp_path: Path) -> None:
     fields = ("parts=8", "trouble=wait", "at=2", f"folder={tmp_path}")
     run = engram.start("run", "toys", "--address", address, "--together", "1", *fields)
     engram.await_begun(1, run)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import subprocess
-import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("ray")
+
+from ray._raylet import GcsClient
+from ray.core.generated.autoscaler_pb2 import DrainNodeReason
 
 from orchestrator.errors import ClusterError
 from orchestrator.executors.calls import Call, Done, Lost
@@ -51,7 +53,8 @@ def join(ray_cluster: Any) -> Iterator[Join]:
     yield join
     for node in joined:
         if node in ray_cluster.worker_nodes:
-            ray_cluster.remove_node(node, allow_graceful=False)
+            ray_cluster.remove_node(node)
+    ray_cluster.wait_for_nodes()  # that is, until Ray has struck off those that have gone: the next test counts GPUs
 
 
 @pytest.fixture
@@ -137,10 +140,9 @@ def test_on_a_machine_that_is_drained_calls_end_and_none_begin(
     await_(lambda: 4 == len(began(told)))
     for number in range(20, 26):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
-    notice = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
-    asked = ["drain-node", "--address", ray_cluster.address, "--node-id", leaving.node_id, *notice]
-    asked += ["--deadline-remaining-seconds", "600"]
-    subprocess.run([sys.executable, "-m", "ray.scripts.scripts", *asked], check=True, capture_output=True)
+    deadline = int(1000 * (time.time() + 600))
+    preempted = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+    assert GcsClient(address=ray_cluster.address).drain_node(leaving.node_id, preempted, "spot", deadline)[0]
     await_(lambda: list(executor.wait(0.1)) == [] and 2 == executor.gpus)
     (told / "go").touch()
     assert [Done] * 10 == [type(each) for each in outcomes(drain(executor, 10))]

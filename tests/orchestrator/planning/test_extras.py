@@ -53,7 +53,7 @@ def test_what_needs_no_package_that_is_absent_is_planned_and_stored_results_are_
     engram: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     linear = ("relational", "measures=linear", "linear.sizes=[[20, 30]]", "linear.trainings=2", "--address", "none")
-    stored = ("unique_feature", "--preset", "smoke", "canaries=2", "--address", "none")
+    stored = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
     engram("run", *stored)
     remove(monkeypatch, *extras.EXTRAS)
     assert engram.json("plan", *linear)["missing"]

@@ -154,16 +154,18 @@ def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
 
 
 def test_the_speed_of_a_machine_is_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reference_timings.machine_speed.cache_clear()
-    first = reference_timings.machine_speed(tmp_path)
+    reference_timings._measure_apart.cache_clear()
+    stores = [tmp_path / name for name in ("one", "other")]
+    for store in stores:
+        store.mkdir()
+    first = reference_timings.machine_speed(stores[0])
     assert first is not None
     assert 0 < first.product < 1
-    (file,) = tmp_path.iterdir()
-    reference_timings.machine_speed.cache_clear()
     monkeypatch.setattr(reference_timings.subprocess, "run", lambda *given, **settings: pytest.fail("measured again"))
-    assert first == reference_timings.machine_speed(tmp_path)
-    reference_timings.machine_speed.cache_clear()
-    assert file.name.endswith(".json")
+    assert first == reference_timings.machine_speed(stores[1])
+    (file,) = stores[0].glob("*.json")
+    file.write_text('{"product": 1.0, "convolution": 2.0}')
+    assert Speed(1.0, 2.0) == reference_timings.machine_speed(stores[0])
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "half", '{"product": 1.0}', '{"product": -1.0, "convolution": 1.0}'])

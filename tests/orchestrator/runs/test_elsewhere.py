@@ -229,8 +229,9 @@ def test_an_audit_s_numbers_do_not_depend_on_where_they_are_stored(
     s3: Server, machine: Callable[[str], Machine]
 ) -> None:
     here = machine("here")
+    few = ("scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
     for store in (PLACE, "./engram-store"):
-        here.json("run", "unique_feature", "--preset", "smoke", "--address", "none", "--store", store)
+        here.json("run", "unique_feature", *few, "--store", store)
     bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
     one, other = ({name: store.record(name)["content"] for name in folder.keys() | set()} for store in (folder, bucket))

@@ -34,9 +34,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.check_call(["umount", "-l", str(place)])
 
 
-def run(store: Store, address: str, observe: Any = None) -> Report:
-    execution = Execution(address=address, mlflow="off", report=False)
-    return start([Cell("toys", toys.Config(label=address))], store, execution, observe)
+def run(store: Store, observe: Any = None) -> Report:
+    execution = Execution(address="none", mlflow="off", report=False)
+    return start([Cell("toys", toys.Config())], store, execution, observe)
 
 
 def counts(store: Store, report: Report, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
@@ -48,11 +48,9 @@ def counts(store: Store, report: Report, capsys: pytest.CaptureFixture[str]) -> 
     return tuple(line.partition(": ")[2].partition(" jobs")[0] for line in (last, verdict.status_line(seen)))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("address", ["none", "cluster"])
 def test_a_damaged_result_that_a_full_disk_keeps_in_its_place_counts_in_neither_line(
-    disk: Path, address: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    address = request.getfixturevalue("ray_cluster").address if address == "cluster" else address
     store = open_store(str(disk / "store"))
 
     def fill(event: Mapping[str, Any]) -> None:
@@ -65,13 +63,13 @@ def test_a_damaged_result_that_a_full_disk_keeps_in_its_place_counts_in_neither_
                 for number in range(400):
                     (disk / "filling" / str(number)).touch()
 
-    report = run(store, address, fill)
+    report = run(store, fill)
     assert "paused" == report.state
     assert "cannot be set aside" in report.note
     assert ("6 of 7", "6 of 7") == counts(store, report, capsys)
     for path in (disk / "filling").iterdir():
         path.unlink()
-    again = run(store, address)
+    again = run(store)
     assert ("finished", 1) == (again.state, again.jobs["done"])
     assert ("7 of 7", "7 of 7") == counts(store, again, capsys)
 
@@ -87,7 +85,7 @@ def test_a_result_that_is_stored_though_its_write_is_refused_counts_in_the_progr
         raise Unwritable("cannot write: No space left on device (ENOSPC)")  # the folder could not be synced
 
     monkeypatch.setattr(LocalStore, "write", write_and_refuse)
-    report = run(store, "none", progress.take)
+    report = run(store, progress.take)
     assert ("paused", 1, 1) == (report.state, report.jobs["done"], progress.there)
     assert ("1 of 7", "1 of 7") == counts(store, report, capsys)
 
@@ -97,4 +95,4 @@ def test_an_old_traceback_that_cannot_be_removed_stops_nothing(disk: Path, monke
         raise Unwritable("cannot write failures: Read-only file system (EROFS)")
 
     monkeypatch.setattr(LocalStore, "clear_failure", refuse)
-    assert "finished" == run(open_store(str(disk / "store")), "none").state
+    assert "finished" == run(open_store(str(disk / "store"))).state

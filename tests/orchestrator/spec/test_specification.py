@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 import pytest
 import toys
 
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import SpecError
 from orchestrator.spec import config_parts, resolve, specification
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution, Spec
 from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Picture
-from tasks.worker.files import File
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -184,24 +181,6 @@ def test_a_digest_that_is_known_is_not_computed_again() -> None:
     assert "f" * 64 == cell.config.digest
 
 
-def test_a_file_in_a_config_is_pinned_to_its_bytes_and_an_absent_one_is_the_machines(tmp_path: Path) -> None:
-    (tmp_path / "stamp.png").write_bytes(b"stamp")
-    (cell,) = resolve.pin_cells([Cell("x", Picture(File(str(tmp_path / "stamp.png"))))], {})
-    assert hashlib.sha256(b"stamp").hexdigest() == cell.config.image.digest
-    with pytest.raises(EngramError, match=r"there is no file .*/gone\.png") as raised:
-        resolve.pin_cells([Cell("x", Picture(File(str(tmp_path / "gone.png"))))], {})
-    assert 1 == raised.value.exit_code
-
-
-def test_an_unknown_data_set_is_bad_usage_and_an_absent_one_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ENGRAM_DATA", raising=False)
-    with pytest.raises(SpecError, match="did you mean 'mnist'"):
-        resolve.pin_cells([Cell("x", Dataset("mnits"))], {})
-    with pytest.raises(EngramError, match="ENGRAM_DATA is not set") as raised:
-        resolve.pin_cells([Cell("x", Dataset("mnist"))], {})
-    assert 1 == raised.value.exit_code
-
-
 def test_commas_inside_brackets_belong_to_a_swept_value() -> None:
     assert {"a": ["1", "2"], "b.c": ["[1,2]", "(3,4)"]} == specification.sweeps(["a=1,2", "b.c=[1,2],(3,4)"])
 
@@ -272,45 +251,6 @@ def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
     path = write(tmp_path, "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1}\n")
     (config,) = configs(resolve.read_spec(path, Spec("")))
     assert ("X", 5, 1) == (config.feature.text, config.feature.size, config.canaries)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "holds nothing; it must be a mapping"),
-        ("- audit: toys", "holds a list; it must be a mapping"),
-        ("toys", "holds a str; it must be a mapping"),
-        ("preset: few", "'audit' is missing"),
-        ("audit: toys\npresett: few", "unknown key 'presett'"),
-        ("audit: toys\npresett: few", "did you mean 'preset'?"),
-        ("audit: toys\nexecution: {togeter: 3}", "unknown key 'execution.togeter'"),
-        ("audit: toys\nexecution: {tolerate: many}", "execution.tolerate is 'many'; it must be a whole number"),
-        ("audit: 3", "audit is 3; it must be text"),
-        ("audit: toys\nset: [1]", "set is [1]; it must be a mapping"),
-        ("audit: toys\nsweep: {parts: 3}", "sweep.parts is 3; it must be a list of values"),
-        ("audit: toys\nsweep: {parts: []}", "sweep.parts has no values"),
-        ("audit: toys\nset: {parts: 1, parts: 2}", "'parts' is given twice"),
-        ("audit: [unclosed", "line 1"),
-        ("audit: !!python/object/apply:os.system ['touch owned']", "could not determine a constructor"),
-        ("a: &x [1, 2]\nb: *x", "aliases are not allowed"),
-        (b"audit: \xff\xfe\x00", "is not YAML"),
-        (b"\x00\x01\x02", "is not YAML"),
-        ("[" * 20_000, "is not YAML"),
-        ("audit: toys\nexecution: {way: 3}", "execution.way is 3; it must be text"),
-        ("audit: toys\nexecution: {together: some}", "together is 'some'; it must be auto, or 1 or more"),
-        ("audit: toys\nexecution: {stop_after: later}", "'later' is not a duration"),
-        ("# " + "x" * 1_100_000, "is larger than 1,000,000 bytes"),
-    ],
-)
-def test_a_file_that_is_no_specification_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes, problem: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SpecError) as raised:
-        resolve.read_spec(write(tmp_path, text), Spec(""))
-    assert problem in str(raised.value)
-    assert 1 == len(str(raised.value).splitlines())
-    assert ["audit.yaml"] == [path.name for path in tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])

@@ -85,7 +85,7 @@ def broken(number: int) -> Callable[[], OSError]:
 
 
 BEFORE = (new, again, other, damaged, no_file)
-REFUSED = (errno.ENOSPC, errno.EIO)
+REFUSED = ((Names.FOLDER, errno.ENOSPC), (Names.FILE, errno.EIO))
 
 
 def trials(
@@ -133,8 +133,9 @@ def whole(root: Path, before: Callable[[Path], None]) -> None:
     assert [] == list(store.verify(store.keys()))
 
 
-@pytest.mark.parametrize("names", [Names.FOLDER, Names.FILE], indirect=True)
-@pytest.mark.parametrize("number", REFUSED, ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    ("names", "number"), [(Names.FOLDER, errno.ENOSPC), (Names.FILE, errno.EIO)], indirect=["names"]
+)
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_commit_refused_at_any_call_is_a_pause_and_the_next_one_lands(
     tmp_path: Path, before: Callable[[Path], None], number: int
@@ -156,26 +157,18 @@ def test_a_commit_short_of_files_at_any_call_is_sent_again(tmp_path: Path, befor
         whole(root, before)
 
 
-@pytest.mark.parametrize("names", [Names.FOLDER, Names.FILE], indirect=True)
 @pytest.mark.parametrize("before", BEFORE)
-def test_a_process_that_dies_at_any_call_of_a_commit_tears_nothing(
-    tmp_path: Path, before: Callable[[Path], None]
+def test_a_process_that_dies_or_a_power_cut_at_any_call_of_a_commit_tears_nothing(
+    tmp_path: Path, before: Callable[[Path], None], names: Names
 ) -> None:
-    for root, outcome, _ in trials(tmp_path, before, Crash):
+    for root, outcome, disk in trials(tmp_path, before, Crash, names):
         assert outcome is None
+        left = [disk.after_power_cut(tmp_path / f"{root.name} {eager}", eager) for eager in (False, True)]
         whole(root, before)
-
-
-@pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("before", BEFORE)
-def test_a_power_cut_at_any_call_of_a_commit_tears_nothing(
-    tmp_path: Path, before: Callable[[Path], None], eager: bool, names: Names
-) -> None:
-    for root, _, disk in trials(tmp_path, before, Crash, names):
-        left = disk.after_power_cut(tmp_path / f"{root.name} after", eager)
-        if before is no_file and not (place(left).exists() or place(left).is_symlink()):
-            continue  # a link was never synced here, so there is none
-        whole(left, before)
+        for folder in left:
+            if before is no_file and not (place(folder).exists() or place(folder).is_symlink()):
+                continue  # a link was never synced here, so there is none
+            whole(folder, before)
 
 
 # What was reported

@@ -198,12 +198,14 @@ def test_results_swapped_between_two_keys_are_found(store: Store, place: Place) 
 
 
 def test_writing_over_a_damaged_result_replaces_it(store: Store, place: Place) -> None:
-    for bad in (b"", b"nonsense" * 50):
+    put(store, "b")
+    for bad in (b"", b"nonsense" * 50, place.get(place.result("b"))):
         put(store, "a")
         place.put(place.result("a"), bad)
         put(store, "a")
         assert table("a") == store.read(key("a"))
         place.delete(place.result("a"))
+    assert 3 == sum(name.endswith(".arrow") for name in place.names("quarantine"))
 
 
 def test_verify_names_exactly_what_is_wrong_in_order(store: Store, place: Place) -> None:
@@ -215,6 +217,7 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: Store, place: Place)
     for _ in range(2):
         wrong = list(store.verify(key(number) for number in range(40)))
         assert [key(7), key(20), key(39)] == [name for name, _ in wrong]
+        assert "no result" in str(wrong[2][1])
     assert 2 == sum(name.endswith(".arrow") for name in place.names("quarantine"))
 
 
@@ -267,8 +270,8 @@ def test_folders_are_made_and_lie_nowhere_else(store: Store) -> None:
     path = store.folder("runs", "one")
     assert path.is_dir()
     assert ("one", "runs") == (path.name, path.parent.name)
-    for parts in ((), ("..",), ("a/b",), ("runs", "")):
-        with pytest.raises(StoreError, match="no folder of the store"):
+    for parts in ((), ("",), (".",), ("..",), ("a/b",), ("runs", ""), ("runs", "a\0b"), ("runs", "..")):
+        with pytest.raises(StoreError, match="no folder of the store can be called"):
             store.folder(*parts)
 
 
@@ -282,7 +285,7 @@ def test_a_store_is_only_made_where_that_is_allowed(place: Place) -> None:
     assert ["engram-store.json"] == [name for name in place.names("") if "." in name]
 
 
-def test_a_flippedof_something_else_is_refused_and_left_alone(place: Place, tmp_path: Path) -> None:
+def test_a_folder_of_something_else_is_refused_and_left_alone(place: Place, tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     place.put("thesis.tex", b"mine")
     with pytest.raises(StoreError, match=r"not a store and not empty \(it holds thesis.tex\)"):
@@ -296,9 +299,14 @@ def test_a_newer_store_is_refused(store: Store, place: Place) -> None:
         open_store(place.location)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"format": "1"}', b'{"format": true}', b"\xff"])
-def test_an_unreadable_marker_stops_and_is_left_alone(store: Store, place: Place, text: bytes) -> None:
-    place.put("engram-store.json", text)
-    with pytest.raises(StoreError, match=r"engram-store.json cannot be read"):
-        open_store(place.location)
-    assert text == place.get("engram-store.json")
+UNREADABLE = (b"", b"{", b"[]", b"{}", b'{"format": "1"}', b'{"format": 0}', b'{"format": true}', b"\xff")
+
+
+def test_an_unreadable_marker_stops_and_is_left_alone(store: Store, place: Place) -> None:
+    put(store, "a")
+    for text in UNREADABLE:
+        place.put("engram-store.json", text)
+        before = place.names("")
+        with pytest.raises(StoreError, match=r"engram-store.json cannot be read"):
+            open_store(place.location)
+        assert (before, text) == (place.names(""), place.get("engram-store.json"))

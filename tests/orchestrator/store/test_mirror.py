@@ -146,10 +146,10 @@ def test_the_driver_on_another_machine_is_known_while_it_lives(machine: Callable
     assert None is lease.holder(folder)
 
 
-@pytest.mark.slow
 def test_without_its_server_a_mirror_shows_what_it_has_once_it_has_something(
-    machine: Callable[[str], Mirror], s3: Server
+    machine: Callable[[str], Mirror], s3: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("orchestrator.store.bucket.PATIENCE", 1.0)
     here, fresh = machine("here"), machine("fresh")
     run(here)
     here.push(RUN, last=True)

@@ -74,10 +74,10 @@ def test_a_bucket_that_has_gone_is_no_empty_store(s3: Server) -> None:
     assert f"the store {PLACE} has gone" in refusal(store.keys)
 
 
-@pytest.mark.slow
 def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     s3: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("orchestrator.store.bucket.PATIENCE", 1.0)
     store = open_store(PLACE)
     s3.stop()
     try:
@@ -90,8 +90,8 @@ def test_a_server_that_is_away_is_said_and_a_write_waits_for_it_a_while(
     put(store, "a")
 
 
-@pytest.mark.slow
 def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.store.bucket.REQUEST_SECONDS", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(9)
@@ -261,11 +261,6 @@ def test_a_write_to_a_store_that_refuses_to_be_read_waits_for_nothing(
     monkeypatch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
     with s3.forbidding():
         refusal(lambda: put(store, "a"), Unwritable)
-
-
-@pytest.mark.parametrize("parts", [(), ("",), (".",), ("..",), ("runs", "a/b"), ("runs", "a\0b"), ("runs", "..")])
-def test_a_folder_has_a_plain_name(s3: Server, parts: tuple[str, ...]) -> None:
-    assert "no folder of the store can be called" in refusal(lambda: open_store(PLACE).folder(*parts))
 
 
 def test_what_is_not_ours_is_named_by_the_first_of_it(s3: Server) -> None:

@@ -63,10 +63,7 @@ def listening(port: int) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
-def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
-    tracked: Shell, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(tracked: Shell, tmp_path: Path) -> None:
     engram = tracked
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -93,10 +90,10 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(
         assert f'<a href="http://127.0.0.1:{port}/#/experiments/1/runs/' in answer.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
         urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=120)
-    if BROWSER and number is signal.SIGINT:
+    if BROWSER:
         page = seen(url, tmp_path)  # with what was asked, the answer and its interval
         assert all(text in page for text in ("questions, smoke", "wordy", "6.8 [3.7, 9.8]", "words of an answer"))
-    command.send_signal(number)
+    command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=120)[1]
     assert 0 == command.returncode, said
     assert f"port {first} is taken" in said
@@ -126,13 +123,14 @@ def test_the_pages_wait_for_nobody_who_holds_the_tracking_lock(tmp_path: Path, b
         assert not asked.is_alive()
 
 
-def test_without_mlflow_the_live_page_alone_is_served(shell: Shell) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_without_mlflow_the_live_page_alone_is_served(shell: Shell, number: signal.Signals) -> None:
     shell("run", "toys", "--address", "none", "parts=2")
     command = shell.start("ui", "--mlflow", "off", "--port", str(free_port()))
     assert command.stdout is not None
     with urllib.request.urlopen(command.stdout.readline().strip(), timeout=120) as answer:
         assert "100 % finished" in answer.read().decode()
-    command.send_signal(signal.SIGINT)
+    command.send_signal(number)
     said = command.communicate(timeout=120)[1]
     assert (0, 1) == (command.returncode, len(said.splitlines())), said
 
