@@ -44,7 +44,7 @@ from tasks.contract.verdict import Verdict
 from tasks.numerics.statistics import Estimate
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
-from tests.support.calibration import bounds
+from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
 
 NULL = PRESETS["null"]
@@ -426,40 +426,33 @@ def answers(
 
 @pytest.mark.parametrize(("contexts", "seed"), [((60, 20), 1), ((150, 50), 2)])
 def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int], seed: int) -> None:
-    """A tenth of the hidden answers is known on either part, by 400 models.
+    """A tenth of the hidden answers is known on either part; 120 models each.
 
     Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
     of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
     """
-    found = answers(400, contexts, (0.1, 0.1), seed=seed)
-    assert found["memorised"] <= 0.025 * 400
+    found = answers(120, contexts, (0.1, 0.1), seed=seed)
+    assert found["memorised"] <= 0.025 * 120
 
 
-@pytest.mark.slow  # 100 audits of 400 contexts each
-@pytest.mark.parametrize(("noise", "rate"), [(0.7, 1.0), (0.8, 0.88), (0.9, 0.2), (0.95, 0.0)])
+@pytest.mark.parametrize(("noise", "rate"), [(0.7, 1.0), (0.9, 0.2)])
 def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(noise: float, rate: float) -> None:
     """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones, where it answers.
 
     An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 100
     such models each, called memorised: 100 where nothing, 30, 50, 60 or 70 % of the answers are noise, 88 at 80 % (12
-    undecided), 20 at 90 % (79 undecided, 1 not seen) and 0 at 95 % (80 undecided, 20 not seen).
+    undecided), 20 at 90 % (79 undecided, 1 not seen) and 0 at 95 % (80 undecided, 20 not seen). Here of 40.
     """
-    found = answers(100, (300, 100), (0.3, 0.05), noise, seed=3)
-    assert found["memorised"] >= 95 if rate == 1 else abs(found["memorised"] - 100 * rate) <= 15
+    found = answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
+    assert_rate(rate, found["memorised"], 40)
     assert found["not seen"] == 0 or noise >= 0.9
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_memory_is_found_though_half_of_the_answers_are_noise(noise: float) -> None:
-    """Of 100 such models each all were called memorised; here of 20."""
-    assert 20 == answers(20, (300, 100), (0.3, 0.05), noise, seed=3)["memorised"]
 
 
 def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused() -> None:
     """One of the same domain gives 60 % of the hidden answers of either part: 3 of 100 are accused (95 undecided)."""
-    found = answers(100, (150, 50), (0.6, 0.6), seed=4)
-    assert found["memorised"] <= bounds(0.025, 100)[1]
-    assert found["undecided"] >= 90
+    found = answers(40, (150, 50), (0.6, 0.6), seed=4)
+    assert found["memorised"] <= bounds(0.025, 40)[1]
+    assert found["undecided"] >= 36
 
 
 def test_the_share_from_memory_is_told_with_its_interval() -> None:
