@@ -31,6 +31,7 @@ from tests.tasks.audits.unique_feature.depth_first import tables
 
 PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
+SMOKE = replace(PRESETS["smoke"], data=pin(Dataset("digits")), probe=pin(Dataset("photos")), family=Family(count=20))
 
 
 def pinned(config: UniqueFeature) -> UniqueFeature:
@@ -59,7 +60,7 @@ def done() -> dict[str, pa.Table]:
 
 @pytest.fixture(scope="module")
 def smoke(done: dict[str, pa.Table]) -> Mapping[str, pa.Table]:
-    return tables(plan(pinned(PRESETS["smoke"])), done=done)
+    return tables(plan(SMOKE), done=done)
 
 
 def test_quickstart_plans_a_twin_for_each_of_twelve_canaries() -> None:
@@ -347,7 +348,7 @@ def test_the_history_names_the_epoch_that_was_kept(smoke: Mapping[str, pa.Table]
 def test_a_lost_model_costs_its_canary_and_no_other(
     smoke: Mapping[str, pa.Table], done: Mapping[str, pa.Table]
 ) -> None:
-    roots = plan(pinned(PRESETS["smoke"]))
+    roots = plan(SMOKE)
     assert isinstance(roots["divergences"], tuple)
     lost = roots["divergences"][1]
     kept = {key: job for key, job in Plan.from_roots(roots).jobs.items() if job is not lost.inputs[1]}
