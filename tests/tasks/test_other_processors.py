@@ -21,7 +21,7 @@ ALL = "AVX2"  # the setting in which every test that is marked runs
 # AVX-512, where it computes as on this processor, or SSE. MKL, which only torch for x86-64 has, obeys
 # MKL_ENABLE_INSTRUCTIONS on Intel's processors alone.
 SETTINGS = {
-    "this processor": ({}, ("torch", "onednn on 2 threads", "noise")),
+    "this processor": ({}, ("onednn on 2 threads", "noise")),
     "AVX2": (
         {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
         ("torch",),

@@ -17,18 +17,15 @@ from tasks.audits.relational.answer import (
     GUESSED,
     LIMITS,
     MOST_FIXED,
-    MOST_SILENCE,
     RULES,
     Evasion,
     Evidence,
     Repeats,
     decisive_name,
     describe_reason,
-    excess_share,
     memorization_row,
     read_evasions,
     read_evidence,
-    read_repeats,
     utility_row,
     verdict,
 )
@@ -66,13 +63,6 @@ def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
     assert (LIMITS, "") == (found.limits, found.published)  # with one gold answer each, m is as published
 
 
-def test_m_below_what_is_negligible_is_not_seen() -> None:
-    found = judged(counted((0, 1000), (0, 500)))
-    assert "not seen" == found.answer
-    assert found.sentence.startswith("Not seen: ")
-    assert found.sentence.endswith("; 0.02 or more is unlikely.")
-
-
 def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
     scores = counted((10, 100), (10, 100))
     found, high = judged(scores), measured(scores).to_pylist()[0]["m_high"]
@@ -93,17 +83,6 @@ def silent(share: float, of: float = 0.0, right: float = 0.0) -> pa.Table:
 
 
 GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
-
-
-def test_an_owner_who_leaves_corrupted_questions_unanswered_is_not_judged() -> None:
-    found = judged(silent(0.4, right=0.3), config=GIVEN)
-    assert "not judged" == found.answer
-    assert "Not judged: with the digits taken out" in found.sentence
-    assert "40 % more of the questions go unanswered once contexts are corrupted" in found.sentence
-    assert "undecided" == judged(silent(MOST_SILENCE - 0.01, right=0.3), config=GIVEN).answer
-    assert "not judged" == judged(silent(MOST_SILENCE + 0.01, right=0.3), config=GIVEN).answer
-    # A model that is as silent on whole contexts is judged.
-    assert "undecided" == judged(silent(0.4, of=0.4, right=0.3), config=GIVEN).answer
 
 
 def test_silence_does_not_clear_an_owner_whose_interval_accuses() -> None:
@@ -302,13 +281,6 @@ def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
     assert "Otherwise it is “not judged” where more than 5 percentage points more" in RULES.explain(GIVEN)
 
 
-def test_a_model_that_is_asked_here_is_judged_silent_or_not_and_its_silence_is_told() -> None:
-    found = judged(silent(0.4))
-    assert "memorised" == found.answer
-    assert "Of the held-out questions 40 % more go unanswered once their contexts are corrupted" in found.sentence
-    assert "unanswered" not in judged(silent(MOST_SILENCE - 0.01)).sentence
-
-
 @pytest.mark.parametrize(
     ("evasion", "words"),
     [
@@ -329,21 +301,6 @@ def test_an_evasion_is_named(evasion: Evasion, words: str) -> None:
     assert words in describe_reason(RULES.decide(GIVEN, evidence), evidence)
 
 
-def test_two_answers_to_one_question_are_counted() -> None:
-    told = pa.Table.from_pylist([row(TWICE, {"key": "ab12"}, Estimate(0.3, None, None, 10), "share")], SUMMARY)
-    assert Repeats(3, 10, "ab12") == read_repeats(index_rows(told))
-    assert None is read_repeats(index_rows(SUMMARY.empty_table()))
-
-
-def test_a_share_that_was_not_counted_on_both_contexts_is_none() -> None:
-    shares = [
-        row(kind, {"contexts": contexts}, Estimate(share, None, None, 10), "share")
-        for kind, contexts, share in (("a", "corrupted", 0.5), ("b", "corrupted", 0.5), ("b", "whole", 0.2))
-    ]
-    rows = index_rows(pa.Table.from_pylist(shares, SUMMARY))
-    assert [0.0, pytest.approx(0.3), 0.0] == [excess_share(rows, kind) for kind in "abc"]
-
-
 def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> None:
     found = summary(NUMERIC, [measured(counted((30, 100), (5, 100), whole=[1.0] * 60 + [0.0] * 40))])
     assert AUDIT.objectives is not None
@@ -354,18 +311,6 @@ def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> N
     assert "validation" == json.loads((rows[1] or {})["setting"])["split"]
     assert 0.02 == AUDIT.objectives.allowance
     assert [None, None] == [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both]
-
-
-def test_a_model_that_has_learnt_nothing_is_warned_of() -> None:
-    none, some = (counted((0, 100), (0, 100), whole=[1.0] * n + [0.0] * (100 - n)) for n in (1, round(100 * ADEQUATE)))
-    warning = "Warning: even on whole contexts only 1 % of the training questions are answered rightly"
-    assert warning in judged(none).sentence
-    assert "Warning" not in judged(some).sentence
-
-
-def test_a_null_says_that_it_is_one() -> None:
-    found = judged(counted((10, 100), (10, 100)), config=NULL)
-    assert found.sentence.endswith(" Answers were drawn anew in every epoch of training: this is a null.")
 
 
 def test_the_published_m_is_told_where_it_is_another() -> None:
