@@ -14,8 +14,8 @@ from PIL import Image
 
 from tasks.datasets.catalog import is_embedded, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, labelled_source, read_labelled, spread
-from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.labelled import Labelled, LabelledContent, labelled_source, read_labelled, spread
+from tasks.datasets.options import AS_THEY_ARE
 from tasks.datasets.source import digest_of
 from tests.tasks.datasets import scans
 from tests.tasks.datasets.scans import pixels, saved
@@ -54,16 +54,6 @@ def test_grey_among_coloured_pictures_is_repeated(tmp_path: Path) -> None:
     assert coloured.tolist() == images.test_images[0].tolist()
 
 
-def test_pictures_of_two_sizes_are_refused_by_name_unless_a_size_is_asked_for(tmp_path: Path) -> None:
-    sizes = ((6, 5), (6, 5), (7, 4))
-    paths = [saved(tmp_path / f"{at}.png", pixels(0, at, *size)) for at, size in enumerate(sizes)]
-    chosen = tuple(Labelled(path, 0, "train") for path in paths)
-    with pytest.raises(DatasetError) as caught:
-        read_labelled(chosen, ("cat",), AS_THEY_ARE)
-    assert str(caught.value).startswith(f"{paths[2]} is 7 x 4, 0.png 6 x 5; all must be of one size: add #64x64")
-    assert {(4, 4, 1)} == {picture.shape for picture in read_labelled(chosen, ("cat",), Options((4, 4))).pictures}
-
-
 def test_a_file_that_has_gone_or_is_no_picture_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("no picture")
     for name, says in (("gone.png", "cannot be read: No such file"), ("text.png", "cannot be read as a picture: ")):
@@ -83,19 +73,6 @@ def test_of_every_class_the_first_the_sixth_and_the_eleventh_are_for_testing() -
     found = list(spread(labels))
     of_class = {label: "".join(each[1] for at, each in enumerate(found) if labels[at] == label) for label in (0, 1, 2)}
     assert {0: "errrrer", 1: "errrre", 2: "e"} == of_class  # test and train by their second letters
-
-
-def test_a_class_without_a_picture_in_a_split_is_named_with_how_many_it_has(tmp_path: Path) -> None:
-    def lists(*splits: str) -> list[Labelled]:
-        return [Labelled(tmp_path, 1, split) for split in splits]  # type: ignore[arg-type]
-
-    whole = [Labelled(tmp_path, 0, "train"), Labelled(tmp_path, 0, "test")]
-    check_classes([*whole, *lists("train", "test")], ("cat", "dog"), tmp_path)
-    for splits, missing in ((("train", "train"), "test"), (("test",), "train"), ((), "train")):
-        with pytest.raises(DatasetError) as caught:
-            check_classes([*whole, *lists(*splits)], ("cat", "dog"), tmp_path)
-        says = f"{tmp_path}: class 'dog' has no picture in the {missing} split, and {len(splits)} in all"
-        assert str(caught.value).startswith(says)
 
 
 def test_content_is_what_was_given() -> None:

@@ -26,7 +26,7 @@ def by_steps(z: np.ndarray, steps: int) -> np.ndarray:
     return weights
 
 
-@pytest.mark.parametrize(("n", "d"), [(4, 12), (10, 40), (3, 4), (12, 5)])
+@pytest.mark.parametrize(("n", "d"), [(4, 12), (12, 5)])
 def test_gradient_descent_ends_in_the_closed_form(n: int, d: int) -> None:
     z = normal_samples(0, 0, n, d)
     np.testing.assert_allclose(converged_weights(z), by_steps(z, 20_000), atol=1e-8)

@@ -179,14 +179,6 @@ def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
         assert "it would have to be found" not in said(*unknown)
 
 
-def test_p_values_of_few_permutations_decide_nothing_together() -> None:
-    rows = called(), NONE, found()
-    few = verdict(Density(permutations=999), table(*rows))
-    assert "undecided" == few.answer
-    assert "P-values from fewer than 9,999 permutations are not counted together: draw more." in few.sentence
-    assert "not seen" == verdict(ALONE, table(*rows)).answer  # of which none ever is
-
-
 def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
     of_called = [row(row_name(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
     few = said(*MEMORISED, *of_called)
@@ -232,11 +224,6 @@ def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test() -> 
     assert "over 10 pairs of models with and without it" in alone
 
 
-def test_a_tiny_p_value_is_a_bound() -> None:
-    of_gap = [said(called(), gap(2.5, 2.0, 3.0, p)) for p in (0.0, 1e-7, 1e-6)]
-    assert ["p < 1e-6 ", "p < 1e-6 ", "p = 1e-6 "] == [each.split("randomisation ")[1][:9] for each in of_gap]
-
-
 def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> None:
     alone = gap(2.5, None, None, 0.001, n=1)
     assert "memorised" == verdict(Density(), table(called(4), alone)).answer
@@ -251,21 +238,6 @@ def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> N
 def test_few_repetitions_are_called_few() -> None:
     few = [said(called(), gap(2.5, 1, 4, 0.01, n)) for n in (3, 4)]
     assert [True, False] == ["wide for so few" in each for each in few]
-
-
-@pytest.mark.parametrize(
-    ("answer", "rows"),
-    [("memorised", (called(1), beyond())), ("not seen", (called(), beyond())), ("undecided", (called(), beyond(0.01)))],
-)
-def test_it_says_which_memory_would_have_been_found(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
-    enough = verdict(Density(), table(*rows, NONE, found()))
-    assert answer == enough.answer
-    assert (
-        "A single observation that is memorised by 7.5 nats (95 % interval up to 9.25) would be found in 80 %"
-        in enough.sentence
-    )
-    none = said(*rows, NONE, found(None))
-    assert "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 %" in none
 
 
 # What stands beside the answer
@@ -350,11 +322,6 @@ def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_t
     assert "no observation has log p by models that trained on it and by one that did not" in said.sentence
     assert "no model has been asked" not in said.sentence
     assert LIMITS == said.limits
-
-
-def test_the_audit_offers_its_verdict() -> None:
-    assert AUDIT.verdict is not None
-    assert "memorised" == AUDIT.verdict(Density(), table(*MEMORISED)).answer
 
 
 def certified(config: Density, *rows: dict[str, Any]) -> Certificate:

@@ -177,11 +177,6 @@ def test_of_many_targets_the_first_are_told_one_by_one() -> None:
     assert 12 == found.sentence.count("it knows D_Q better")
 
 
-def test_negligible_is_the_runs() -> None:
-    found = said(*target("D_C", *OPEN), config=replace(QUICKSTART, negligible=0.25))
-    assert "forgotten" == found.answer
-
-
 def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> None:
     share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
     found = said(share, config=TABLE1)
@@ -189,20 +184,6 @@ def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> N
     assert "Not judged: without a control set" in found.sentence
     assert "hold images back (query.held_back=0.5) or give some of the same source" in found.sentence
     assert (("share of D_Q held", '{"target": "D_C"}'),) == found.rows  # there is no test to rest on
-
-
-def test_a_target_that_has_not_answered_keeps_all_from_being_forgotten() -> None:
-    lost = row("share of D_Q held", {"target": "second"}, Estimate(None, None, None, 0), "training", 0.0)
-    found = said(*target("first", *CLEARED), lost)
-    assert "undecided" == found.answer
-    assert "second is undecided: no model of it has answered" in found.sentence
-
-
-def test_pictures_with_two_answers_forbid_a_judgement() -> None:
-    twice = row("repeated pictures with two answers", {"target": "D_C"}, proportion(3, 40), "picture", 0.0)
-    found = said(*target("D_C", *CLEARED), twice)
-    assert "not judged" == found.answer
-    assert "3 of 40 pictures that were handed out twice got two answers" in found.sentence
 
 
 def test_what_would_have_been_found_is_told() -> None:
@@ -232,13 +213,6 @@ def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned:
     lowest = row("lowest train accuracy", {}, alone(accuracy, 10), "training")
     words = f"Warning: a training gets only {100 * accuracy:g} % of its own images right"
     assert warned == (words in said(*target("D_C", *CLEARED), lowest).sentence)
-
-
-def test_what_the_published_rule_says_of_each_triple_stands_beside_the_answer() -> None:
-    rule = row("published rule says forgotten", {"target": "D_C"}, proportion(3, 5), "triple of trainings")
-    found = said(*target("D_C", *CLEARED), rule)
-    assert "calls forgotten so many of these triples: D_C 3 of 5." in found.published
-    assert (LIMITS, f"{found.published} {LIMITS}") == (found.limits, found.limits_in_full)
 
 
 def test_where_nothing_is_scored_nothing_is_decided() -> None:
@@ -446,12 +420,6 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
         "(p below 0.01). Otherwise it is “forgotten” where it may hold at most 10 % of the data set (95 % limit). The "
         "answer is “undecided” where none of these conditions holds."
     ) == certified(*target("a", *DIFFERENT)).rule
-
-
-def test_each_reason_of_several_targets_is_mended_once() -> None:
-    several = *target("a", *OPEN), *target("b", *DIFFERENT), *target("c", *DIFFERENT), *target("d", *CLEARED)
-    assert (REMEDIES[UNLIKE_OTHERS], MORE) == certified(*several).steps
-    assert (RUN_AGAIN, MORE) == certified(share("a", 0), *target("b", *OPEN)).steps
 
 
 def test_without_a_control_set_no_test_has_an_error_rate() -> None:

@@ -17,18 +17,15 @@ from tasks.audits.relational.answer import (
     GUESSED,
     LIMITS,
     MOST_FIXED,
-    MOST_SILENCE,
     RULES,
     Evasion,
     Evidence,
     Repeats,
     decisive_name,
     describe_reason,
-    excess_share,
     memorization_row,
     read_evasions,
     read_evidence,
-    read_repeats,
     utility_row,
     verdict,
 )
@@ -44,7 +41,7 @@ from tasks.contract.verdict import Verdict
 from tasks.numerics.statistics import Estimate
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
-from tests.support.calibration import bounds
+from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
 
 NULL = PRESETS["null"]
@@ -64,13 +61,6 @@ def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
     ) == found.sentence
     assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
     assert (LIMITS, "") == (found.limits, found.published)  # with one gold answer each, m is as published
-
-
-def test_m_below_what_is_negligible_is_not_seen() -> None:
-    found = judged(counted((0, 1000), (0, 500)))
-    assert "not seen" == found.answer
-    assert found.sentence.startswith("Not seen: ")
-    assert found.sentence.endswith("; 0.02 or more is unlikely.")
 
 
 def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
@@ -93,17 +83,6 @@ def silent(share: float, of: float = 0.0, right: float = 0.0) -> pa.Table:
 
 
 GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
-
-
-def test_an_owner_who_leaves_corrupted_questions_unanswered_is_not_judged() -> None:
-    found = judged(silent(0.4, right=0.3), config=GIVEN)
-    assert "not judged" == found.answer
-    assert "Not judged: with the digits taken out" in found.sentence
-    assert "40 % more of the questions go unanswered once contexts are corrupted" in found.sentence
-    assert "undecided" == judged(silent(MOST_SILENCE - 0.01, right=0.3), config=GIVEN).answer
-    assert "not judged" == judged(silent(MOST_SILENCE + 0.01, right=0.3), config=GIVEN).answer
-    # A model that is as silent on whole contexts is judged.
-    assert "undecided" == judged(silent(0.4, of=0.4, right=0.3), config=GIVEN).answer
 
 
 def test_silence_does_not_clear_an_owner_whose_interval_accuses() -> None:
@@ -302,13 +281,6 @@ def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
     assert "Otherwise it is “not judged” where more than 5 percentage points more" in RULES.explain(GIVEN)
 
 
-def test_a_model_that_is_asked_here_is_judged_silent_or_not_and_its_silence_is_told() -> None:
-    found = judged(silent(0.4))
-    assert "memorised" == found.answer
-    assert "Of the held-out questions 40 % more go unanswered once their contexts are corrupted" in found.sentence
-    assert "unanswered" not in judged(silent(MOST_SILENCE - 0.01)).sentence
-
-
 @pytest.mark.parametrize(
     ("evasion", "words"),
     [
@@ -329,21 +301,6 @@ def test_an_evasion_is_named(evasion: Evasion, words: str) -> None:
     assert words in describe_reason(RULES.decide(GIVEN, evidence), evidence)
 
 
-def test_two_answers_to_one_question_are_counted() -> None:
-    told = pa.Table.from_pylist([row(TWICE, {"key": "ab12"}, Estimate(0.3, None, None, 10), "share")], SUMMARY)
-    assert Repeats(3, 10, "ab12") == read_repeats(index_rows(told))
-    assert None is read_repeats(index_rows(SUMMARY.empty_table()))
-
-
-def test_a_share_that_was_not_counted_on_both_contexts_is_none() -> None:
-    shares = [
-        row(kind, {"contexts": contexts}, Estimate(share, None, None, 10), "share")
-        for kind, contexts, share in (("a", "corrupted", 0.5), ("b", "corrupted", 0.5), ("b", "whole", 0.2))
-    ]
-    rows = index_rows(pa.Table.from_pylist(shares, SUMMARY))
-    assert [0.0, pytest.approx(0.3), 0.0] == [excess_share(rows, kind) for kind in "abc"]
-
-
 def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> None:
     found = summary(NUMERIC, [measured(counted((30, 100), (5, 100), whole=[1.0] * 60 + [0.0] * 40))])
     assert AUDIT.objectives is not None
@@ -354,18 +311,6 @@ def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> N
     assert "validation" == json.loads((rows[1] or {})["setting"])["split"]
     assert 0.02 == AUDIT.objectives.allowance
     assert [None, None] == [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both]
-
-
-def test_a_model_that_has_learnt_nothing_is_warned_of() -> None:
-    none, some = (counted((0, 100), (0, 100), whole=[1.0] * n + [0.0] * (100 - n)) for n in (1, round(100 * ADEQUATE)))
-    warning = "Warning: even on whole contexts only 1 % of the training questions are answered rightly"
-    assert warning in judged(none).sentence
-    assert "Warning" not in judged(some).sentence
-
-
-def test_a_null_says_that_it_is_one() -> None:
-    found = judged(counted((10, 100), (10, 100)), config=NULL)
-    assert found.sentence.endswith(" Answers were drawn anew in every epoch of training: this is a null.")
 
 
 def test_the_published_m_is_told_where_it_is_another() -> None:
@@ -426,40 +371,33 @@ def answers(
 
 @pytest.mark.parametrize(("contexts", "seed"), [((60, 20), 1), ((150, 50), 2)])
 def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, int], seed: int) -> None:
-    """A tenth of the hidden answers is known on either part, by 400 models.
+    """A tenth of the hidden answers is known on either part; 120 models each.
 
     Of 400 at 60 training and 20 held-out contexts 1 was called memorised and 24 were not seen to (375 undecided), and
     of 400 at 150 and 50 contexts 2 and 41 (357 undecided): fewer than the 2.5 % that the rule allows.
     """
-    found = answers(400, contexts, (0.1, 0.1), seed=seed)
-    assert found["memorised"] <= 0.025 * 400
+    found = answers(120, contexts, (0.1, 0.1), seed=seed)
+    assert found["memorised"] <= 0.025 * 120
 
 
-@pytest.mark.slow  # 100 audits of 400 contexts each
-@pytest.mark.parametrize(("noise", "rate"), [(0.7, 1.0), (0.8, 0.88), (0.9, 0.2), (0.95, 0.0)])
+@pytest.mark.parametrize(("noise", "rate"), [(0.7, 1.0), (0.9, 0.2)])
 def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(noise: float, rate: float) -> None:
     """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones, where it answers.
 
     An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 100
     such models each, called memorised: 100 where nothing, 30, 50, 60 or 70 % of the answers are noise, 88 at 80 % (12
-    undecided), 20 at 90 % (79 undecided, 1 not seen) and 0 at 95 % (80 undecided, 20 not seen).
+    undecided), 20 at 90 % (79 undecided, 1 not seen) and 0 at 95 % (80 undecided, 20 not seen). Here of 40.
     """
-    found = answers(100, (300, 100), (0.3, 0.05), noise, seed=3)
-    assert found["memorised"] >= 95 if rate == 1 else abs(found["memorised"] - 100 * rate) <= 15
+    found = answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
+    assert_rate(rate, found["memorised"], 40)
     assert found["not seen"] == 0 or noise >= 0.9
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_memory_is_found_though_half_of_the_answers_are_noise(noise: float) -> None:
-    """Of 100 such models each all were called memorised; here of 20."""
-    assert 20 == answers(20, (300, 100), (0.3, 0.05), noise, seed=3)["memorised"]
 
 
 def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused() -> None:
     """One of the same domain gives 60 % of the hidden answers of either part: 3 of 100 are accused (95 undecided)."""
-    found = answers(100, (150, 50), (0.6, 0.6), seed=4)
-    assert found["memorised"] <= bounds(0.025, 100)[1]
-    assert found["undecided"] >= 90
+    found = answers(40, (150, 50), (0.6, 0.6), seed=4)
+    assert found["memorised"] <= bounds(0.025, 40)[1]
+    assert found["undecided"] >= 36
 
 
 def test_the_share_from_memory_is_told_with_its_interval() -> None:

@@ -87,17 +87,6 @@ def test_one_training_has_no_interval_and_decides_nothing() -> None:
         assert "no interval" in said.sentence
 
 
-def test_a_few_trainings_decide_nothing_however_well_they_agree() -> None:
-    assert ["undecided", "memorised"] == [pair_verdict(table(0.3, 0.2, 0.4, n)).answer for n in (5, 6)]
-    clear = [table(0.0, -0.01, 0.01, n, *calls(0.0, n, p_value=0.5)) for n in (5, 6)]
-    assert ["undecided", "not seen"] == [pair_verdict(each).answer for each in clear]
-
-
-@pytest.mark.parametrize("nothing", [table(None, None, None, 0), SUMMARY.empty_table()])
-def test_without_scores_there_is_no_answer_yet(nothing: pa.Table) -> None:
-    assert "undecided" == pair_verdict(nothing).answer
-
-
 def test_without_scores_ranks_are_told_beside_their_lack() -> None:
     nothing = table(None, None, None, 0)
     ranked = table(None, None, None, 0, *calls(0.0, 12, p_value=0.5))
@@ -195,27 +184,6 @@ def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
     assert "undecided" == cleared.answer
 
 
-def test_where_a_single_canary_could_not_be_called_nothing_is_cleared() -> None:
-    said = pair_verdict(table(0.02, -0.03, 0.07, 100, *calls(0.0, 100)))
-    assert "undecided" == said.answer
-    assert "0 of 100 canaries are called memorised" in said.sentence
-    assert "fewer than 10 could not have been called: rank each among more others (family.count=1999)" in said.sentence
-    few = pair_verdict(table(0.02, -0.03, 0.07, 12, *calls(0.0, 12, 10)))
-    assert ("undecided", True) == (few.answer, "none could have been called" in few.sentence)
-    could = pair_verdict(table(0.02, -0.03, 0.07, 100, *calls(0.0, 100, 1999)))
-    assert ("not seen", False) == (could.answer, "could" in could.sentence)
-
-
-@pytest.mark.parametrize(
-    ("p_value", "answer"), [(0.001, "memorised"), (0.0011, "undecided"), (0.05, "undecided"), (0.051, "not seen")]
-)
-def test_more_small_ranks_than_chance_brings_count_where_none_is_called(p_value: float, answer: str) -> None:
-    said = pair_verdict(table(0.02, -0.03, 0.07, 10, *calls(0.0, 10, p_value=p_value)))
-    assert answer == said.answer
-    assert (BEYOND if answer == "memorised" else EFFECT[0]) == said.rows[0][0]
-    assert (answer != "not seen") == (f"chance brings so many small ranks in {p_value:.2g} of runs" in said.sentence)
-
-
 def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing() -> None:
     shared = calls(0.9, 10, p_value=1e-9, **{SHARED: True})
     said = pair_verdict(table(0.02, -0.03, 0.07, 10, *shared))
@@ -233,18 +201,6 @@ def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
         said = pair_verdict(table(0.02, -0.03, 0.07, 12, *rows))
         assert "undecided" == said.answer
         assert "No canary is ranked, as its feature has too few others of its kind" in said.sentence
-
-
-def test_canaries_of_one_training_seed_are_one_observation() -> None:
-    rows = table(5.0, None, None, 1).to_pylist()
-    said = pair_verdict(pa.Table.from_pylist([rows[0] | {"unit": "training seed"}], SUMMARY))
-    assert "undecided" == said.answer
-    assert "one training seed has no interval" in said.sentence
-
-
-def test_the_audit_offers_its_verdict() -> None:
-    assert AUDIT.verdict is not None
-    assert "memorised" == AUDIT.verdict(UniqueFeature(), table(0.4, 0.2, 0.6)).answer
 
 
 @pytest.mark.parametrize(
@@ -291,14 +247,6 @@ def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
 # For somebody who knows no machine learning
 
 
-def test_of_pairs_it_tells_the_factor_with_its_interval() -> None:
-    (finding,) = of_pairs(0.3656, 0.1775, 0.5537).findings
-    assert "gave that image’s label 1.44 times the probability" in finding.sentence
-    assert "(95 % interval 1.19 to 1.74 times, over 12 pairs of trainings; 1 where nothing" in finding.sentence
-    assert finding.line is not None
-    assert (0.1775, 0.5537) == (finding.line.low, finding.line.high)
-
-
 def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
     config = UniqueFeature(burnt=GLYPH)
     found = AUDIT.certify("Is it?", config, table(0.02, 0.01, 0.03))
@@ -319,12 +267,6 @@ def test_without_an_interval_the_effect_is_told_and_one_beyond_all_numbers_is_no
     assert "(no interval, over 1 pair of trainings" in finding.sentence
     assert "no interval, over 2 pairs" in of_pairs(0.5, -12.0, 13.0, 2).findings[0].sentence
     assert "to more than 3e+43 times" in of_pairs(0.5, -900.0, 901.0, 3).findings[0].sentence
-
-
-def test_the_next_step_asks_for_more_canaries_or_more_others() -> None:
-    few = of_pairs(0.02, -0.3, 0.34, 20, *calls(0.0, 20)).steps
-    assert ("Train more canaries (canaries=200) or rank each among more others (family.count=1000): what is stored "
-            "already is not trained again.",) == few  # fmt: skip
 
 
 UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}

@@ -89,11 +89,6 @@ def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together
     assert [True, False] == ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)]
 
 
-def test_beside_references_the_error_is_that_of_their_population() -> None:
-    config = asked(models=(ModelFile("model.pt"),), references=(ModelFile("a.pt"), ModelFile("b.pt")), label=3)
-    assert "at most about 5 are called so" in RULES.explain_errors(config)
-
-
 POPULATION = Population(201)
 CLEAR = PanelEvidence(
     names=(),
@@ -352,12 +347,6 @@ def test_a_feature_that_is_not_told_from_its_look_alikes_is_partly_memorised(
     assert "family.look_alikes=100" in found.steps[0]
 
 
-def test_a_family_too_wide_to_show_a_push_clears_nothing() -> None:
-    said = panel_verdict(pushed(-0.6, -1.0, 0.09, 0.9, power=0.1))
-    assert "undecided" == said.answer
-    assert "a push of 0.1 nats would have been found in 10 % of cases" in said.sentence
-
-
 def test_the_first_push_of_a_summary_decides() -> None:
     rows = [pushed(0.4, 0.2, 0.6, 0.01), pushed(None, 0.0, 0.0, 1.0)]
     assert ["memorised", "undecided"] == [panel_verdict(pa.concat_tables(each)).answer for each in (rows, rows[::-1])]
@@ -413,14 +402,6 @@ def test_given_models_are_called_by_their_files() -> None:
     assert "fold0, fold1, fold2, fold3 and 1 more" == replace(config.given, models=models).describe
 
 
-@pytest.mark.parametrize(("p_value", "answer"), [(10 / 201, "memorised"), (11 / 201, "undecided")])
-def test_the_answer_changes_where_the_place_passes_the_boundary(p_value: float, answer: str) -> None:
-    (finding,) = of_models(p_value).findings
-    assert finding.line is not None
-    assert answer == finding.answer
-    assert (answer == "memorised") == (finding.line.estimate <= finding.line.boundaries[0].value)
-
-
 def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
     assert found is not None
@@ -430,21 +411,3 @@ def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
     assert twenty is not None
     assert ("at place 1 or before" in twenty.rule, "about 5 are called so" in twenty.error) == (True, True)
-
-
-def test_steps_are_for_what_was_given() -> None:
-    def steps(**given: Any) -> str:
-        found = AUDIT.certify("Is it?", asked(**given), pushed(0.4, 0.2, 0.6, 0.5))
-        assert found is not None
-        return found.steps[0]
-
-    assert "given.models=fold0.pt" in steps()
-    assert "unrounded and in single precision" in steps(outputs=(File("o.csv"),))  # whose repeats are not there
-
-
-def test_without_the_rank_beside_references_that_were_given_nothing_is_decided() -> None:
-    references = tuple(ModelFile(f"clean{at}.pt") for at in range(2))
-    config = asked(models=(ModelFile("model.pt"),), references=references, label=3)
-    for p_value in (0.01, 0.5):
-        said = verdict(config, pushed(-0.3, -0.5, 0.09, p_value))
-        assert ("undecided", True) == (said.answer, "the rank by which it is judged is missing" in said.sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -32,22 +33,28 @@ def _published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@cache
+def networks(preset: str) -> dict[str, str]:
+    """What each training of the preset is for, by its key."""
+    found: dict[str, str] = {}
+    for key, job in preset_plan("unique_feature", preset).jobs.items():
+        match marks(job.function).name:
+            case "classifier.train":
+                found[key] = "canary" if job.config.burnt else "twin"
+            case "unique_feature.train_ranked":
+                found[key] = "canary"
+            case "unique_feature.train_twin":
+                found[key] = "twin"
+            case "unique_feature.influence":
+                found[key] = "base" if job.config.canary is None else "traced again"
+            case "unique_feature.course":
+                found[key] = "course"
+    return found
+
+
 def trainings(*presets: str) -> Counter[str]:
     """Networks to train for these presets together, by what they are for."""
-    found: Counter[str] = Counter()
-    for job in preset_plan("unique_feature", *presets).jobs.values():
-        name = marks(job.function).name
-        if name == "classifier.train":
-            found["canary" if job.config.burnt else "twin"] += 1
-        elif name == "unique_feature.train_ranked":
-            found["canary"] += 1
-        elif name == "unique_feature.train_twin":
-            found["twin"] += 1
-        elif name == "unique_feature.influence":
-            found["base" if job.config.canary is None else "traced again"] += 1
-        elif name == "unique_feature.course":
-            found["course"] += 1
-    return found
+    return Counter({key: role for preset in presets for key, role in networks(preset).items()}.values())
 
 
 @pytest.mark.parametrize(

@@ -131,12 +131,6 @@ def test_the_letter_a_is_drawn_one_pixel_from_the_top_left_corner() -> None:
     assert expected.tolist() == burnt[1, :, :, 0].tolist()
 
 
-def test_burning_leaves_the_given_images_alone() -> None:
-    images = np.full((1, 8, 8, 1), 7, np.uint8)
-    burn(images, Glyph())
-    assert np.all(images == 7)
-
-
 def test_a_feature_is_the_same_in_every_channel() -> None:
     burnt = burn(np.full((1, 32, 32, 3), 9, np.uint8), Glyph(text="Q", top=4, left=20))
     for channel in range(3):
@@ -190,12 +184,6 @@ def test_a_feature_that_cannot_be_is_refused(fields: dict[str, object], message:
     with pytest.raises(ValueError, match="must be") as caught:
         Glyph(**fields)  # type: ignore[arg-type]
     assert message == str(caught.value)
-
-
-def test_a_feature_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not fit") as caught:
-        burn(np.zeros((1, 8, 8, 1), np.uint8), Glyph(top=4))
-    assert "a feature of 5 x 5 at top 4, left 1 does not fit an image of 8 x 8" == str(caught.value)
 
 
 def test_random_patches_differ_per_image_pixel_and_channel_and_are_uniform() -> None:
