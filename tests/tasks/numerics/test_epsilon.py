@@ -241,9 +241,9 @@ def test_a_threshold_that_half_of_the_runs_chose_exceeds_epsilon_as_seldom_as_is
     stream, mu = np.random.default_rng(23), gaussian_mu(1.0, 1e-5)
     for bound in MANY_RUNS.values():
         bounds = [
-            bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(100)
+            bound_by_scores(bound, stream.normal(mu, 1, 60), stream.normal(0, 1, 60), 1e-5, LEVEL) for _ in range(200)
         ]
-        assert sum(np.array(bounds) > 1.0) <= 13  # of 100 at 5 %: more with a chance of 1 in 2,000
+        assert sum(np.array(bounds) > 1.0) <= 20  # of 200 at 5 %
 
 
 @pytest.mark.parametrize(

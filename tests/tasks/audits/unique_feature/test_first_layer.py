@@ -100,8 +100,8 @@ def test_a_small_shift_is_found_among_all_glyphs_where_the_mean_of_the_weights_s
 
 def test_of_weights_without_a_shift_as_many_glyphs_are_called_as_the_level_says() -> None:
     glyphs = [drawn(100 + seed) for seed in range(20)]
-    called = [p_value(layer(0.0, glyphs[0], seed), NOTHING, glyph) <= 0.05 for seed in range(5) for glyph in glyphs]
-    assert sum(called) <= 13  # P[more of 100 at 5 %] is 0.05 %
+    called = [p_value(layer(0.0, glyphs[0], seed), NOTHING, glyph) <= 0.05 for seed in range(10) for glyph in glyphs]
+    assert sum(called) <= 22  # P[more of 200 at 5 %] is 0.1 %
 
 
 def test_a_first_layer_is_in_the_order_of_images() -> None:

@@ -12,7 +12,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Words, burn
 from tasks.datasets.images import Pixels
 from tasks.numerics.statistics import Estimate, rank_p_value
-from tests.support.calibration import DRAWS, assert_rate, bounds
+from tests.support.calibration import DRAWS, assert_rate
 
 
 def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
@@ -240,7 +240,7 @@ def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(l
 def test_with_the_label_unknown_the_interval_covers_the_push_towards_the_chosen_label(push: float) -> None:
     # One class in ten is pushed, by nats or not at all; where another one is chosen, nothing pushes towards that.
     rng = np.random.default_rng(11)
-    covered, below, draws = 0, 0, 100
+    covered, below, draws = 0, 0, 300
     for _ in range(draws):
         odds = rng.normal(0, 1, (1, 121, 10))
         odds[0, 0, 3] += push
@@ -251,8 +251,8 @@ def test_with_the_label_unknown_the_interval_covers_the_push_towards_the_chosen_
         assert estimate.high is not None
         covered += estimate.low <= true <= estimate.high
         below += estimate.low > true
-    assert covered >= bounds(0.95, draws)[0]
-    assert below <= bounds(0.025, draws)[1]
+    assert covered / draws >= 0.93
+    assert below / draws <= 0.05
 
 
 def test_the_share_of_pushes_that_would_be_found_is_that_of_the_others_that_would_stand_first() -> None:

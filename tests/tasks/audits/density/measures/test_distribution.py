@@ -133,6 +133,7 @@ STATISTICS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@pytest.mark.slow  # 2,000 jackknives each
 @pytest.mark.parametrize(
     ("size", "rates"),
     [
@@ -145,7 +146,7 @@ def test_where_nothing_is_memorised_the_intervals_of_the_matched_count_score_cov
 ) -> None:
     # The mean is 0 by symmetry, and other statistics are what they are on the average. The jackknife's interval is of
     # 95 %; where a statistic is no mean it covers up to 2 % more, by 2,500 simulations with another seed.
-    worlds, (n, repetitions, folds, sd), chance = 500, size, np.random.default_rng(0)
+    worlds, (n, repetitions, folds, sd), chance = 2000, size, np.random.default_rng(0)
     found: dict[str, list[statistics.Estimate]] = {statistic: [] for statistic in rates}
     for _ in range(worlds // 20):  # 20 are scored at once: no score depends on another
         log_p = np.concatenate([made_up.noise(chance, n, repetitions, folds, sd, 2.0) for _ in range(20)])
