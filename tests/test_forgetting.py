@@ -1,12 +1,10 @@
-"""The audit of forgetting from outside: every preset, models of others, refusals, failed trainings, a killed run."""
+"""The audit of forgetting from outside: every preset, models of others, refusals, failed trainings."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
-import signal
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,8 +32,7 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.handout import image_of
 from tasks.training.mixed import MIXED
-from tests.chaos.processes import marked
-from tests.support.shell import Here, Shell, refusals
+from tests.support.shell import Here, refusals
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans
 
@@ -67,12 +64,6 @@ def read(folder: Path, run: str, name: str) -> list[dict[str, Any]]:
     store = open_store(folder / "engram-store")
     found = status.roots(Journal(folder / "engram-store" / "runs" / run))[name]
     return [row for key in found for row in store.read(key).to_pylist()]
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """The digest of every stored table."""
-    store = open_store(folder)
-    return {key: store.record(key)["content"] for key in sorted(store.keys())}
 
 
 def config(preset: str) -> Forgetting:
@@ -334,27 +325,3 @@ def test_trainings_that_all_fail_are_told_a_line_each_and_leave_no_answer(tmp_pa
         assert all("loss is not finite" in line and "try a lower learning rate" in line for line in failed)
         assert "Traceback" not in said.stderr
         assert "rho" not in said.stdout
-
-
-@pytest.mark.slow
-def test_a_run_killed_with_a_worker_goes_on_to_the_tables_of_an_undisturbed_one(
-    here: Here, tmp_path: Path, ray_cluster: Any
-) -> None:
-    engram = Shell(tmp_path)
-    asked = (*RUN[:-2], "--together", "1")
-    on_ray = (*asked, "--address", ray_cluster.address)
-    run = engram.start(*on_ray)
-    engram.await_results(1, run)
-    # A worker by what it does: without its agents, which are called ray:: too, the cluster of all tests would end.
-    workers = (marked(os.environ["RAY_AUTH_TOKEN"], f"ray::{doing}") for doing in ("mixed", "forgetting", "IDLE"))
-    os.kill(next(pid for found in workers for pid in found), signal.SIGKILL)
-    run.kill()
-    run.communicate()
-    store = open_store(tmp_path / "engram-store")
-    before = {key: store.record(key) for key in sorted(store.keys())}
-    went_on = engram.json(*on_ray)
-    assert ("finished", went_on["jobs"]["planned"]) == (went_on["state"], went_on["jobs"]["stored"])
-    assert 1 <= len(before) < went_on["jobs"]["planned"]
-    assert before == {key: store.record(key) for key in before}  # who computed it when is in there, too
-    assert went_on["run"] == here.json(*asked, "--address", "none", "--store", "undisturbed")["run"]
-    assert contents(here.folder / "undisturbed") == contents(tmp_path / "engram-store")

@@ -1,4 +1,4 @@
-"""The audit of relational memorization from outside: pages, answers of others, refusals, a killed chain, no weights."""
+"""The audit of relational memorization from outside: pages, answers of others, refusals, no weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.run_folder.journal import Journal
-from orchestrator.store import open_store
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
 from tests.dashboards.pages import words
-from tests.support.shell import Here, Shell, refusals
+from tests.support.shell import Here, refusals
 
 RUN = ("run", "relational", "--preset", "smoke", "scale=tiny", "--address", "none")
 ASKED = ("examples=600", "held_out=400", "length=128")
@@ -237,38 +235,6 @@ def test_predictions_that_say_something_else_are_refused_in_a_line(
     assert 1 == len(refusals(said))
     assert "Traceback" not in said
     assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """The digest of every stored table."""
-    store = open_store(folder / "engram-store")
-    return {key: store.record(key)["content"] for key in sorted(store.keys())}
-
-
-@pytest.mark.slow
-def test_a_chain_killed_in_the_middle_goes_on_to_the_tables_of_an_undisturbed_one(tmp_path: Path) -> None:
-    asked = (*RUN, "replicates=1", "epochs=4", "link=1", "--way", "loop")
-    (tmp_path / "whole").mkdir()
-    whole = Here(tmp_path / "whole")
-    undisturbed = whole.json(*asked)
-    shell, engram = Shell(tmp_path), Here(tmp_path)
-    driver = shell.start(*asked)
-    store = open_store(tmp_path / "engram-store")
-    shell.until(lambda: bool(store.states()), driver)
-    driver.kill()
-    driver.communicate()
-    before = {key: store.record(key) for key in sorted(store.keys())}
-    planned = undisturbed["jobs"]["planned"]
-    assert len(before) < planned
-    ended = engram.json(*asked)
-    assert ("finished", planned - len(before)) == (ended["state"], ended["jobs"]["done"])
-    assert before == {key: store.record(key) for key in before}  # who computed it when is in there, too
-    assert contents(tmp_path / "whole") == contents(tmp_path)
-    jobs = Journal(tmp_path / "engram-store" / "runs" / ended["run"]).tasks()
-    links = [store.record(key) for key, task in jobs.items() if task == "language_models.fine_tune"]
-    gone_on = {record["config"]["epochs"]: record.get("continued_from") for record in links}
-    assert {1: None, 2: 1, 3: 2, 4: 3} == gone_on
-    assert set() == store.states()
 
 
 SETTINGS = ("numeric=false", "secret=0123456789abcdef")
