@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def render(template: str, **context: Any) -> str:
     """The rendered template. Values are escaped unless they are markup."""
+    version = versions().get("engram-audit", "of no known version")
+    return make_environment(TEMPLATES).get_template(template).render(version=version, **context)
+
+
+@cache  # it keeps the templates that it has compiled, which takes longer than to render them
+def make_environment(templates: Path) -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(templates),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -53,8 +60,7 @@ def render(template: str, **context: Any) -> str:
         "dark": colours(True),
         "printed_records": PRINTED,
     }
-    version = versions().get("engram-audit", "of no known version")
-    return environment.get_template(template).render(version=version, **context)
+    return environment
 
 
 def write(path: Path, text: str) -> None:
