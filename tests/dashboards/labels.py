@@ -43,8 +43,7 @@ def label(text: str, look: dict[str, str], attributes: dict[str, str]) -> Label:
     length = size * width(text, look.get("font-weight", "normal"))
     before = -SHARES[look.get("text-anchor", "start")] * length
     ends = tuple(
-        (float(x) + along * math.cos(angle), float(y) + along * math.sin(angle))
-        for along in (before, before + length)
+        (float(x) + along * math.cos(angle), float(y) + along * math.sin(angle)) for along in (before, before + length)
     )
     return Label(text, size, (ends[0], ends[1]))
 

@@ -490,6 +490,7 @@ def test_a_thousand_canaries_are_a_small_page_that_opens_at_once(store: Store, b
     opened = browser.open(drawn)
     seconds, size = opened.seconds(), drawn.stat().st_size
     assert 2000 == opened.evaluate("document.querySelectorAll('.sheet tbody tr').length")  # scores and verdicts
+    assert sum(path.stat().st_size for path in (drawn.parent / "figures").iterdir()) < 1_500_000
     assert (True, True, True) == (took < 30, seconds < 2, size < 5_000_000), (took, seconds, size)
 
 
