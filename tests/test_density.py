@@ -142,14 +142,12 @@ def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["folder", "list"])
-def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: Here, kind: str) -> None:
+def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: Here) -> None:
     here.env["ENGRAM_REPORT"] = "yes"
     scans.classes(here.folder / "scans", count=20)
     lines = [f"scans/{name}/{number:02}.png,{name}" for name in scans.CLASSES for number in range(20)]
     (here.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
-    named = {"folder": "folder:scans", "list": "list:scans.csv"}[kind]
-    ended = here.json(*RUN, *PICTURES, f"data={named}", "model=own:pixels")
+    ended = here.json(*RUN, *PICTURES, "data=list:scans.csv", "model=own:pixels")
     assert "finished" == ended["state"]
     assert 32 == len(read(here, ended["run"], "scores"))
     folder = here.folder / "engram-store" / "runs" / ended["run"]

@@ -172,17 +172,6 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
     assert "not shown unless asked for" not in text
 
 
-@pytest.mark.slow
-def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
-    ended = here.json(*RUN, "--report")
-    assert "finished" == ended["state"]
-    page = Path(ended["report"])
-    text = words(page)
-    for title in ("Are hidden answers given from memory?", "How often are the answers right?"):
-        assert title in text
-    assert any(answer in text for answer in ("Undecided: ", "Not seen: "))
-
-
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [

@@ -68,7 +68,7 @@ def test_a_narrow_network_without_its_canarys_neighbours_goes_through_every_meas
 
 
 BURN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
-FEW = ("probe=photos", "canaries=2", "examples=0", "epochs=1")
+FEW = ("probe=photos", "canaries=2", "examples=0", "epochs=1", "measures=scores")
 
 
 @pytest.fixture
