@@ -175,25 +175,11 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [
-        (("epochs=0",), 2, "epochs is 0; it must be at least 1"),
-        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),
-        (("measures=all",), 2, "measures[0] is 'all'; allowed: answers, linear, private"),
-        (("relation=lost",), 2, "relation is 'lost'; allowed: kept, redrawn"),
-        (("corruption.kind=letters",), 2, "kind is 'letters'; allowed: digits, names, pattern, answers"),
-        (("corruption={kind: pattern, pattern: '('}",), 2, "it must be a regular expression"),
-        (("model=t5",), 2, "it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without, folder:PATH or hub:NAME"),
         (("model=folder:gone",), 1, "gone"),
         (("model=hub:nobody/nothing",), 1, "the hub's cache has no model nobody/nothing"),
-        (("data=digits",), 1, "holds images and no questions"),
         (("data=records:gone.jsonl",), 1, "no file "),
         (("data=squad",), 1, "squad"),
-        (("examples=9999",), 2, "examples is 9999; the data has 3000 such questions"),
-        (("accumulate=3",), 2, "accumulate is 3; it must divide batch, which is 16"),
-        (("length=4",), 2, "length is 4; it must be at least 8"),
         (("given=gone",), 1, "there is no folder "),
-        (("linear.sizes=[[0, 3]]", "measures=linear"), 2, "it must be pairs of samples and features, each at least 1"),
-        (("epoch=3",), 2, "did you mean 'epochs'?"),
-        (("--preset", "table3"), 2, "unknown preset 'table3' of relational"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
