@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
+from dashboards.chart import Figure
+
 NUMBER = r"-?[\d.]+"
 STYLE = re.compile(r"([\w-]+): ([^;]+)")
 SHARES = {"start": 0.0, "middle": 0.5, "end": 1.0}  # of a text's width that lies before its place
@@ -53,6 +55,11 @@ def width(text: str, weight: str) -> float:
     """The room that a text takes where its letters have size 1; figures repeat most of theirs."""
     font = FontProperties(family="DejaVu Sans", weight=weight)
     return float(TextPath((0, 0), text, size=1, prop=font).get_extents().width)
+
+
+def words(figure: Figure) -> list[str]:
+    """The texts inside a drawing."""
+    return re.findall(r">([^<>]+)</text>", figure.svg)
 
 
 def cut(svg: str) -> list[str]:

@@ -209,7 +209,7 @@ def test_labels_that_would_not_fit_leave_out_what_all_rows_of_a_metric_share(sto
             ("alone", {"percent": 20}),
         )
     ]
-    texts = re.findall(r">([^<>]+)</text>", summarised(store, *rows)["estimates"].svg)
+    texts = labels.words(summarised(store, *rows)["estimates"])
     assert {"percent 20", "percent 100"} <= set(texts)
     assert {"epoch 1000, k 100, layer 3", "k 100", "k 200"} & set(texts) == {"k 100", "k 200"}
     assert any(text.startswith("epoch…, k 100, layer") for text in texts)  # nothing is shared with another row
@@ -239,7 +239,7 @@ def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(store: Store) 
     assert ["sweep"] == list(found)
     figure = found["sweep"]
     assert "How does the answer change with learning_rate and network?" == figure.title
-    texts = re.findall(r">([^<>]+)</text>", figure.svg)
+    texts = labels.words(figure)
     assert texts.index("0.0001") < texts.index("0.001")
     assert {"network a", "network b", "M_w effect, probe"} <= set(texts)
     for cell in run.cells:
@@ -293,7 +293,7 @@ def test_fields_that_vary_together_are_one_in_the_picture(store: Store) -> None:
     figure = named(cells(store, settings))["sweep"]
     assert "How does the answer change with data and network?" == figure.title
     assert " at data fashion-mnist, network mlp1: " in figure.alt
-    assert "512" not in re.findall(r">([^<>]+)</text>", figure.svg)
+    assert "512" not in labels.words(figure)
 
 
 def test_a_data_set_is_named_without_its_digest(store: Store) -> None:

@@ -99,7 +99,7 @@ UNEQUAL = [
             for dropout, batch_norm in ((False, False), (False, True), (True, False))
         ),
         (Regularisers(dropout=True, batch_norm=True), "adam", 10),
-        (Regularisers(dropout=True, batch_norm=True), "rmsprop", 10),
+        (Regularisers(dropout=True, batch_norm=True), "rmsprop", 5),
     ],
     ids=str,
 )
