@@ -1,4 +1,4 @@
-"""The audit of densities from outside: every preset, what a failed training takes away, one's own data and model."""
+"""The audit of densities from outside: what a failed training takes away, one's own data and model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
-from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import open_store
-from tasks.audits.density import AUDIT, PRESETS
 from tasks.models import modules
 from tasks.numerics import seeds
 from tests.support import densities
@@ -27,14 +24,6 @@ RUN = ("run", "density", "scale=tiny", "--address", "none")
 SMALL = ("examples=60", "every=0", "epochs=1")
 OWN = (*RUN, "model=own:pixels", *SMALL)
 PICTURES = ("measures=scores,outliers,neighbours,duplicates", "examples=0", "every=0", "epochs=1")
-# What is measured -> the tables that there are beside the summary.
-TABLES: Mapping[str, set[str]] = {
-    "scores": {"scores", "distribution", "losses", "fits"},
-    "outliers": {"outliers"},
-    "neighbours": {"neighbours", "ratios"},
-    "duplicates": {"duplicates"},
-    "kernel": {"kernel", "points"},
-}
 
 
 @pytest.fixture
@@ -71,20 +60,6 @@ def read(engram: Shell | Here, run: str, name: str) -> list[dict[str, Any]]:
 def failing(engram: Shell | Here, *path: str | int) -> None:
     """Have the training of this seed fail."""
     densities.write(engram.folder / "models", [seeds.derive(0, "training", *path)])
-
-
-@pytest.fixture(scope="module")
-def done() -> dict[str, pa.Table]:
-    """What presets share is computed once."""
-    return {}
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_which_tables_there_are_follows_from_what_is_measured(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ENGRAM_DATA", raising=False)
-    for config in AUDIT.cells(preset):
-        (cell,) = pin_cells([Cell("density", AUDIT.tiny(config))], {})
-        assert {"summary"}.union(*(TABLES[measure] for measure in config.measures)) == AUDIT.plan(cell.config).keys()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The audit of forgetting from outside: every preset, models of others, refusals, failed trainings."""
+"""The audit of forgetting from outside: models of others, refusals, failed trainings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce, text
 from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import open_store
-from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target
+from tasks.audits.forgetting import AUDIT, Forgetting, Target
 from tasks.audits.forgetting.query_set import handout_order
 from tasks.audits.forgetting.trainings import trainings
 from tasks.datasets import catalog
@@ -37,10 +37,6 @@ from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.datasets import scans
 
 RUN = ("run", "forgetting", "--preset", "smoke", "scale=tiny", "--address", "none")
-TABLES: Mapping[str, set[str]] = {
-    "scores": {"decisions", "ratios", "distances", "baselines", "confidences", "fits"},
-    "examples": {"examples"},
-}
 OWN = (
     *("query.data=folder:mine", "query.examples=0"),
     *("calibration.data=folder:theirs", "calibration.first=0", "calibration.examples=0"),
@@ -76,14 +72,6 @@ def config(preset: str) -> Forgetting:
 def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held") -> dict[str, Mapping[str, Any]]:
     """The rows of a summary with this metric, by their targets."""
     return {json.loads(row["setting"])["target"]: row for row in rows if row["metric"] == metric}
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_which_tables_there_are_follows_from_what_is_measured(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("ENGRAM_DATA", raising=False)
-    asked = config(preset)
-    expected = {"summary"}.union(*(TABLES[measure] for measure in asked.measures))
-    assert expected == AUDIT.plan(asked).keys() - {"power"}
 
 
 @pytest.mark.slow
