@@ -98,13 +98,6 @@ def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_judged(here
     assert "one and the same answer is given to 100 % more of the questions" in said
 
 
-def test_a_toy_that_is_silent_is_not_judged(here: Here) -> None:
-    silent = answered(
-        here, "silent", "facts", lambda question, context: reads(question, context).replace("-1", ""), *ASKED
-    )
-    assert "Not judged: with the digits taken out of the contexts" in here(*RUN, *ASKED, silent).stdout
-
-
 def own(folder: Path) -> str:
     """Records of the user's own, which are private."""
     rows = [
