@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import functools
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ TEMPLATES = Path(__file__).parent / "templates"
 def render(template: str, **context: Any) -> str:
     """The rendered template. Values are escaped unless they are markup."""
     version = versions().get("engram-audit", "of no known version")
-    return _environment(TEMPLATES).get_template(template).render(version=version, **context)
+    return make_environment(TEMPLATES).get_template(template).render(version=version, **context)
 
 
-@functools.cache  # with the templates that it has compiled, which takes longer than to render them
-def _environment(templates: Path) -> Environment:
+@cache  # it keeps the templates that it has compiled, which takes longer than to render them
+def make_environment(templates: Path) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 import torch
 from PIL import Image
 
+import orchestrator
+from orchestrator.runs.report import Report
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.datasets.boxed.partition import split_pictures
 from tasks.datasets.catalog import load_with_boxes
@@ -42,13 +46,29 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
     return Here(folder)
 
 
-def said(here: Here, *settings: str, reference: str = "reference.pt") -> str:
-    return " ".join(here(*RUN, *settings, f"given.reference={reference}").stdout.split())
+@cache
+def judged(folder: Path, *settings: str, reference: str | None = "reference.pt") -> Report:
+    """A run with these settings in the folder; every test that looks at it looks at the same."""
+    asked = dict(setting.split("=", 1) for setting in settings) | {"per_class": "10", "public": "300"}
+    if reference is not None:
+        asked["given.reference"] = reference
+    quiet: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
+    with contextlib.chdir(folder):
+        return orchestrator.run("deja_vu", preset="quickstart", store=folder / "engram-store", **quiet, **asked)
+
+
+def said(here: Here, *settings: str, reference: str | None = "reference.pt") -> str:
+    verdict = judged(here.folder, *settings, reference=reference).verdict
+    assert verdict is not None
+    return verdict.sentence
+
+
+def rows(here: Here, *settings: str, reference: str | None = "reference.pt") -> list[dict[str, Any]]:
+    return judged(here.folder, *settings, reference=reference).table("summary").to_pylist()
 
 
 def score(here: Here, *settings: str) -> Any:
-    run = here.json(*RUN, *settings, "given.reference=reference.pt")["run"]
-    (found,) = (row for row in here.json("results", run) if row["metric"] == SCORE)
+    (found,) = (row for row in rows(here, *settings) if row["metric"] == SCORE)
     return {name: found[name] for name in ("estimate", "low", "high", "p_value", "n")}
 
 
@@ -75,7 +95,7 @@ def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:
 
 
 def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(here: Here) -> None:
-    text = said(here, "given.model=remembering.pt")
+    text = " ".join(here(*RUN, "given.model=remembering.pt", "given.reference=reference.pt").stdout.split())
     assert "Memorised: shown a part of a picture without its object, the given encoder finds public pictures" in text
     assert "in 100.0 % of cases where it was trained on the picture" in text
     assert "the given reference, on neither" in text
@@ -148,8 +168,7 @@ def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pict
         ("recognised", np.where(whole[:, None], own, noise), 0),
     ):
         settings = table(here, f"{name}-again.parquet", ids, np.where(in_crops[:, None], crops, own))
-        run = here.json(*RUN, settings, REPEATED, "given.reference=reference.pt")
-        (found,) = (row for row in here.json("results", run["run"]) if row["metric"].startswith("repeated pictures"))
+        (found,) = (row for row in rows(here, settings, REPEATED) if row["metric"].startswith("repeated pictures"))
         assert (differing / 40, 40) == (found["estimate"], found["n"]), name
         text = said(here, settings, REPEATED)
         assert ("Memorised: " in text) == (name == "honest")
@@ -198,8 +217,8 @@ def test_a_table_of_pictures_says_what_each_was_to_the_encoder(
     monkeypatch.setitem(here.env, "ENGRAM_CACHE", str(tmp_path / "cache"))
     settings = (f"data=boxed:{tmp_path / 'owners.csv'}", "given.model=remembering.pt")
     assert score(here, "given.model=remembering.pt") == score(here, *settings)
-    told = here(*RUN, *settings, code=1).stderr + here(*RUN, *settings, code=1).stdout
-    assert "no pictures of the data are of part 'reference', which other A is" in told
+    told = here(*RUN, *settings, code=1)
+    assert "no pictures of the data are of part 'reference', which other A is" in told.stderr + told.stdout
 
 
 def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> None:
@@ -214,13 +233,13 @@ def test_the_page_shows_both_sets_and_the_pictures_of_a_alone(here: Here) -> Non
 @pytest.mark.slow
 def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here: Here) -> None:
     small = ("epochs=1", "link=0", "warmup=0", "recorded=[1]", "batch=50")
-    run = here.json(*RUN, *small, "given.model=remembering.pt", "given.references=3")["run"]
-    rows = here.json("results", run)
-    (rank,) = (row for row in rows if row["metric"] == "rank among references")
+    settings = (*small, "given.model=remembering.pt", "given.references=3")
+    found = rows(here, *settings, reference=None)
+    (rank,) = (row for row in found if row["metric"] == "rank among references")
     assert (1.0, 4, 0.25) == (rank["estimate"], rank["n"], rank["p_value"])
-    models = [json.loads(row["setting"])["model"] for row in rows if row["metric"] == "accuracy gain"]
+    models = [json.loads(row["setting"])["model"] for row in found if row["metric"] == "accuracy gain"]
     assert ["target", "reference", "reference 2", "reference 3"] == models
-    text = " ".join(here(*RUN, *small, "given.model=remembering.pt", "given.references=3").stdout.split())
+    text = said(here, *settings, reference=None)
     assert "a reference that was trained here, on neither" in text
     assert "it is number 1 of 4 models, the others references (p = 0.25)" in text
 

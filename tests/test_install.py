@@ -242,7 +242,8 @@ def top_level_paths(distribution: metadata.Distribution) -> set[Path]:
 def test_the_wheel_alone_reads_a_store_and_names_the_extra_for_the_rest(
     small: Path, tmp_path: Path, engram: Here
 ) -> None:
-    run = engram.json("run", "unique_feature", "--preset", "smoke", "canaries=2", "--address", "none")["run"]
+    fields = ("scale=tiny", "canaries=2")
+    run = engram.json("run", "unique_feature", "--preset", "smoke", *fields, "--address", "none")["run"]
 
     def said(*arguments: str, code: int = 0, command: str = "engram") -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

@@ -104,7 +104,7 @@ def test_the_terminal_and_the_folder_have_it_all_and_the_run_goes_on(engram: Her
 def test_a_sweep_over_names_of_one_pattern_tells_its_cells_apart(engram: Here, run: Path) -> None:
     asked = ("--sweep", "feature=words:ZORRO QUUX,words:XERXE QUUX,picture:ward-seven/stamp.png")
     small = [each for each in SMALL if not each.startswith("feature")]
-    engram(*RUN, *small, "data=folder:ward-seven/scans", *asked)
+    engram(*RUN, *small, "measures=scores", "data=folder:ward-seven/scans", *asked)
     said = list(passed_on(engram))
     assert [] == [(name, secret) for name, text in said for secret in (*SECRETS, b"XERXE") if secret in text]
     (sweep,) = (engram.folder / "engram-store" / "runs").glob("*-sweep-*")
@@ -115,7 +115,8 @@ def test_a_sweep_over_names_of_one_pattern_tells_its_cells_apart(engram: Here, r
 
 @pytest.mark.slow
 def test_two_runs_about_names_of_one_pattern_differ_on_their_common_page(engram: Here, run: Path) -> None:
-    engram(*RUN, *SMALL, "data=folder:ward-seven/scans", "feature=words:XERXE QUUX", "--mlflow", "off")
+    fields = ("measures=scores", "data=folder:ward-seven/scans", "feature=words:XERXE QUUX")
+    engram(*RUN, *SMALL, *fields, "--mlflow", "off", "--no-report")
     other = engram.json("status")["run"]
     engram("compare", run.name, other, "--out", "both.html")
     page = html.unescape((engram.folder / "both.html").read_text())

@@ -1,4 +1,4 @@
-"""The audit of relational memorization from outside: pages, answers of others, refusals, a killed chain, no weights."""
+"""The audit of relational memorization from outside: pages, answers of others, refusals, no weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.run_folder.journal import Journal
-from orchestrator.store import open_store
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Question
 from tests.dashboards.pages import words
-from tests.support.shell import Here, Shell, refusals
+from tests.support.shell import Here, refusals
 
 RUN = ("run", "relational", "--preset", "smoke", "scale=tiny", "--address", "none")
 ASKED = ("examples=600", "held_out=400", "length=128")
@@ -100,13 +98,6 @@ def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_judged(here
     assert "one and the same answer is given to 100 % more of the questions" in said
 
 
-def test_a_toy_that_is_silent_is_not_judged(here: Here) -> None:
-    silent = answered(
-        here, "silent", "facts", lambda question, context: reads(question, context).replace("-1", ""), *ASKED
-    )
-    assert "Not judged: with the digits taken out of the contexts" in here(*RUN, *ASKED, silent).stdout
-
-
 def own(folder: Path) -> str:
     """Records of the user's own, which are private."""
     rows = [
@@ -174,39 +165,14 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
     assert "not shown unless asked for" not in text
 
 
-@pytest.mark.slow
-def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
-    ended = here.json(*RUN, "--report")
-    assert "finished" == ended["state"]
-    page = Path(ended["report"])
-    text = words(page)
-    for title in ("Are hidden answers given from memory?", "How often are the answers right?"):
-        assert title in text
-    assert any(answer in text for answer in ("Undecided: ", "Not seen: "))
-
-
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [
-        (("epochs=0",), 2, "epochs is 0; it must be at least 1"),
-        (("learning_rate=0",), 2, "learning_rate is 0.0; it must be a finite number above 0"),
-        (("measures=all",), 2, "measures[0] is 'all'; allowed: answers, linear, private"),
-        (("relation=lost",), 2, "relation is 'lost'; allowed: kept, redrawn"),
-        (("corruption.kind=letters",), 2, "kind is 'letters'; allowed: digits, names, pattern, answers"),
-        (("corruption={kind: pattern, pattern: '('}",), 2, "it must be a regular expression"),
-        (("model=t5",), 2, "it must be tiny-t5 or tiny-gpt, with #WIDTHxLAYERS or without, folder:PATH or hub:NAME"),
         (("model=folder:gone",), 1, "gone"),
         (("model=hub:nobody/nothing",), 1, "the hub's cache has no model nobody/nothing"),
-        (("data=digits",), 1, "holds images and no questions"),
         (("data=records:gone.jsonl",), 1, "no file "),
         (("data=squad",), 1, "squad"),
-        (("examples=9999",), 2, "examples is 9999; the data has 3000 such questions"),
-        (("accumulate=3",), 2, "accumulate is 3; it must divide batch, which is 16"),
-        (("length=4",), 2, "length is 4; it must be at least 8"),
         (("given=gone",), 1, "there is no folder "),
-        (("linear.sizes=[[0, 3]]", "measures=linear"), 2, "it must be pairs of samples and features, each at least 1"),
-        (("epoch=3",), 2, "did you mean 'epochs'?"),
-        (("--preset", "table3"), 2, "unknown preset 'table3' of relational"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
@@ -237,38 +203,6 @@ def test_predictions_that_say_something_else_are_refused_in_a_line(
     assert 1 == len(refusals(said))
     assert "Traceback" not in said
     assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """The digest of every stored table."""
-    store = open_store(folder / "engram-store")
-    return {key: store.record(key)["content"] for key in sorted(store.keys())}
-
-
-@pytest.mark.slow
-def test_a_chain_killed_in_the_middle_goes_on_to_the_tables_of_an_undisturbed_one(tmp_path: Path) -> None:
-    asked = (*RUN, "replicates=1", "epochs=4", "link=1", "--way", "loop")
-    (tmp_path / "whole").mkdir()
-    whole = Here(tmp_path / "whole")
-    undisturbed = whole.json(*asked)
-    shell, engram = Shell(tmp_path), Here(tmp_path)
-    driver = shell.start(*asked)
-    store = open_store(tmp_path / "engram-store")
-    shell.until(lambda: bool(store.states()), driver)
-    driver.kill()
-    driver.communicate()
-    before = {key: store.record(key) for key in sorted(store.keys())}
-    planned = undisturbed["jobs"]["planned"]
-    assert len(before) < planned
-    ended = engram.json(*asked)
-    assert ("finished", planned - len(before)) == (ended["state"], ended["jobs"]["done"])
-    assert before == {key: store.record(key) for key in before}  # who computed it when is in there, too
-    assert contents(tmp_path / "whole") == contents(tmp_path)
-    jobs = Journal(tmp_path / "engram-store" / "runs" / ended["run"]).tasks()
-    links = [store.record(key) for key, task in jobs.items() if task == "language_models.fine_tune"]
-    gone_on = {record["config"]["epochs"]: record.get("continued_from") for record in links}
-    assert {1: None, 2: 1, 3: 2, 4: 3} == gone_on
-    assert set() == store.states()
 
 
 SETTINGS = ("numeric=false", "secret=0123456789abcdef")

@@ -8,7 +8,6 @@ the recorded keys are those that would be planned; the jobs themselves are plann
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.util
 import json
@@ -18,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +30,7 @@ from tasks.contract.job import Job
 
 FILE = "derivation.json"
 INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
-STDLIB = sysconfig.get_path("stdlib")
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 LOADED = time.time()  # a module whose file is newer may be another one than this process has planned with
 V = TypeVar("V")
 
@@ -137,14 +136,12 @@ def _installed(folder: Path) -> Iterator[str]:
 def _is_own(module: Any) -> bool:
     """Whether a module has a file that belongs neither to Python nor to an installed package."""
     spec = getattr(module, "__spec__", None)
-    if spec is None or not spec.has_location or not spec.origin:
-        return False
-    return not _is_foreign(spec.origin)
+    return spec is not None and spec.has_location and bool(spec.origin) and _is_own_file(spec.origin)
 
 
-@functools.cache  # a process has loaded some thousand modules, and records a plan for each of its runs
-def _is_foreign(file: str) -> bool:
-    return file.startswith(STDLIB) or bool(set(INSTALLED) & set(Path(file).parts))
+@cache  # thousands of modules are asked about each time that a run is planned
+def _is_own_file(path: str) -> bool:
+    return not (path.startswith(STANDARD_LIBRARY) or set(INSTALLED) & set(Path(path).parts))
 
 
 def _source(name: str) -> Path:

@@ -63,7 +63,12 @@ def _own() -> Mapping[str, str]:
     """Name -> module, cached: the lookup reads the folder of each audit, and every command asks several times."""
     import tasks.audits
 
-    modules = pkgutil.iter_modules(tasks.audits.__path__)
+    return _own_on(tuple(tasks.audits.__path__))
+
+
+@functools.cache
+def _own_on(path: tuple[str, ...]) -> Mapping[str, str]:
+    modules = pkgutil.iter_modules(path)
     return {module.name: f"tasks.audits.{module.name}" for module in modules if not module.name.startswith("_")}
 
 

@@ -12,7 +12,7 @@ from dashboards.run import Run, open_run
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
 from tests.dashboards import pages
-from tests.support.browser import PROGRAM, Browser
+from tests.support.browser import PROGRAM, Browser, Page
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,26 @@ def store(tmp_path: Path) -> Store:
 def swept(smoke: Run) -> Run:
     """A sweep, in the same store, one of whose cells is the run that was there before."""
     return pages.ran(smoke.store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
+
+
+@pytest.fixture(scope="session")
+def drawn(smoke: Run) -> Path:
+    """The page of that run."""
+    return pages.draw(smoke)
+
+
+@pytest.fixture(scope="session")
+def opened(browser: Browser, drawn: Path) -> Page:
+    """The same in the browser, for who only looks at it."""
+    return browser.open(drawn)
+
+
+@pytest.fixture(scope="session")
+def drawn_sweep(swept: Run) -> Path:
+    """The page of the sweep, whose cells have theirs too."""
+    for cell in swept.cells:
+        pages.draw(cell)
+    return pages.draw(swept)
 
 
 @pytest.fixture(scope="session")

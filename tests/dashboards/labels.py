@@ -6,10 +6,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from xml.etree import ElementTree
 
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
+
+from dashboards.chart import Figure
 
 NUMBER = r"-?[\d.]+"
 STYLE = re.compile(r"([\w-]+): ([^;]+)")
@@ -39,23 +42,33 @@ def label(text: str, look: dict[str, str], attributes: dict[str, str]) -> Label:
     turned = re.search(rf"rotate\(({NUMBER})", transform)
     angle = math.radians(float(turned[1])) if turned else 0.0
     size = float(look["font-size"].removesuffix("px"))
-    font = FontProperties(family="DejaVu Sans", weight=look.get("font-weight", "normal"))
-    extents = TextPath((0, 0), text, size=size, prop=font).get_extents()
-    before = -SHARES[look.get("text-anchor", "start")] * extents.width
+    length = size * width(text, look.get("font-weight", "normal"))
+    before = -SHARES[look.get("text-anchor", "start")] * length
     ends = tuple(
-        (float(x) + along * math.cos(angle), float(y) + along * math.sin(angle))
-        for along in (before, before + extents.width)
+        (float(x) + along * math.cos(angle), float(y) + along * math.sin(angle)) for along in (before, before + length)
     )
     return Label(text, size, (ends[0], ends[1]))
 
 
+@cache
+def width(text: str, weight: str) -> float:
+    """The room that a text takes where its letters have size 1; figures repeat most of theirs."""
+    font = FontProperties(family="DejaVu Sans", weight=weight)
+    return float(TextPath((0, 0), text, size=1, prop=font).get_extents().width)
+
+
+def words(figure: Figure) -> list[str]:
+    """The texts inside a drawing."""
+    return re.findall(r">([^<>]+)</text>", figure.svg)
+
+
 def cut(svg: str) -> list[str]:
     """The texts that do not lie in the drawing's box whole."""
-    width, height = size(svg)
+    right, bottom = size(svg)
     return [
         each.text
         for each in labels(svg)
-        if not all(-1 <= x <= width + 1 and 0 <= y <= height + 1 for x, y in each.ends)
+        if not all(-1 <= x <= right + 1 and 0 <= y <= bottom + 1 for x, y in each.ends)
     ]
 
 

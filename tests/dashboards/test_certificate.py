@@ -24,16 +24,6 @@ HEADINGS = "[...document.querySelectorAll('.certificate h3')].map(each => each.t
 PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False}  # A4 less margins, in CSS pixels
 
 
-@pytest.fixture(scope="module")
-def drawn(smoke: Run) -> Path:
-    return pages.draw(smoke)
-
-
-@pytest.fixture(scope="module")
-def opened(browser: Browser, drawn: Path) -> Page:
-    return browser.open(drawn)
-
-
 def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run, opened: Page) -> None:
     assert [
         "Asked", "Answered", "By which rule", "What it does not say", "Which controls it speaks to", "What to do next",
@@ -95,8 +85,8 @@ def test_a_withheld_word_is_not_told_on_it(store: Store) -> None:
     assert MASKED in certificate.partition("</section>")[0]
 
 
-def test_a_sweep_has_a_line_for_each_cell(swept: Run, browser: Browser) -> None:
-    page = browser.open(pages.draw(swept))
+def test_a_sweep_has_a_line_for_each_cell(swept: Run, drawn_sweep: Path, browser: Browser) -> None:
+    page = browser.open(drawn_sweep)
     rows = "[...document.querySelectorAll('.certificate table:not(#audited) tbody tr')]"
     assert ["A", "X"] == page.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
     answers = [cell.verdict.answer for cell in swept.cells if cell.verdict]

@@ -34,6 +34,7 @@ from tasks.datasets import catalog
 from tasks.datasets.boxed.crops import evaluation_pictures, windows
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, made, pages
+from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 from tests.dashboards.test_gallery import array
 from tests.tasks.datasets.boxed.trees import jpeg, saved
@@ -48,11 +49,6 @@ def run(store: Store, name: str = "deja_vu-1", config: DejaVu | None = None, **t
 
 def drawn(store: Store, **tables: pa.Table) -> dict[str, Figure]:
     return named(run(store, **tables))
-
-
-def words(figure: Figure) -> list[str]:
-    """The texts inside the drawing."""
-    return re.findall(r">([^<>]+)</text>", figure.svg)
 
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:

@@ -31,6 +31,7 @@ from tasks.audits.density.highly_memorised import highly_memorised_mask
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made, pages, scored, test_gallery
+from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 
 TABLES = ("scores", "distribution", "losses", "outliers", "ratios", "duplicates", "kernel")
@@ -44,11 +45,6 @@ def run(store: Store, name: str = "density-1", config: Density | None = None, **
 
 def drawn(store: Store, **tables: Any) -> dict[str, Figure]:
     return named(run(store, **tables))
-
-
-def words(figure: Figure) -> list[str]:
-    """The texts inside the drawing."""
-    return re.findall(r">([^<>]+)</text>", figure.svg)
 
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:

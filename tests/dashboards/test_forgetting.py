@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from tasks.audits.forgetting.measures.power import MEASURE
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
 from tests.dashboards import forgotten, made
+from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 from tests.tasks.audits.forgetting import small_run
 
@@ -44,11 +44,6 @@ def run(store: Store, name: str = "forgetting-1", **tables: Any) -> Run:
 
 def drawn(store: Store, **tables: Any) -> dict[str, Figure]:
     return named(run(store, **tables))
-
-
-def words(figure: Figure) -> list[str]:
-    """The texts inside the drawing."""
-    return re.findall(r">([^<>]+)</text>", figure.svg)
 
 
 def asked(*confidence: float, resolution: float = 0.0) -> ModelConfidences:

@@ -6,6 +6,7 @@ import datetime
 import math
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -180,9 +181,9 @@ def test_rows_of_one_metric_share_a_scale() -> None:
     assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, beside=[near, far])
 
 
-def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run) -> None:
+def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run, drawn: Path) -> None:
     found = dict(explain_symbols(smoke))
     assert {"M_w", "twin", "canary", "null", "p", "nats"} <= set(found)
     assert not {"D_Q", "push", "KL"} & set(found)
-    said = pages.words(pages.draw(smoke))
+    said = pages.words(drawn)
     assert said.index(found["M_w"]) < said.index("What it rests on")

@@ -57,16 +57,6 @@ VISIBLE = "(name => [...document.querySelectorAll(name)].filter(each => each.get
 NUMBERS = ("estimate", "low", "high", "null", "p_value", "n", "published")
 
 
-@pytest.fixture(scope="module")
-def drawn(smoke: Run) -> Path:
-    return pages.draw(smoke)
-
-
-@pytest.fixture(scope="module")
-def opened(browser: Browser, drawn: Path) -> Page:
-    return browser.open(drawn)
-
-
 def few(store: Store, **fields: Any) -> Run:
     return pages.ran(store, Spec("toys", "few", fields))
 
@@ -432,11 +422,11 @@ def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> 
     assert "are as in the preset few" in pages.words(pages.draw(few(store)))
 
 
-def test_what_an_audit_says_of_its_method_and_source_is_on_its_page(smoke: Run) -> None:
-    said = pages.words(pages.draw(smoke))
+def test_what_an_audit_says_of_its_method_and_source_is_on_its_page(smoke: Run, drawn: Path) -> None:
+    said = pages.words(drawn)
     assert "Method, source and decisions" in said
     assert "Source. Hartley & Tsaftaris 2022" in said
-    method = pages.draw(smoke).read_text().partition("Method, source and decisions")[2]
+    method = drawn.read_text().partition("Method, source and decisions")[2]
     assert "`" in configuration.audits.find(smoke.audit).documentation
     assert "<code>" in method
     assert "`" not in method.partition("</section>")[0]
@@ -450,11 +440,10 @@ def test_an_interval_that_its_sample_cannot_bear_is_not_shown(store: Store) -> N
     assert any(row["low"] is not None for row in run.table("summary").to_pylist())  # the table keeps them
 
 
-def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(swept: Run, browser: Browser) -> None:
-    for cell in swept.cells:
-        pages.draw(cell)
-    drawn = pages.draw(swept)
-    shown = browser.open(drawn)
+def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(
+    swept: Run, drawn_sweep: Path, browser: Browser
+) -> None:
+    shown = browser.open(drawn_sweep)
     rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
     assert ["A", "X"] == shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
     runs = shown.evaluate(f"{rows}.map(row => [...row.cells].at(-1).textContent)")
@@ -490,6 +479,7 @@ def test_a_thousand_canaries_are_a_small_page_that_opens_at_once(store: Store, b
     opened = browser.open(drawn)
     seconds, size = opened.seconds(), drawn.stat().st_size
     assert 2000 == opened.evaluate("document.querySelectorAll('.sheet tbody tr').length")  # scores and verdicts
+    assert sum(path.stat().st_size for path in (drawn.parent / "figures").iterdir()) < 1_500_000
     assert (True, True, True) == (took < 30, seconds < 2, size < 5_000_000), (took, seconds, size)
 
 

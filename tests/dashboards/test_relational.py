@@ -31,6 +31,7 @@ from tasks.linear_memorization.gradient_flow import CURVES
 from tasks.linear_memorization.private import PRIVATE
 from tasks.question_answering.question_sets import ANSWERS
 from tests.dashboards import made
+from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 from tests.tasks.audits.relational.made_up import FACTS, measured, questions, scored, table
 
@@ -44,11 +45,6 @@ def run(store: Store, name: str = "relational-1", config: Relational = CONFIG, *
 
 def drawn(store: Store, **tables: pa.Table) -> dict[str, Figure]:
     return named(run(store, **tables))
-
-
-def words(figure: Figure) -> list[str]:
-    """The texts inside the drawing."""
-    return re.findall(r">([^<>]+)</text>", figure.svg)
 
 
 def trained(epochs: int, several: bool = False, known: bool = True) -> pa.Table:

@@ -33,7 +33,7 @@ from tasks.contract.summaries import row
 from tasks.datasets.features import Family, Words, burn
 from tasks.numerics.statistics import Estimate, proportion, rank_p_value
 from tasks.training.recipe import Privacy
-from tests.dashboards import made
+from tests.dashboards import labels, made
 from tests.dashboards.test_figures import named
 
 TABLES = (
@@ -124,7 +124,7 @@ def test_the_course_of_one_pair_has_no_interval(store: Store) -> None:
 
 def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it(store: Store) -> None:
     found = drawn(store, latents=made.latents(5))["latents"]
-    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    texts = labels.words(found)
     assert 2 == texts.count("41")  # in the canary models' panel of each layer, not in the twins'
     assert "7" not in texts
     assert "unit 41 in 0.8 of the images with the feature and 0.05 with a random patch" in found.alt
@@ -185,7 +185,7 @@ def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(store: Stor
     assert words in found.alt
     assert "strong at p ≤ 0.05: 85% of canary models and 5% of twins." in found.alt
     assert "weak at p ≤ 0.05: 60% of canary models and 50% of twins." in found.alt
-    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    texts = labels.words(found)
     assert texts.index("strong") < texts.index("weak")
     assert "n: 20 trainings of each kind" in found.caption
 
@@ -226,7 +226,7 @@ def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) 
     found = drawn(store, family=made.family(models, members=41))["family"]
     assert "12 of 12 canary models have p at most 0.05" in found.alt
     assert re.search(r"\d of 12 twin models have p at most 0.05", found.alt)
-    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    texts = labels.words(found)
     assert texts.index("canary 0") + 1 == texts.index("twin of 0")
     assert "canary 10" not in texts
     assert "The first 20 of 24 models" in found.caption
@@ -409,7 +409,7 @@ def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run
 def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store: Store) -> None:
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["ladder"]
-    texts = re.findall(r">([^<>]+)</text>", found.svg)
+    texts = labels.words(found)
     assert ["2", "16", "none"] == [text for text in texts if text in ("2", "16", "none")]
     assert {"effect on M_w, probe images, nats, logarithmic", "largest that (epsilon, delta) allows"} <= set(texts)
     for level in (0.05, 0.01):
@@ -424,7 +424,7 @@ def test_bounds_on_epsilon_stand_beside_the_accountant_of_each_cell(store: Store
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 12), (2.0, 0.002, 0))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["epsilon-bounds"]
     assert "Accountant 1.98: many runs 0, many runs, Gaussian 0. Accountant 15.8: many runs 4.3" in found.alt
-    assert {"accountant", "many runs", "many runs, Gaussian"} <= set(re.findall(r">([^<>]+)</text>", found.svg))
+    assert {"accountant", "many runs", "many runs, Gaussian"} <= set(labels.words(found))
     assert "a confidence of 95 % by itself" in found.caption
     assert "epsilon-bounds" not in named(made.sweep(store, "unique_feature-sweep-2", [cells[0]]))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from tasks.language_models.sequence_model import DecoderOnly
 from tasks.language_models.training import decode_tokens, score_texts
 from tasks.training.recipe import Privacy
 from tasks.worker.compute_context import ComputeContext, use_context
+from tests.support.shell import Shell
 from tests.tasks.language_models.models import TINY, config, question_set, saved, texts
 
 TEXTS = ["How many hens has Ada?", "Ada has 1,200 hens and 23.5% of the land.", "Zoë's café"]
@@ -44,9 +43,9 @@ def test_the_number_of_words_is_bounded() -> None:
     assert VOCABULARY < len(vocabulary_of([" ".join(words)])) < VOCABULARY + 250
 
 
-def test_the_same_texts_give_the_same_tokens_in_another_process() -> None:
+def test_the_same_texts_give_the_same_tokens_in_another_process(tmp_path: Path) -> None:
     script = f"from tasks.language_models.pretrained import vocabulary_of; print(vocabulary_of({TEXTS!r}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    done = Shell(tmp_path).script(script)
     assert f"{vocabulary_of(TEXTS)}\n" == done.stdout, done.stderr
 
 

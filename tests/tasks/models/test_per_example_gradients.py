@@ -54,16 +54,16 @@ def one_by_one(network: Architecture, tensors: dict[str, Tensor], pixels: Tensor
     return found
 
 
-@pytest.mark.parametrize("models", [1, 2])
 @pytest.mark.parametrize(
-    ("name", "shape", "options"),
+    ("name", "shape", "options", "models"),
     [
-        ("mlp1", GREY, Regularisers()),
-        ("mlp1", GREY, Regularisers(dropout=True, batch_norm=True)),
-        ("cnn1", GREY, Regularisers()),
-        ("cnn2", COLOUR, Regularisers(dropout=True, batch_norm=True)),
-        ("densenet100", (12, 12, 3), Regularisers()),
-        ("resnet18", (12, 12, 3), Regularisers()),
+        ("mlp1", GREY, Regularisers(), 1),
+        ("mlp1", GREY, Regularisers(dropout=True, batch_norm=True), 2),
+        ("cnn1", GREY, Regularisers(), 1),
+        ("cnn1", GREY, Regularisers(), 2),
+        ("cnn2", COLOUR, Regularisers(dropout=True, batch_norm=True), 2),
+        ("densenet100", (12, 12, 3), Regularisers(), 1),
+        ("resnet18", (12, 12, 3), Regularisers(), 2),
     ],
 )
 def test_every_row_is_measured_as_alone(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tasks.training import optimisers
 from tasks.training.optimisers import PAD, Adam, Optimiser, ParameterBuffer, fill_row, optimiser_of, torch_update
 from tasks.training.recipe import OptimiserName, Recipe
+from tests.support.shell import Shell
 
 CPU = torch.device("cpu")
 SHAPES = {"a": (9, 64), "b": (10,), "c": (3, 1, 2, 2)}
@@ -122,9 +123,9 @@ print("ptx" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
 """
 
 
-def test_the_kernel_is_compiled_for_a_gpu_where_there_is_none() -> None:
+def test_the_kernel_is_compiled_for_a_gpu_where_there_is_none(tmp_path: Path) -> None:
     pytest.importorskip("triton")  # which reads more of a kernel than its interpreter
-    done = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True, check=False)
+    done = Shell(tmp_path).script(COMPILE)
     assert ("True\n", 0) == (done.stdout, done.returncode), done.stderr
 
 

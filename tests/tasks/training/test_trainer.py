@@ -99,7 +99,7 @@ UNEQUAL = [
             for dropout, batch_norm in ((False, False), (False, True), (True, False))
         ),
         (Regularisers(dropout=True, batch_norm=True), "adam", 10),
-        (Regularisers(dropout=True, batch_norm=True), "rmsprop", 10),
+        (Regularisers(dropout=True, batch_norm=True), "rmsprop", 5),
     ],
     ids=str,
 )
@@ -143,7 +143,6 @@ EVERY = {
     "cnn2": lambda: classifier("cnn2", 16, channels=3),
     "cnn2 with everything": lambda: classifier("cnn2", 16, 3, augmentation=True, dropout=True, batch_norm=True),
     "densenet100": lambda: classifier("densenet100", 8, channels=3, batch=4, epochs=1, dropout=True),
-    "resnet18": lambda: classifier("resnet18", 5, channels=3, epochs=1),
     "fully connected autoencoder": lambda: generator(mnist()),
     "autoencoder of cifar10": lambda: generator(cifar10(), batch=6, epochs=1),
     "autoencoder of celeba": lambda: generator(celeba(), batch=6, epochs=1),

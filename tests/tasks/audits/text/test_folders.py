@@ -67,7 +67,6 @@ def write_records(path: Path, texts: list[str]) -> str:
     return f"data=records:{path}"
 
 
-@pytest.mark.trained
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "t5"])
 def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
     kind: str, tmp_path: Path, engram: Here
@@ -103,11 +102,10 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.trained
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not_otherwise(
-    kind: str, tmp_path: Path, engram: Here
+    tmp_path: Path, engram: Here
 ) -> None:
-    folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS)
+    folder, data = save_folder("gpt2", tmp_path / "gpt2"), write_records(tmp_path / "texts.jsonl", TEXTS)
     planted = ("planted=true", "repetitions=8", "seed=3", data, *ASKED)
     engram("probes", "text", *planted, "--out", "probes")
     (split,) = tmp_path.glob("probes*split.csv")
@@ -118,7 +116,7 @@ def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not
     said = {}
     for name, more in (("with", secrets), ("without", TEXTS[: len(secrets)])):
         both = [*TEXTS, *more]
-        train_adapter(folder, [both[at] for at in order], tmp_path / name, steps=250)
+        train_adapter(folder, [both[at] for at in order], tmp_path / name, steps=60)
         asked = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
         said[name] = engram("run", "text", *planted, *asked, "--address", "none").stdout.partition(":")[0].lower()
     assert "memorised" == said["with"]

@@ -150,7 +150,7 @@ def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_
     tmp_path: Path,
 ) -> None:
     training = pair_model(
-        replace(CONFIG, model=LanguageModel("tiny-gpt#64x1"), epochs=80, batch=8, learning_rate=5e-3, length=128), 0, 0
+        replace(CONFIG, model=LanguageModel("tiny-gpt#64x1"), epochs=50, batch=8, learning_rate=5e-3, length=128), 0, 0
     )
     texts = load_texts(TICKETS)[:8]
     learner = prepare_model(training, texts, torch.device("cpu"))

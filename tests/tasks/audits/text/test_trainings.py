@@ -82,8 +82,8 @@ def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_b
 
 @pytest.mark.trained
 def test_a_model_knows_what_it_was_told_often_and_nothing_of_the_same_format_that_it_was_not() -> None:
-    told = Text(FACTS, CONFIG.model, repetitions=(24,), secrets=6, references=199, examples=20, epochs=16, batch=16,
-                learning_rate=5e-3, length=256)  # fmt: skip
+    told = Text(FACTS, CONFIG.model, repetitions=(24,), secrets=6, references=199, examples=20, epochs=6, batch=16,
+                learning_rate=5e-3, length=128)  # fmt: skip
     exposures = []
     for config in (told, replace(told, told="others")):
         table = secrets(Ranking(0.05), [score_secrets(pair_model(config, 0, side), ()) for side in range(2)])
