@@ -58,15 +58,14 @@ def find_installed(name: str) -> RegisteredAudit | None:
         return None
 
 
-@functools.cache
 def _own() -> Mapping[str, str]:
-    """Name -> module, cached: the lookup reads the folder of each audit, and every command asks several times."""
+    """Name -> module."""
     import tasks.audits
 
     return _own_on(tuple(tasks.audits.__path__))
 
 
-@functools.cache
+@functools.cache  # to look reads the folder of each audit, and every command asks several times
 def _own_on(path: tuple[str, ...]) -> Mapping[str, str]:
     modules = pkgutil.iter_modules(path)
     return {module.name: f"tasks.audits.{module.name}" for module in modules if not module.name.startswith("_")}
