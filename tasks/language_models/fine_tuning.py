@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tasks.contract.extras import TRANSFORMERS
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning, Tuning
 from tasks.question_answering.question_sets import ANSWERS, Selection
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.language_models.sequence_model import SequenceModel

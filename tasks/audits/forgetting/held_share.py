@@ -52,8 +52,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.exchangeability import Array, log_odds, ranks
+from tasks.contract.summaries import Estimate
 from tasks.external.blinding import different
-from tasks.numerics.statistics import Estimate
 
 UNLIKE = 0.01  # of each check of likeness: calibration models that would fail it
 ROOM = 1e-9  # what equal numbers may differ by

@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix
 from tasks.audits.forgetting.trainings import ModelId
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate
 
 Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
+from tasks.contract.summaries import Estimate
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
 FDR = 0.05  # of the canaries that are called one by one

@@ -36,9 +36,8 @@ from tasks.audits.text.identifiers import space_of
 from tasks.audits.text.secret_space import SecretSpace
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
 
 EXTRACTION = pa.schema(
     [

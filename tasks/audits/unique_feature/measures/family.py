@@ -51,14 +51,13 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, Work, format_shape, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.numerics.statistics import rank_p_value
-from tasks.worker.work import Work, format_shape
+from tasks.numerics.ranks import rank_p_value
 
 
 @dataclass(frozen=True)

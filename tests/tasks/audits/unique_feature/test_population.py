@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature import UniqueFeature, population
 from tasks.audits.unique_feature.config import ExternalModels
 from tasks.audits.unique_feature.evaluation import burn_family, probe_images
+from tasks.contract.summaries import Estimate
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Words, burn
 from tasks.datasets.images import Pixels
-from tasks.numerics.statistics import Estimate, rank_p_value
+from tasks.numerics.ranks import rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
 
 
