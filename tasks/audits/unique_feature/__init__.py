@@ -21,7 +21,7 @@ Until decided. Where every canary carries a drawn feature a run may look after e
 bets on their ranks accuses (`measures/evidence.py`); nothing else accuses then.
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
-of runs: `pair_answer.py` has the rules.
+of runs: `answer/pairs.py` has the rules.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,

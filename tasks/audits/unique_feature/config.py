@@ -86,23 +86,21 @@ class ExternalModels(Ranged):
         if self.accuracy is not None and self.labelled is None:
             yield "accuracy is given; labelled must name a data set on which it can be checked"
         if self.references:
-            self._check_references()
+            yield from self._reference_conflicts()
 
-    def _check_references(self) -> None:
+    def _reference_conflicts(self) -> Iterator[str]:
         if not self.there:
-            raise ValueError("references are given, but no models; models, outputs or a shape must be given, too")
+            yield "references are given, but no models; models, outputs or a shape must be given, too"
         if len(self.references) < LEAST_REFERENCES:
-            raise ValueError(
+            yield (
                 f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
                 "alone would pass its own chance on to the model asked"
             )
         twice = next((one for one in self.references if (*self.models, *self.references).count(one) > 1), None)
         if twice is not None:
-            raise ValueError(f"references has {twice.name}, which is given twice; each must be a model of its own")
+            yield f"references has {twice.name}, which is given twice; each must be a model of its own"
         if self.label is None:
-            raise ValueError(
-                "references are given and label is none; it must be the class of the image that carried the feature"
-            )
+            yield "references are given and label is none; it must be the class of the image that carried the feature"
 
     @property
     def describe(self) -> str:
@@ -211,98 +209,95 @@ class UniqueFeature(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.recipe  # its schedule is checked on construction
-        if self.beside_plain and not self.regularised:
-            raise ValueError("beside_plain is on; it must be off for a network without a regulariser")
-        if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
-            raise ValueError("measures has influence; choice must be self-influence for it")
-        if "latents" in self.measures and self.network.name != "mlp1":
-            raise ValueError(f"measures has latents; network is {self.network}, and must be mlp1 for it")
         if self.given.there:
             object.__setattr__(self, "data", None)  # nothing is trained, so no data set has to be there
-        elif self.data is None:
-            raise ValueError("data is none; it must be a data set unless models are given")
-        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
-        if self.given.there and self.width != 1:
-            raise ValueError(f"width is {self.width:g} and models are given; it must be 1 where nothing is trained")
-        if self.family.look_alikes and not self.asks_models:
-            raise ValueError(
-                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, since it is "
-                "known what their canaries carry"
-            )
-        if self.neighbours_left_out:
-            self._check_left_out()
-        if self.privacy is not None:
-            self._check_private()
-        if self.stopping_level:
-            self._check_stopping()
-        if self.first_layer:
-            self._check_first_layer()
         glyph = self.feature
         if self.given.nonce and isinstance(glyph, Glyph) and glyph.kind == "random" and not glyph.seed:
             object.__setattr__(self, "feature", replace(glyph, seed=self.derive_seed("glyph")))
 
-    def _check_first_layer(self) -> None:
-        """ValueError where there are no weights to read, or another rank would decide."""
-        if not self.asks_models:
-            raise ValueError("first_layer is on and pairs are trained; it must be off, or canaries 0")
-        if self.given.hands_out:
-            raise ValueError("first_layer is on; models must be given for it, since outputs hold no weights")
-        if self.given.references:
-            raise ValueError("first_layer is on and references are given; a model must be judged by one of the two")
-        if self.given.label is None:
-            raise ValueError(
-                "first_layer is on and label is none; it must be the class of the image that carried the feature"
+    def conflicts(self) -> Iterator[str]:
+        _ = self.recipe  # its schedule is checked on construction
+        if self.beside_plain and not self.regularised:
+            yield "beside_plain is on; it must be off for a network without a regulariser"
+        if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
+            yield "measures has influence; choice must be self-influence for it"
+        if "latents" in self.measures and self.network.name != "mlp1":
+            yield f"measures has latents; network is {self.network}, and must be mlp1 for it"
+        if self.data is None and not self.given.there:
+            yield "data is none; it must be a data set unless models are given"
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
+        if self.given.there and self.width != 1:
+            yield f"width is {self.width:g} and models are given; it must be 1 where nothing is trained"
+        if self.family.look_alikes and not self.asks_models:
+            yield (
+                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, since it is "
+                "known what their canaries carry"
             )
+        if self.neighbours_left_out:
+            yield from self._left_out_conflicts()
+        if self.privacy is not None:
+            yield from self._private_conflicts()
+        if self.stopping_level:
+            yield from self._stopping_conflicts()
+        if self.first_layer:
+            yield from self._first_layer_conflicts()
 
-    def _check_left_out(self) -> None:
-        """ValueError where no canary is known whose neighbours could be left out, or that would not be private."""
+    def _first_layer_conflicts(self) -> Iterator[str]:
+        """Where there are no weights to read, or another rank would decide."""
+        if not self.asks_models:
+            yield "first_layer is on and pairs are trained; it must be off, or canaries 0"
+        if self.given.hands_out:
+            yield "first_layer is on; models must be given for it, since outputs hold no weights"
+        if self.given.references:
+            yield "first_layer is on and references are given; a model must be judged by one of the two"
+        if self.given.label is None:
+            yield "first_layer is on and label is none; it must be the class of the image that carried the feature"
+
+    def _left_out_conflicts(self) -> Iterator[str]:
+        """Where no canary is known whose neighbours could be left out, or that would not be private."""
         count = self.neighbours_left_out
         if self.asks_models:
-            raise ValueError(f"neighbours_left_out is {count}; it must be 0 where no canary is trained on")
+            yield f"neighbours_left_out is {count}; it must be 0 where no canary is trained on"
         if self.choice != "random":
-            raise ValueError(
+            yield (
                 f"neighbours_left_out is {count} and choice is {self.choice}; choice must be random, which says before "
                 "any training whose neighbours they are"
             )
         if self.privacy is not None:
-            raise ValueError(
+            yield (
                 f"neighbours_left_out is {count} and privacy is given; it must be 0: epsilon does not count what the "
                 "choice of images says of the canary"
             )
 
-    def _check_private(self) -> None:
-        """ValueError where its networks cannot train with privacy, or what is measured would not be private."""
+    def _private_conflicts(self) -> Iterator[str]:
+        """Where its networks cannot train with privacy, or what is measured would not be private."""
         check_private(self.network, self.batch_norm, self.recipe)
         if self.given.there:
-            raise ValueError("privacy is given and so are models; privacy must be none where nothing is trained")
+            yield "privacy is given and so are models; privacy must be none where nothing is trained"
         if self.link:
-            raise ValueError(f"privacy is given and link is {self.link}; it must be 0: private training is one job")
+            yield f"privacy is given and link is {self.link}; it must be 0: private training is one job"
         if self.choice != "random":
-            raise ValueError(f"privacy is given and choice is {self.choice}; it must be random")
+            yield f"privacy is given and choice is {self.choice}; it must be random"
         if "course" in self.measures:
-            raise ValueError("privacy is given and measures has course; they must be without it: it trains by itself")
+            yield "privacy is given and measures has course; they must be without it: it trains by itself"
 
-    def _check_stopping(self) -> None:
-        """ValueError where pairs have no exact ranks of their own, each independent of those before it."""
+    def _stopping_conflicts(self) -> Iterator[str]:
+        """Where pairs have no exact ranks of their own, each independent of those before it."""
+        level = f"stopping_level is {self.stopping_level:g}"
         if self.asks_models:
-            raise ValueError(f"{self._stopping} and no canary is trained on; it must be 0 where no pair is trained")
+            yield f"{level} and no canary is trained on; it must be 0 where no pair is trained"
         if not self.drawn:
-            raise ValueError(
-                f"{self._stopping} and drawn is off; drawn must be on, since a feature that somebody chose has no "
+            yield (
+                f"{level} and drawn is off; drawn must be on, since a feature that somebody chose has no "
                 "exact rank to bet on"
             )
         if self.choice != "random":
-            raise ValueError(
-                f"{self._stopping} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
+            yield (
+                f"{level} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
                 "first of more"
             )
         if self.seeds != 1 or self.one_seed:
-            raise ValueError(f"{self._stopping}; seeds must be 1 and one_seed off, so that every pair is a sample")
-
-    @property
-    def _stopping(self) -> str:
-        return f"stopping_level is {self.stopping_level:g}"
+            yield f"{level}; seeds must be 1 and one_seed off, so that every pair is a sample"
 
     @property
     def recipe(self) -> Recipe:
