@@ -26,7 +26,7 @@ from tasks.audits.unique_feature.answer import effect as effect_row
 from tasks.audits.unique_feature.answer.pair_evidence import SURELY, Bets, Calls, PairEvidence
 from tasks.audits.unique_feature.answer.panel_evidence import Rank
 from tasks.audits.unique_feature.answer.panels import NOT_JUDGED, PARTLY
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS

@@ -16,7 +16,7 @@ from tasks.audits.unique_feature.answer.pairs import (
     bet_thresholds,
     unit_name,
 )
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
 from tasks.audits.unique_feature.measures.evidence import BETS

@@ -20,7 +20,7 @@ from tasks.audits.unique_feature.answer.panels import (
     thresholds,
 )
 from tasks.audits.unique_feature.answer.panels import panel_verdict as of_panel
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
