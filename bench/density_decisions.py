@@ -26,7 +26,8 @@ import torch
 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.density import Density, about
-from tasks.audits.density.answer import RULES, Evidence
+from tasks.audits.density.answer import RULES
+from tasks.audits.density.evidence import Evidence
 from tasks.audits.density.measures.distribution import Gain
 from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
 from tasks.audits.density.memorization import Array, Indices, lower_log_p

@@ -67,11 +67,10 @@ from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_m
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
-from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.audit import Audit, Handout, Stopping, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
-from tasks.contract.stopping import Stopping
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
