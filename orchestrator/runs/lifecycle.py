@@ -90,9 +90,7 @@ def start(
     return replace(_run(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
-def resume(
-    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
-) -> Report:
+def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
     """Continue a run or sweep, given its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
@@ -109,7 +107,7 @@ def resume(
         if plan.missing(stored):
             check_extras(plan, lambda: stored, execution.address)
 
-    return _run(parts, store, execution, observe, journal if is_sweep else None, clock, check=check_missing)
+    return _run(parts, store, execution, observe, journal if is_sweep else None, SYSTEM, check=check_missing)
 
 
 def _reopen(journal: Journal) -> SessionRun:
