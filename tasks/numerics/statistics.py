@@ -44,11 +44,9 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     """The mean with its t interval: mean +- t(n - 1) s / sqrt(n). No interval for n = 1, no value for n = 0."""
     sample = _finite(values)
     n = len(sample)
-    if n == 0:
-        return Estimate(None, None, None, 0)
+    if n < 2:
+        return Estimate(float(sample[0]) if n else None, None, None, n)
     centre = float(sample.mean())
-    if n == 1:
-        return Estimate(centre, None, None, 1)
     half = float(_t_quantile((1 + confidence) / 2, n - 1) * _standard_error(sample))
     return Estimate(centre, centre - half, centre + half, n)
 
@@ -222,9 +220,7 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
 def proportion_difference(first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95) -> Estimate:
     """first / of_first - second / of_second of independent samples with its interval; n counts both.
 
-    value - sqrt(a^2 + d^2) to value + sqrt(b^2 + c^2), where a and b are how far the first share's Wilson interval
-    reaches down and up, c and d how far the second's does. No value where a sample is empty. Newcombe 1998, "Interval
-    estimation for the difference between independent proportions", method 10.
+    As `difference_of_shares` of their Wilson intervals. No value where a sample is empty.
     """
     one, other = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
     if one.value is None or other.value is None:
@@ -306,10 +302,9 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     there are fewer than four pairs, or either has no variance. Bonett & Wright 2000, "Sample size requirements for
     estimating Pearson, Kendall and Spearman correlations".
     """
-    a, b = _finite(first), _finite(second)
     from scipy import stats
 
-    of_ranks = correlation(stats.rankdata(a), stats.rankdata(b), confidence)
+    of_ranks = correlation(stats.rankdata(_finite(first)), stats.rankdata(_finite(second)), confidence)
     value, n = of_ranks.estimate.value, of_ranks.estimate.n
     if value is None:
         return of_ranks
@@ -331,8 +326,6 @@ def _finite(values: ArrayLike) -> Array:
 
 
 # What scipy takes nearly a millisecond for, and an audit asks again and again of the same few numbers.
-
-
 @lru_cache(maxsize=4096)
 def _t_quantile(probability: float, freedom: float) -> float:
     from scipy import stats
