@@ -1,6 +1,6 @@
 """How often documents that were inserted into a training are found, beside a base without them, and how often wrongly.
 
-    python bench/inserted_documents.py [--tiny] [--seed 9100] [--pairs 10] [--out FILE]
+    python bench/inserted_documents.py [--tiny] [--seed 9200] [--pairs 20] [--out FILE]
 
 Small GPTs: one is trained on common texts and on documents, each as often as a draw says; of as many pairs again it is
 trained on other documents of the same mould, as often, which is the innocent look-alike. The base of either is trained
@@ -143,8 +143,8 @@ def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterato
 
 def main() -> None:
     given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=9100, help="of the first pair")
-    given.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
+    given.add_argument("--seed", type=int, default=9200, help="of the first pair")
+    given.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
     options = given.parse_args()
     size, pairs = (TINY, 2) if options.tiny else (FULL, options.pairs)
     setting, lines, begun = here("facts", torch.device("cpu")), list[str](), time.process_time()

@@ -138,7 +138,7 @@ class BalancedHalf(Ranged):
         """The rows of this half, ascending; where images come in groups, each group is drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
-        there = np.unique(groups)
+        there = groups if images.train_groups is None else np.unique(groups)
         member = draw_balanced_members(len(there), self.models, self.seed)[self.number]
         return rows[np.isin(groups, there[member])]
 

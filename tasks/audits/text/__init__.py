@@ -32,7 +32,7 @@ from dataclasses import replace
 
 from tasks.audits.text.answer import EFFECT, MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.text.config import Text, about, tiny
-from tasks.audits.text.document_answer import name_found
+from tasks.audits.text.extraction_answer import name_found
 from tasks.audits.text.given_model import given_question, planted_texts, questions
 from tasks.audits.text.measures import MEASURES, summary
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS

@@ -17,18 +17,20 @@ from tasks.audits.text.document_answer import (
     MOST_SAME,
     NOT_JUDGED,
     OTHER_TEXT_RULES,
-    REPRODUCTION,
-    Copies,
     answers_questions,
     asks_documents,
-    describe_extraction,
     document_findings,
     document_thresholds,
     document_verdict,
-    extraction_finding,
     insertion_findings,
     insertion_verdict,
     other_text_verdict,
+)
+from tasks.audits.text.extraction_answer import (
+    REPRODUCTION,
+    Copies,
+    describe_extraction,
+    extraction_finding,
     read_copies,
 )
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from tasks.audits.text.identifiers import space_of
-from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told
+from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, space_of
 from tasks.contract import ranges
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER

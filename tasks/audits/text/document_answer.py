@@ -1,21 +1,20 @@
 """The answers about texts themselves.
 
-Of documents: which are known once they were trained on, and which come out word for word. Of secrets: which are found,
-by number, and which come out. Of documents that were inserted into the training data of one of two given models:
-whether it knows them beyond those that were left out. Of texts beside others of another time or source: a warning,
-where words alone do not tell them apart.
+Of documents: which are known once they were trained on. Of documents that were inserted into the training data of one
+of two given models: whether it knows them beyond those that were left out. Of texts beside others of another time or
+source: a warning, where words alone do not tell them apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
 from tasks.audits.text.document_models import are_insertions_drawn
+from tasks.audits.text.extraction_answer import Copies, describe_copies, read_copies, reproduction_findings
 from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
 from tasks.audits.text.measures.insertions import SHOWN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
@@ -33,39 +32,14 @@ from tasks.contract.summaries import (
     row_name,
     select_rows,
 )
-from tasks.contract.verdict import Answer, Meaning, Verdict
+from tasks.contract.verdict import Answer, Verdict
 from tasks.external.split_audit import BLIND_LEVEL
 from tasks.numerics.exact_test import smallest_p_value
 
-REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 NOT_JUDGED: Answer = "not judged"
 DISTINGUISHED: Answer = "told apart"
-REPRODUCTION: Mapping[Answer, Meaning] = {
-    REPRODUCED: Meaning("models write texts word for word because they were trained on them", "accused"),
-    NOT_REPRODUCED: Meaning("texts do not come out word for word more often than by models that never saw them"),
-}
 MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
-MOST_NAMED = 20  # of those that are found
-Identity = tuple[int | None, int]  # of a secret or an identifier, within a run
 RESOLUTION = 100  # a single document's smallest p-value must be so many times smaller than the level
-
-
-@dataclass(frozen=True)
-class Copies:
-    """The summary rows of how many texts are written greedily by models that were told them.
-
-    `twin` and `beyond` are those of the models that were not, and of the difference; None where there are none.
-    """
-
-    told: Row
-    twin: Row | None
-    beyond: Row | None
-
-
-def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
-    """How many texts come out, from the rows of a summary; None where no model was asked to go on."""
-    told, twin = (rows.get(row_name(SHARE, way=GREEDY, by=by)) for by in (TOLD, TWIN))
-    return None if told is None else Copies(told, twin, rows.get(row_name(BEYOND, way=GREEDY)))
 
 
 @dataclass(frozen=True)
@@ -163,19 +137,6 @@ def null_note(config: Text) -> str:
     return NULL_OF_DOCUMENTS.strip() if config.is_null else ""
 
 
-def describe_copies(config: Text, copies: Copies | None) -> str:
-    """How much comes out word for word, beside models that never saw it; empty where no document is long enough."""
-    if copies is None or copies.twin is None or copies.beyond is None or copies.beyond["low"] is None:
-        return ""
-    told, twin, beyond = copies.told, copies.twin, copies.beyond
-    return (
-        f"Given the first {config.prefix} tokens of a document, a model that was trained on it writes the next "
-        f"{config.suffix} word for word in {number_per_hundred(told['estimate'])} of 100 cases, and one that never saw "
-        f"it in {number_per_hundred(twin['estimate'])} (difference {beyond['estimate']:.3f}, 95 % interval "
-        f"{beyond['low']:.3f} to {beyond['high']:.3f})."
-    )
-
-
 def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
     """The answer for somebody who knows no machine learning, and whether the documents come out."""
     evidence = read_document_evidence(config, summary)
@@ -188,14 +149,6 @@ def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tupl
     ).strip()
     first = Finding(verdict.answer, known, chances(found["p_value"], config.level))
     return first, *reproduction_findings(config, evidence.copies)
-
-
-def reproduction_findings(config: Text, copies: Copies | None) -> tuple[Finding, ...]:
-    """Whether documents come out; nothing where no document is long enough."""
-    told = describe_copies(config, copies)
-    if not told or copies is None or copies.beyond is None:
-        return ()
-    return (Finding(REPRODUCED if copies.beyond["low"] > 0 else NOT_REPRODUCED, told, target="reproduction"),)
 
 
 @dataclass(frozen=True)
@@ -331,78 +284,6 @@ def insertion_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tup
 def answers_questions(returned: Iterable[Row]) -> bool:
     """Whether the numbers of an owner's table differ where they may, and agree where they must."""
     return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
-
-
-def describe_extraction(evidence: Copies, things: str) -> str:
-    """How many secrets, or identifiers, come out after what stands before them, in a sentence."""
-    told, twin, beyond = evidence.told, evidence.twin, evidence.beyond
-    beside = ""
-    if twin is not None and beyond is not None:
-        beside = (
-            f", and models that were not told them write {number_per_hundred(twin['estimate'])} of 100 (difference "
-            f"{beyond['estimate']:.3f}, 95 % interval {beyond['low']:.3f} to {beyond['high']:.3f})"
-        )
-    return (
-        f"Given what stands before them, models that were told {told['n']:,} {things} write "
-        f"{number_per_hundred(told['estimate'])} of 100 word for word (95 % interval {told['low']:.3f} to "
-        f"{told['high']:.3f}; {p_in_words(told['p_value'])}){beside}; chance alone brings at most one of "
-        f"{round(1 / told['null']):,}."
-    )
-
-
-def extraction_finding(evidence: Copies, things: str, level: float) -> Finding:
-    """Whether secrets come out, for somebody who knows no machine learning."""
-    p_value = evidence.told["p_value"]
-    answer = REPRODUCED if p_value <= level else NOT_REPRODUCED
-    return Finding(answer, describe_extraction(evidence, things), chances(p_value, level), target="reproduction")
-
-
-def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
-    """Which secrets, or identifiers, are found, by number, in a sentence that holds none of them; empty without any."""
-    ranked, written = read("identifiers" if config.identifiers else "secrets").to_pylist(), greedy_answers(read)
-    found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
-    found.sort(key=lambda one: rank_surest(one[0]))
-    if not found or any(each.get("control", 1.0) <= UNEVEN for each, _ in found):
-        return ""  # of identifiers that are not drawn evenly ranks say nothing
-    named = "; ".join(describe_found(config, each, reproduced) for each, reproduced in found[:MOST_NAMED])
-    more = f"; and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
-    return (
-        f"Found: {named}{more}. A model that never saw one of them would place it as high by chance alone, as often as "
-        "its rank says: one of rank 1 among 500 once in 500 times."
-    )
-
-
-def greedy_answers(read: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
-    """Whether each secret, or identifier, is written word for word; empty where no model was asked to go on."""
-    rows = [each for each in read("extraction").to_pylist() if each["way"] == GREEDY]
-    return {identity(each, at): each["reproduced"] for at, each in enumerate(rows)}
-
-
-def identity(each: Row, at: int) -> Identity:
-    """What one is known by: a secret by its pair and number, an identifier by its place among those asked about."""
-    return (each["pair"], each["secret"]) if each.get("secret") is not None else (None, at)
-
-
-def rank_surest(each: Row) -> tuple[float, int]:
-    """By what those that are found are sorted, the surest first."""
-    return each["q_value"], each["rank"]
-
-
-def name_thing(config: Text, each: Row) -> str:
-    """A secret by its number, or an identifier by its format and text."""
-    if config.identifiers:
-        return f"{each['format']} of text {each['row']}"
-    name = f"secret {each['secret']}"
-    return name if config.pairs == 1 or config.planted else f"{name} of pair {each['pair']}"
-
-
-def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
-    """One that is found: its number, how often it stood in the texts, its rank, and whether it is written."""
-    name, times = name_thing(config, each), each["occurrences" if config.identifiers else "repetitions"]
-    verb = "stands" if config.identifiers else "told"
-    often = "" if config.is_null else f"{verb} once, " if times == 1 else f"{verb} {times} times, "
-    says = "" if reproduced is None else ", written word for word" if reproduced else ", not written"
-    return f"{name} ({often}rank {each['rank']} of {each['candidates']}, adjusted p {each['q_value']:.2g}{says})"
 
 
 @dataclass(frozen=True)

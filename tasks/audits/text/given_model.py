@@ -14,16 +14,19 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Scoring, Text
 from tasks.audits.text.continuations import score_secret_ends
-from tasks.audits.text.identifiers import Identifier, control_p_value, find_identifiers, space_of
 from tasks.audits.text.returned_table import handout_order, read_log_p
 from tasks.audits.text.secret_space import (
+    Identifier,
     Repetitions,
     Told,
     add_ends,
     candidates,
+    control_p_value,
     draw_secrets,
+    find_identifiers,
     score_table,
     secret_surroundings,
+    space_of,
 )
 from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged

@@ -22,7 +22,7 @@ DOCUMENTS = replace(
 
 EPSILONS = (16.0, 4.0, 1.0)
 HUBBLE_REPETITIONS = (1, 4, 16, 64, 256)
-LADDER = replace(QUICKSTART, repetitions=(1,), adaptation="lora", rank=8, examples=60, learning_rate=1e-2)
+LADDER = replace(QUICKSTART, repetitions=(1,), examples=20, epochs=48)
 
 PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "quickstart": QUICKSTART,
@@ -38,7 +38,7 @@ REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
     "null": "ours: the same with other codes in the texts",
     "extraction": "ours: quickstart, whose models are also asked to go on with each secret",
-    "ladder": "ours: adapters that are told each code once, without privacy and with epsilon 16, 4 and 1",
+    "ladder": "ours: each code stands once in few texts, read 48 times without privacy and with epsilon 16, 4 and 1",
     "documents": "ours: 24 short texts, each in the training data of half of 16 small GPTs, 1, 4 or 16 times",
     "identifiers": "ours: UUIDs in 300 tickets, asked of a small GPT that never saw them: give data and model",
     "hubble": "as Wei et al. 2025, on documents and two models of your own: give data, model and base; by itself a "

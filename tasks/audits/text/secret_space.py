@@ -8,6 +8,12 @@ score is an exact p-value.
 
 `draw_secrets` draws those of a pair of models, each with the side that is told it and the others among which it is
 ranked; `score_table` is what a model says of them.
+
+Random ids, keys and hashes that stand in texts already are such secrets by nature. Nobody has to plant them before
+training: whoever made them drew them, so the rank of one is an exact p-value of a model that is there already, too.
+Zhang, Kamath & Tramer 2024 (arXiv 2409.19798); "Natural identifiers" (arXiv 2606.24408). It holds only of what was
+drawn evenly: ids that grow with time, or have check digits, are refused by name, and those that `find_identifiers`
+finds are held against their space without any model (`control_p_value`).
 """
 
 from __future__ import annotations
@@ -26,6 +32,7 @@ import pyarrow as pa
 
 from tasks.audits.text.continuations import ENDS
 from tasks.numerics import seeds
+from tasks.numerics.evenness import evenness_p_values
 
 Told = Literal["secrets", "others"]
 Repetitions = tuple[int, ...]
@@ -40,6 +47,20 @@ ALPHABETS: Mapping[str, str] = {
 PLACE = re.compile(rf"\{{(number|(?:{'|'.join(ALPHABETS)}):[1-9]\d?)\}}")
 ALLOWED_DRAWN = "{digits:N}, {letters:N}, {hex:N} or {alphanumeric:N} with N from 1 to 99"
 ALLOWED = f"{{number}}, {ALLOWED_DRAWN}"
+
+FORMATS: Mapping[str, str] = {
+    "uuid4": "{hex:8}-{hex:4}-4{hex:3}-{variant:1}{hex:3}-{hex:12}",
+    "md5": "{hex:32}",
+    "sha1": "{hex:40}",
+    "sha256": "{hex:64}",
+}
+ORDERED, CHECKED = "grows with time", "has check digits"
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("uuid1", "uuid6", "uuid7", "ulid", "ksuid", "objectid", "snowflake"), ORDERED),
+    **dict.fromkeys(("iban", "isbn", "imei", "ean", "card", "luhn"), CHECKED),
+}
+MOST_CONTROLLED = 1000  # identifiers of a format that the control looks at
+NO_LETTER_OR_DIGIT = "0-9A-Za-z"
 
 SCORES = pa.schema(
     [
@@ -210,3 +231,61 @@ def add_ends(table: pa.Table, ends: Mapping[str, Sequence[float | None]] | None)
     for name, values in (ends or {}).items():
         table = table.append_column(name, pa.array(values, types[name]))
     return table
+
+
+@dataclass(frozen=True)
+class Identifier:
+    """One that was found: its format, the text in which it stands first, where, and what of it is drawn."""
+
+    format: str
+    row: int
+    start: int
+    drawn: str
+    occurrences: int
+
+
+def space_of(name: str) -> SecretSpace:
+    """The space of a format by name, or written as a pattern; ValueError, in one line, for any other."""
+    reason = REFUSED.get(name.lower())
+    if reason is not None:
+        raise ValueError(f"identifiers has {name}, which {reason}; they must be drawn evenly, by nature")
+    if name not in FORMATS and "{" not in name:
+        raise ValueError(f"identifiers has {name!r}; each must be one of {', '.join(FORMATS)}, or hold {ALLOWED_DRAWN}")
+    return SecretSpace(FORMATS.get(name, name), numbered=False)
+
+
+def find_identifiers(texts: Sequence[str], formats: Sequence[str]) -> list[Identifier]:
+    """The identifiers of these formats, each once, in the order in which they stand in the texts."""
+    found: dict[tuple[str, str], Identifier] = {}
+    expressions = {name: expression(space_of(name).pattern) for name in formats}
+    for row, text in enumerate(texts):
+        for name, pattern in expressions.items():
+            for match in pattern.finditer(text):
+                drawn = "".join(match.groups())
+                known = found.get((name, drawn), Identifier(name, row, match.start(), drawn, 0))
+                found[name, drawn] = Identifier(name, known.row, known.start, drawn, known.occurrences + 1)
+    return list(found.values())
+
+
+def expression(pattern: str) -> re.Pattern[str]:
+    """What finds a pattern where no letter or digit stands beside it, a group for each place."""
+    parts, after = [], 0
+    for place in PLACE.finditer(pattern):
+        kind, _, count = place[1].partition(":")
+        parts += [re.escape(pattern[after : place.start()]), f"([{ALPHABETS[kind]}]{{{count}}})"]
+        after = place.end()
+    whole = "".join([*parts, re.escape(pattern[after:])])
+    return re.compile(f"(?<![{NO_LETTER_OR_DIGIT}]){whole}(?![{NO_LETTER_OR_DIGIT}])")
+
+
+def control_p_value(found: Sequence[Identifier], formats: Sequence[str], seed: int) -> float:
+    """The smallest p-value that identifiers are drawn evenly, times the number of tests (Bonferroni), at most 1.
+
+    1 where no format has two identifiers.
+    """
+    p_values = []
+    for name in formats:
+        drawn = [each.drawn for each in found if each.format == name][:MOST_CONTROLLED]
+        if len(drawn) > 1:
+            p_values += evenness_p_values(drawn, space_of(name).alphabets, seeds.generator(seed, "control", name))
+    return min(1.0, len(p_values) * min(p_values)) if p_values else 1.0

@@ -32,8 +32,7 @@ from tasks.audits.text.continuations import (
     name_attempts,
     reproductions,
 )
-from tasks.audits.text.identifiers import space_of
-from tasks.audits.text.secret_space import SecretSpace
+from tasks.audits.text.secret_space import SecretSpace, space_of
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row

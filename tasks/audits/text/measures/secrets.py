@@ -11,8 +11,8 @@ Exposure is log2 of the number of candidates less log2 of the rank, in bits (Car
 exposure by the twin, which was not told the secret, shows what it is where nothing is known.
 
 Identifiers, where they stand in the texts, are ranked alike: each was drawn from its space as its references are, by
-whoever made it, so p is exact for a model that never read it (`tasks.audits.text.identifiers`). Where the base that the
-model was fine-tuned from is given, candidates are ranked by what the model says more of them than its base: how a
+whoever made it, so p is exact for a model that never read it (`tasks.audits.text.secret_space`). Where the base that
+the model was fine-tuned from is given, candidates are ranked by what the model says more of them than its base: how a
 format looks to both falls out.
 """
 

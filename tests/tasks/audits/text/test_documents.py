@@ -15,7 +15,7 @@ from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance
-from tasks.audits.text.document_answer import NOT_REPRODUCED, NULL_OF_DOCUMENTS, REPRODUCED
+from tasks.audits.text.document_answer import NULL_OF_DOCUMENTS
 from tasks.audits.text.document_models import (
     DOCUMENT_SCORES,
     DocumentModel,
@@ -26,6 +26,7 @@ from tasks.audits.text.document_models import (
     score_model,
     training_texts,
 )
+from tasks.audits.text.extraction_answer import NOT_REPRODUCED, REPRODUCED
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.presets import SMOKE

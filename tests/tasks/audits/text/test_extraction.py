@@ -15,7 +15,7 @@ from scipy import stats
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
-from tasks.audits.text.document_answer import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
+from tasks.audits.text.extraction_answer import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
 from tasks.audits.text.given_model import (
     identifier_question,
     planted_question,

@@ -16,15 +16,16 @@ import orchestrator
 from tasks.audits.text.answer import RULES, certificate, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given_model import IDENTIFIER_SCORES, candidate_texts, identifier_job
-from tasks.audits.text.identifiers import control_p_value, evenness_p_values, find_identifiers, space_of
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.secrets import Ranking, identifiers
+from tasks.audits.text.secret_space import control_p_value, find_identifiers, space_of
 from tasks.audits.text.trainings import pair_model
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.training import FineTuner, encode_texts
+from tasks.numerics.evenness import evenness_p_values
 
 TICKETS = pin(Dataset("tickets"))
 CONFIG = Text(TICKETS, LanguageModel("tiny-gpt#16x1"), identifiers=("uuid4",), secrets=8, references=199, context=40)
@@ -99,7 +100,7 @@ def test_what_is_not_drawn_evenly_shows_without_a_model(draw: Callable[[np.rando
 
 
 def test_what_is_drawn_evenly_is_refused_as_seldom_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.audits.text.identifiers.SIMULATIONS", 99)
+    monkeypatch.setattr("tasks.numerics.evenness.SIMULATIONS", 99)
     space, least = space_of(DIGITS), []
     for seed in range(60):
         chance = np.random.default_rng(seed)

@@ -17,8 +17,9 @@ import orchestrator
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.document_answer import NOT_JUDGED, NULL_OF_INSERTIONS, REPRODUCED
+from tasks.audits.text.document_answer import NOT_JUDGED, NULL_OF_INSERTIONS
 from tasks.audits.text.document_models import DOCUMENT_SCORES, PairedModel, insertion_jobs, read_insertions
+from tasks.audits.text.extraction_answer import REPRODUCED
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.documents import document_test
 from tasks.audits.text.measures.insertions import (

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.text.config import About
-from tasks.audits.text.document_models import document_jobs, score_documents
+from tasks.audits.text.document_models import document_jobs, insertion_jobs, score_documents, score_insertions
 from tasks.audits.text.given_model import identifier_job, score_identifiers
 from tasks.audits.text.measures import summary
 from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.measures.extraction import extraction
+from tasks.audits.text.measures.insertions import insertion_control, insertion_estimates, insertions
 from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.trainings import pair_model, score_secrets
@@ -23,6 +24,8 @@ from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import made_scores as made_documents
 from tests.tasks.audits.text.test_extraction import ASKED, with_ends
 from tests.tasks.audits.text.test_identifiers import CONFIG, made
+from tests.tasks.audits.text.test_insertions import CONFIG as INSERTIONS
+from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
 
 
 @cache
@@ -46,6 +49,18 @@ def of_extraction() -> pa.Table:
     return extraction(ASKED, with_ends(make_scores(4.0, 1), 0.5, 1))
 
 
+def of_insertions() -> pa.Table:
+    return insertions(document_test(INSERTIONS), made_insertions(0.1, 1))
+
+
+def of_insertion_estimates() -> pa.Table:
+    return insertion_estimates(document_test(INSERTIONS), made_insertions(0.1, 1))
+
+
+def of_insertion_control() -> pa.Table:
+    return insertion_control(insertion_jobs(INSERTIONS)[0].config, ())
+
+
 def of_all() -> pa.Table:
     return summary(About(0.05), [of_secrets()])
 
@@ -57,6 +72,9 @@ test_a_task_computes_what_its_version_says = version_test(
         (extraction, 1, of_extraction, 120, -4012.4486459),
         (documents, 1, of_documents, 12, -5075.2874818),
         (estimates, 1, of_estimates, 57, 201.6390647),
+        (insertions, 1, of_insertions, 120, -56330.7605284),
+        (insertion_estimates, 1, of_insertion_estimates, 93, 244.6960075),
+        (insertion_control, 1, of_insertion_control, 1, 6.5210460),
         (summary, 1, of_all, 14, 292.2811788),
     ]
 )
@@ -84,3 +102,11 @@ def test_what_a_model_says_of_documents_is_what_the_version_says() -> None:
     said = sum(table["log_p"].to_pylist()) + sum(table["log_p_end"].to_pylist())
     assert (1, 12) == (marks(score_documents).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -9205.699
+
+
+@pytest.mark.trained
+def test_what_a_model_as_it_is_says_of_inserted_documents_is_what_the_version_says() -> None:
+    table = score_insertions(insertion_jobs(INSERTIONS)[0].config, ())
+    said = sum(table["log_p"].to_pylist())
+    assert (1, 60) == (marks(score_insertions).version, table.num_rows)
+    assert pytest.approx(said, rel=TRAINED) == -32025.551
