@@ -28,10 +28,9 @@ from orchestrator.run_folder.recorded_plan import open_plan, record
 from orchestrator.runs import deciding, finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
-from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.rounds import Rounds
-from orchestrator.scheduling.stop import Stop
+from orchestrator.scheduling.stop import Budget, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
 from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json, pinned_data
 from orchestrator.spec.specification import Execution

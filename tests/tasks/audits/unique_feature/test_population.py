@@ -175,25 +175,6 @@ def test_a_feature_that_nobody_trained_on_is_called_as_often_as_the_level_says(l
     assert_rate(0.5, int((p_values <= 0.5).sum()))
 
 
-@pytest.mark.parametrize("push", [0.0, 2.0, 6.0])
-def test_with_the_label_unknown_the_interval_covers_the_push_towards_the_chosen_label(push: float) -> None:
-    # One class in ten is pushed, by nats or not at all; where another one is chosen, nothing pushes towards that.
-    rng = np.random.default_rng(11)
-    covered, below, draws = 0, 0, 300
-    for _ in range(draws):
-        odds = rng.normal(0, 1, (1, 121, 10))
-        odds[0, 0, 3] += push
-        log_p = -np.logaddexp(0, -odds)
-        estimate, _ = push(log_p, odds)
-        true = push if population.favoured_label(log_p) == 3 else 0.0
-        assert estimate.low is not None
-        assert estimate.high is not None
-        covered += estimate.low <= true <= estimate.high
-        below += estimate.low > true
-    assert covered / draws >= 0.93
-    assert below / draws <= 0.05
-
-
 def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
     rng = np.random.default_rng(6)
     twin = rng.normal(0, 5, (30, 3))

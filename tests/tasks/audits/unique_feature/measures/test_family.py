@@ -29,7 +29,7 @@ from tasks.audits.unique_feature.measures.family import (
     tied_share,
     uncarried_feature,
 )
-from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, model_families
+from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, favoured_label, model_families
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row
@@ -329,3 +329,22 @@ def test_a_push_towards_a_label_that_is_nearly_certain_shows_in_its_odds() -> No
     estimate, _ = push(log_p, odds, 0)
     assert estimate.value == pytest.approx(3.0, abs=0.1)
     assert log_p[0, 0, 0] - log_p[0, 1:, 0].mean() < 0.001
+
+
+@pytest.mark.parametrize("nats", [0.0, 2.0, 6.0])
+def test_with_the_label_unknown_the_interval_covers_the_push_towards_the_chosen_label(nats: float) -> None:
+    # One class in ten is pushed, by nats or not at all; where another one is chosen, nothing pushes towards that.
+    rng = np.random.default_rng(11)
+    covered, below, draws = 0, 0, 300
+    for _ in range(draws):
+        odds = rng.normal(0, 1, (1, 121, 10))
+        odds[0, 0, 3] += nats
+        log_p = -np.logaddexp(0, -odds)
+        estimate, _ = push(log_p, odds)
+        true = nats if favoured_label(log_p) == 3 else 0.0
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= true <= estimate.high
+        below += estimate.low > true
+    assert covered / draws >= 0.93
+    assert below / draws <= 0.05
