@@ -31,13 +31,14 @@ from tasks.audits.forgetting.exchangeability import effect, p_values, scores
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import training_job
+from tasks.contract.summaries import Estimate
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.models.catalog import Network
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, clustered_proportion
+from tasks.numerics.statistics import clustered_proportion
 
 Array = NDArray[np.float64]
 OWNER = Target(outside=0.5)  # a random half of the domain's other images, drawn anew for each model

@@ -26,15 +26,15 @@ import torch
 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.density import Density, about
-from tasks.audits.density.answer import RULES, Evidence
+from tasks.audits.density.answer import RULES
+from tasks.audits.density.evidence import Evidence
 from tasks.audits.density.measures.distribution import Gain
 from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
 from tasks.audits.density.memorization import Array, Indices, lower_log_p
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEAST_DRAWS, adjust_p_values, alone, found_in
-from tasks.contract.summaries import Row
+from tasks.contract.summaries import Estimate, Row
 from tasks.contract.verdict import Answer
-from tasks.numerics.statistics import Estimate
 from tests.tasks.audits.density.made_up import noise, partitions
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")

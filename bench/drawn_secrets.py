@@ -41,7 +41,8 @@ from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
-from tasks.numerics.statistics import mean, rank_p_value
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import mean
 
 Array = NDArray[np.float64]
 SMALL = replace(

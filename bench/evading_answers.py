@@ -41,8 +41,8 @@ from tasks.contract.summaries import index_rows
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer, Question
+from tasks.external.blinded_questions import ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.language_models.fine_tuning import fine_tune
-from tasks.question_answering.blinded_questions import ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import SETS
 

@@ -34,11 +34,12 @@ from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.audits.forgetting.trainings import ModelId, check_data, training_job
+from tasks.contract.summaries import Estimate
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
-from tasks.numerics.statistics import Estimate, clustered_proportion, proportion
+from tasks.numerics.statistics import clustered_proportion, proportion
 from tasks.training.mixed import Mixture
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file

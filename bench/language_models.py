@@ -32,9 +32,10 @@ from bench.measuring import Row, Run, here, parser, publish
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
+from tasks.external.weights import silence_transformers
 from tasks.language_models.fine_tuning_config import Adaptation, FineTuning
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.pretrained import prepare_model, quiet, training_texts
+from tasks.language_models.pretrained import prepare_model, training_texts
 from tasks.language_models.sequence_model import IGNORED, EncoderDecoder, Tokens
 from tasks.language_models.training import FineTuner, decode_answers, encode_questions, score_candidates, score_texts
 from tasks.training.fit import read_losses
@@ -207,7 +208,7 @@ def main() -> None:
 
     setting: dict[str, Any] = here("facts", place)
     setting["versions"] += f", transformers {transformers.__version__}"
-    with hardware.exactly(place), quiet():
+    with hardware.exactly(place), silence_transformers():
         publish("Fine-tuning language models", setting, list(rows(asked.tiny, asked.kind, place)), asked.out)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tasks.models.matmul import TORCH, products
+from tasks.numerics.matmul import TORCH, products
 
 Run = Callable[[], object]  # what is timed
 PRODUCTS = 4  # in one run of a ceiling

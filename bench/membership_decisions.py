@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tasks.numerics.ranks import area_under_curve
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
@@ -177,7 +179,7 @@ def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
         matched = np.stack([partners(pairs, target) for target in range(case.models)])
         for attack, scores in score_targets(answers, pairs).items():
             areas = np.array(
-                [statistics.area_under_curve(own[mine], own[~mine]) for own, mine in zip(scores, member, strict=True)]
+                [area_under_curve(own[mine], own[~mine]) for own, mine in zip(scores, member, strict=True)]
             )
             mean, its = mean_over_targets(areas), counts[attack]
             assert mean.value is not None and mean.low is not None and mean.high is not None  # noqa: PT018

@@ -4,7 +4,7 @@
 
 Presets on embedded data are run job by job in this process, on one thread, and each network is trained for one epoch
 on images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
-non-negative least squares of the jobs' seconds on what they compute (`tasks.worker.work`), relative to the seconds.
+non-negative least squares of the jobs' seconds on what they compute (`tasks.contract.job`), relative to the seconds.
 What was measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the
 file. `private` are trainings with differential privacy, each the least of several repetitions; what other sections
 time stays.

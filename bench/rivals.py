@@ -45,7 +45,7 @@ from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.audits.membership.presets import QUICKSTART
 from tasks.audits.membership.trainings import ANSWERS, log_odds
-from tasks.numerics.statistics import area_under_curve
+from tasks.numerics.ranks import area_under_curve
 
 SCRIPTS = Path(__file__).parent / "rival_scripts"
 KINDS = ("null", "overfit", "exposed")

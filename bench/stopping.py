@@ -29,9 +29,9 @@ from scipy import stats
 from bench.measuring import here, parser, publish_counts
 from orchestrator.planning.plan import plan_of
 from orchestrator.runs.lifecycle import start
+from orchestrator.scheduling.rounds import stop_when_decided
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Execution, Spec
-from orchestrator.spec.stopping import stop_when_decided
 from orchestrator.store import open_store
 from tasks.numerics import betting, statistics
 

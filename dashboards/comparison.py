@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from dashboards import document, provenance, sealing
+from dashboards import document, provenance
+from dashboards.document import add_seal
 from dashboards.provenance import Provenance
 from dashboards.run import Run, open_run
 from orchestrator.inspection.compare import Comparison, Difference, Pair, compare
@@ -28,7 +29,7 @@ def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
         "shared": len(planned[0] & planned[1]),
         "pairs": [(pair, _difference(pair)) for pair in comparison.rows],
     }
-    document.write(path, sealing.add_seal(document.render("comparison.html", **context), [a, b], path.name))
+    document.write(path, add_seal(document.render("comparison.html", **context), [a, b], path.name))
 
 
 def _side(letter: str, run: Run) -> dict[str, Any]:

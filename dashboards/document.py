@@ -1,8 +1,9 @@
-"""Pages as files: rendered from a template with all values escaped, and written atomically."""
+"""Pages as files: rendered from a template with all values escaped, sealed, and written atomically."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from dashboards import numbers, signs
 from dashboards.chart import Figure
 from dashboards.drawing import PALETTE
 from dashboards.gallery import PRINTED
+from dashboards.run import Run
+from orchestrator.inspection import page_seal
+from orchestrator.inspection.search_results import TRIALS
 from orchestrator.quantities import format_count, format_duration
 from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
@@ -81,3 +85,25 @@ def inline(figure: Figure) -> Markup:
 def colours(dark: bool) -> Markup:
     """The palette as CSS declarations."""
     return Markup("".join(f"--{name}:{colour[dark]};" for name, colour in PALETTE.items()))
+
+
+PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
+LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
+
+
+def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
+    """The page with its seal at `PLACE`. It shows `runs`, and will be written under the name `file`."""
+    named = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
+    tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
+    several = len({table.run for table in tables}) > 1
+    section = render(
+        "seal.html",
+        file=file,
+        shown=Markup(page_seal.SHOWN.format(page_seal.ZEROS)),
+        audited=[] if LISTED in page else named,
+        tables=[table for table in tables if table.name in ("summary", TRIALS) or not several],
+        all_tables=len(tables),
+        several=several,
+        element=Markup(page_seal.element([run.name for run in runs], named, tables)),
+    )
+    return page_seal.seal_page(page.replace(PLACEHOLDER, section))

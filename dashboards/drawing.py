@@ -66,11 +66,11 @@ def light(name: str) -> str:
     return PALETTE[name][0]
 
 
-def canvas(height: float, width: float = WIDTH) -> Figure:
-    """An empty figure, in inches; axes are put into it by `place`."""
+def canvas(height: float) -> Figure:
+    """An empty figure of this height, in inches, as wide as the page; axes are put into it by `place`."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height))
+    return Figure(figsize=(WIDTH, height))
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
@@ -103,18 +103,15 @@ def load_matplotlib(folder: Callable[[], Path]) -> None:
 
 
 @contextmanager
-def style(name: str = "") -> Iterator[None]:
-    """A context in which figures are drawn in our style, independent of the user's matplotlib settings.
-
-    `name` becomes part of the ids, so that those of several figures in one page differ.
-    """
+def style() -> Iterator[None]:
+    """A context in which figures are drawn in our style, independent of the user's matplotlib settings."""
     import matplotlib
 
     defaults: dict[Any, Any] = {key: value for key, value in matplotlib.rcParamsDefault.items() if key not in KEPT}
     with warnings.catch_warnings():
         # Of letters that its font lacks (the reader's has them) and of what is empty, matplotlib warns on the terminal.
         warnings.simplefilter("ignore")
-        with matplotlib.rc_context(defaults | SETTINGS | {"svg.hashsalt": f"engram {name}"}):
+        with matplotlib.rc_context(defaults | SETTINGS | {"svg.hashsalt": "engram "}):
             yield
 
 

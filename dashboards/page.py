@@ -15,12 +15,11 @@ from dashboards import (
     document,
     html_table,
     provenance,
-    run_history,
-    sealing,
     search,
     symbols,
 )
 from dashboards.chart import Figure
+from dashboards.document import add_seal
 from dashboards.figures import figures
 from dashboards.gallery import Gallery, record_gallery
 from dashboards.provenance import Provenance
@@ -60,12 +59,12 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     drawn = figures(seen)
     _write_figures(folder / "figures", drawn)
     public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, sealing.add_seal(public, [seen], PAGE))
+    document.write(folder / PAGE, add_seal(public, [seen], PAGE))
     if show_images:
         own = open_run(store, run, Disclosure(words=True))
         private = _page(own, figures(own), gallery(own, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, sealing.add_seal(private, [own], PRIVATE_PAGE))
+            document.write(folder / PRIVATE_PAGE, add_seal(private, [own], PRIVATE_PAGE))
 
 
 def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
@@ -100,7 +99,7 @@ def _write_figures(folder: Path, drawn: list[Figure]) -> None:
 def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
     made = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
-    starts = [] if run.search is not None else run_history.starts(run)  # of every trial one, which tells nothing
+    starts = [] if run.search is not None else provenance.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
     notices = [*_progress_notices(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
     return {

@@ -1,4 +1,4 @@
-"""Provenance: where and with what a run's results were computed, and whether that was the same for all."""
+"""Provenance: where and with what a run's results were computed, whether that was the same for all, and its starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dashboards.run import Run
 from orchestrator.errors import StoreError
+from orchestrator.run_folder.journal import ENDS, MergedLog
+from orchestrator.run_folder.progress import Event, RunProgress, seconds_of, stored_results
 from orchestrator.store import Store
 
 # What a record says of its one job. All else in it says how results were computed, and is to be the same for all.
@@ -102,3 +105,52 @@ def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
         counts[fuller] = counts.get(fuller, 0) + jobs
     ways = (Way(jobs, dict(sorted(fields))) for fields, jobs in counts.items())
     return tuple(sorted(ways, key=lambda way: -way.jobs))
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start of a run. `ended` is the event it ended with; empty if it was killed."""
+
+    began: str
+    ended: str
+    progress: RunProgress
+    damaged: int  # results that were found damaged or gone
+    conflicting: int  # results computed anew that differ from the stored ones
+
+
+def starts(run: Run) -> tuple[Start, ...]:
+    """The starts of a run, the oldest first; for a sweep, those of all its cells merged."""
+    journals = [cell.journal for cell in run.cells] or [run.journal]
+    tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
+    return tuple(_start(events, len(tasks)) for events in _group_by_start(MergedLog(journals).read()))
+
+
+def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
+    """The events of each start; events before the first are dropped."""
+    starts: list[list[Event]] = []
+    for event in events:
+        if event["event"] == "started":
+            starts.append([event])
+        elif starts:
+            starts[-1].append(event)
+    return starts
+
+
+def _start(events: list[Event], planned: int) -> Start:
+    names = [event["event"] for event in events]
+    last = seconds_of(events[-1]["time"])
+    progress = RunProgress(clock=lambda: last)
+    found = [stored_results(event) for event in events if event["event"] == "stored"]
+    stored = sum(len(keys) for results in found for keys in results.values())
+    progress.take({**events[0], "planned": planned, "stored": stored})
+    for event in events[1:]:
+        if event["event"] != "stored":
+            progress.take(event)
+    ends = [event["event"] for event in events if event["event"] in ENDS and "key" not in event]
+    return Start(
+        began=events[0]["time"],
+        ended=min(ends, key=("paused", "interrupted", "failed", "decided", "finished").index) if ends else "",
+        progress=progress,
+        damaged=names.count("damaged"),
+        conflicting=names.count("differs"),
+    )

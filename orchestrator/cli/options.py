@@ -241,7 +241,7 @@ class StoppingOptions:
 
     def apply(self, spec: Spec) -> Spec:
         """The specification with the fields by which its audit ends early."""
-        from orchestrator.spec.stopping import stop_when_decided
+        from orchestrator.scheduling.rounds import stop_when_decided
 
         if self.until is None:
             for name in ("alpha", "most"):

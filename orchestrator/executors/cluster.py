@@ -36,6 +36,10 @@ class Machine:
     id: str
     name: str
 
+    @classmethod
+    def of(cls, resources: Mapping[str, float], labels: Mapping[str, str], id: str, host: str, address: str) -> Machine:
+        return cls(resources, labels, id, f"{host} ({address})")
+
     @property
     def computes(self) -> bool:
         """Whether calls may run there: a head may have nothing to compute on."""

@@ -96,6 +96,33 @@ class GpuPacking:
         return replace(self, most=most, sharers=min(self.sharers, most))
 
 
+class GpuPackings:
+    """The packing of every group of calls on every type of GPU, at most so many calls on each; changed by `learn`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # By group, and by task for groups of which nothing is known yet; and by the type of the GPU.
+        self._measured: dict[tuple[str, str], GpuPacking] = {}
+
+    def of(self, group: str, gpu_type: str) -> GpuPacking:
+        """The packing of a group; before it is measured, with the sharers of the last group of the same task."""
+        if (group, gpu_type) in self._measured:
+            return self._measured[group, gpu_type]
+        task = self._measured.get((_task(group), gpu_type), GpuPacking())
+        return GpuPacking(sharers=min(task.sharers, self._most), most=self._most)
+
+    def learn(self, group: str, gpu_type: str, sharers: int, measured: Sequence[GpuMeasurement], too_big: bool) -> None:
+        """Learn from a call that shared its GPU with `sharers` - 1 others, and may have been `too_big` for that."""
+        packing = self.of(group, gpu_type).with_measurements(measured, sharers)
+        if sharers > 1 and too_big:
+            packing = packing.with_fewer_sharers(sharers)
+        self._measured[group, gpu_type] = self._measured[_task(group), gpu_type] = packing
+
+
+def _task(group: str) -> str:
+    return group.partition("/")[0]
+
+
 def gpu_fraction(sharers: int) -> float:
     """The fraction of a GPU per call such that exactly `sharers` fit on it."""
     return GRAIN // sharers / GRAIN

@@ -333,26 +333,19 @@ class RayExecutor:
         Not `ray.nodes`: if the head dies while it is asked, that call comes back only after minutes.
         """
         if self._head is None:
-            return [
-                Machine(
-                    node["Resources"],
-                    node["Labels"],
-                    node["NodeID"],
-                    f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
-                )
-                for node in ray.nodes()
-                if node["Alive"]
-            ]
+            names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
+            return [Machine.of(*(node[name] for name in names)) for node in ray.nodes() if node["Alive"]]
         try:
             found = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
         except exceptions.RpcError:
             return None
         return [
-            Machine(
+            Machine.of(
                 node.resources_total,
                 node.labels,
                 node.node_id.hex(),
-                f"{node.node_manager_hostname} ({node.node_manager_address})",
+                node.node_manager_hostname,
+                node.node_manager_address,
             )
             for node in found
             if node.state == node.ALIVE and node.state_snapshot.state != node.state_snapshot.DRAINING

@@ -38,13 +38,13 @@ class JobLog:
     lines: tuple[str, ...]
 
 
-def run_lines(journal: Journal, store: Store, follow: bool = False, seconds: float = 1.0) -> Iterator[str]:
+def run_lines(journal: Journal, store: Store, follow: bool = False) -> Iterator[str]:
     """What happened since the last start of a run or sweep, a line for each event; of a search, of its trials.
 
     With `follow` the lines go on as they come until no driver is left.
     """
     first = True
-    for events in status.read_events(journal, store, seconds if follow else None):
+    for events in status.read_events(journal, store, 1.0 if follow else None):
         starts = [at for at, event in enumerate(events) if event["event"] == "started"]
         yield from _event_lines(events[starts[-1] :] if first and starts else events, of_run=True)
         first = first and not starts

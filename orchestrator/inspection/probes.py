@@ -24,7 +24,7 @@ from orchestrator.spec.specification import Spec
 from orchestrator.store import DEFAULT_STORE, is_there, open_store
 from tasks.contract.audit import Handout
 from tasks.datasets.dataset import DatasetError
-from tasks.external.blinding import write_private
+from tasks.external.blinding import Split, write_private
 from tasks.external.bound_draw import Draw
 
 
@@ -45,11 +45,11 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
     settings = {} if nonce is None else _name_nonce(asked, handout, config, nonce, nonce_by)
     config = replace_fields(config, settings)
     try:
-        draw = None if handout.draw is None else handout.draw(config)
+        draw: Draw | None = None if handout.draw is None else handout.draw(config)
         if draw is not None:
             draw.check()
         sets = list(handout.probes(config))
-        held = None if handout.split is None else handout.split(config)
+        held: Split | None = None if handout.split is None else handout.split(config)
         beside = {} if held is None else held.files_beside(folder)
         commitment = "" if held is None or held.warning else held.commitment
         what, written = _write_probes(folder, sets, commitment, draw, handout.columns)
@@ -82,7 +82,8 @@ def commit_draw(asked: Spec) -> str:
 def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
     if handout.draw is None:
         raise SpecError(f"{asked.audit} draws nothing by a secret, so there is nothing to commit to")
-    return handout.draw(config)
+    draw: Draw = handout.draw(config)
+    return draw
 
 
 def _commit_to(draw: Draw, handout: Handout) -> str:

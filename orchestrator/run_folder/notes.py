@@ -1,4 +1,9 @@
-"""What is noted beside a run: where it is tracked, and what people say of its certificate. No key knows of it."""
+"""What is noted beside a run, and enters no key: where it is tracked, what people say of its certificate, and stamps.
+
+A start verifies every planned result before it says that the run is finished. To read 100,000 files takes seconds, in a
+bucket an hour, so the run's folder keeps the stamp of each result that was verified, and a later start reads those
+again that have another. `engram verify` reads every byte, and so does whoever uses a result.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,8 @@ from pathlib import Path
 
 from orchestrator.errors import Damaged, SpecError
 from orchestrator.quantities import IN_A_LINE, printable
+from orchestrator.run_folder import run_files
+from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.run_files import seal, unseal
 from orchestrator.spec.fields import nearest
 from orchestrator.spec.yaml_file import load_yaml
@@ -128,3 +135,28 @@ def _parse_details(given: object, where: str) -> dict[str, str]:
             raise SpecError(f"{within}{name} has {len(line):,} characters; it must have at most {LONGEST_DETAIL}")
         checked[name] = line
     return checked
+
+
+VERIFIED_FILE = "verified.stamps"  # no .json, which other machines fetch to list the runs
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The stamps of what was verified, "" where there was none yet: of results by key, of parts by table and name."""
+
+    results: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def read_verified(journal: Journal) -> Verified:
+    """What was verified when the run last finished; nothing where its folder keeps nothing, or that is damaged."""
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        content = run_files.unseal((journal.folder / VERIFIED_FILE).read_bytes(), sealed=True)
+        return Verified(content["results"], content["tables"])
+    return Verified()
+
+
+def record_verified(journal: Journal, verified: Verified) -> None:
+    """Keep this for later starts. It only saves time, so errors pass."""
+    with suppress(OSError), atomic_write.put_in_place(journal.folder / VERIFIED_FILE) as draft:
+        draft.write_bytes(run_files.seal(asdict(verified)))

@@ -28,10 +28,9 @@ from orchestrator.run_folder.recorded_plan import open_plan, record
 from orchestrator.runs import deciding, finalise
 from orchestrator.runs.report import Report, session_report
 from orchestrator.runs.session import Session, SessionRun
-from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.rounds import Rounds
-from orchestrator.scheduling.stop import Stop
+from orchestrator.scheduling.stop import Budget, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
 from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json, pinned_data
 from orchestrator.spec.specification import Execution
@@ -90,9 +89,7 @@ def start(
     return replace(_run(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
-def resume(
-    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, clock: Clock = SYSTEM
-) -> Report:
+def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
     """Continue a run or sweep, given its full name."""
     runs = store.folder("runs")
     journal = Journal(runs / run)
@@ -109,7 +106,7 @@ def resume(
         if plan.missing(stored):
             check_extras(plan, lambda: stored, execution.address)
 
-    return _run(parts, store, execution, observe, journal if is_sweep else None, clock, check=check_missing)
+    return _run(parts, store, execution, observe, journal if is_sweep else None, SYSTEM, check=check_missing)
 
 
 def _reopen(journal: Journal) -> SessionRun:

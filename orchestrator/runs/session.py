@@ -15,7 +15,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.pricing.price import prices_by_group
 from orchestrator.run_folder import other_runs, tables
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.verified import Verified, read_verified, record_verified
+from orchestrator.run_folder.notes import Verified, read_verified, record_verified
 from orchestrator.scheduling.driver import Event, Observer
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.store import Store

@@ -20,9 +20,8 @@ from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.plan import Plan
 from orchestrator.quantities import format_duration
 from orchestrator.run_folder.other_runs import SAMPLES, CheckpointGc
-from orchestrator.scheduling.budget import Budget
 from orchestrator.scheduling.schedule import Schedule
-from orchestrator.scheduling.stop import GRACE, OutOfTime, Stop
+from orchestrator.scheduling.stop import GRACE, Budget, OutOfTime, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
 from orchestrator.store import Store
 from tasks.contract.job import marks

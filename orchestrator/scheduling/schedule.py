@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
-from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPacking, gpu_fraction
+from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPacking, GpuPackings, gpu_fraction
 from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
 
@@ -63,19 +63,15 @@ class Schedule:
         self.failed = dict(failed or {})  # final: what failed earlier in this run is not sent again
         self.paused: str | None = None  # why nothing more is sent
         self._seconds = dict(seconds or {})
-        self._sharers = sharers if gpus_per_job == 1 else 1
-        # By group, and by task for groups of which nothing is known yet; and by the type of the GPU.
-        self._measured: dict[tuple[str, str], GpuPacking] = {}
+        self._packings = GpuPackings(sharers if gpus_per_job == 1 else 1)
         self._memory: dict[str, int] = {}  # by group: the most bytes of a host's memory that a call has taken
         self._starved: set[str] = set()  # keys whose worker was ended because the memory of its host ran out
         self._running: set[str] = set()
-        self._elsewhere: set[str] = set()
+        self.elsewhere: set[str] = set()  # the keys that are left to other runs
         # Exactly the keys that can be sent now. They are in `_retries` or `_ready`, among entries that are outdated.
         self._sendable: set[str] = set()
         self._retries: deque[tuple[list[str], float]] = deque()
-        self._deaths: dict[str, int] = defaultdict(int)
-        self._losses: dict[str, int] = defaultdict(int)
-        self._reopened: dict[str, int] = defaultdict(int)
+        self._deaths, self._losses, self._reopened = Counter[str](), Counter[str](), Counter[str]()
         self._damaged = 0
         self._renewed: dict[str, int] = {}  # the last call sent before a reopened key was done again
         self._number = 0
@@ -116,7 +112,7 @@ class Schedule:
     def over(self) -> bool:
         """Whether nothing is running, can be sent, or is awaited from other runs."""
         stopped = self.paused is not None or (self.fail_fast and bool(self.failed))
-        return not self._running and (stopped or not (self._sendable or self._elsewhere))
+        return not self._running and (stopped or not (self._sendable or self.elsewhere))
 
     def next(self, room: bool = True) -> Call | None:
         """The next call to send; None while nothing can be sent. Without `room`, only a call for a GPU.
@@ -139,7 +135,7 @@ class Schedule:
     def record(self, finished: Finished) -> None:
         """Record the outcomes of a call's jobs."""
         lost: list[Lost] = []
-        self._learn_filling(finished)
+        self._learn_packing(finished)
         for outcome in finished.outcomes:
             self._running.discard(outcome.key)
             match outcome:
@@ -159,16 +155,14 @@ class Schedule:
         if len(lost) == 1:
             self._retry(lost[0])
         elif lost:  # halves, then singles: the job at fault is found, and the others are not lost with it
-            keys = [outcome.key for outcome in lost]
-            half = len(keys) // 2
-            self._send_again(keys[:half])
-            self._send_again(keys[half:])
+            half = len(lost) // 2
+            for part in (lost[:half], lost[half:]):
+                self._send_again([outcome.key for outcome in part])
 
     def misplaced(self, call: Call) -> bool:
         """Whether a call would ask for a GPU now and did not, or the other way round, or for a type that has gone."""
-        if call.gpus and call.gpu_type not in self._types():
-            return True
-        return bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
+        gone = call.gpus > 0 and call.gpu_type not in self._types()
+        return gone or bool(call.gpus) != bool(self.gpus and self._asks(call.items[0].key))
 
     def take_back(self, calls: Iterable[Call]) -> None:
         """Queue the jobs of calls again that were sent and have not begun."""
@@ -182,32 +176,26 @@ class Schedule:
     def defer(self, keys: Iterable[str]) -> None:
         """Leave these keys to another living run that computes them."""
         left = {key for key in keys if self._open(key)}
-        self._elsewhere |= left
+        self.elsewhere |= left
         self._sendable -= left
-
-    @property
-    def elsewhere(self) -> frozenset[str]:
-        """The keys that are left to other runs."""
-        return frozenset(self._elsewhere)
 
     def take_over_results(self, keys: Iterable[str]) -> None:
         """Record keys that another run has stored."""
         for key in keys:
-            self._elsewhere.discard(key)
+            self.elsewhere.discard(key)
             if key not in self._running:
                 self._finish(key)
 
     def reclaim(self, keys: Iterable[str]) -> None:
         """Compute these keys here after all, since the run that had them is gone."""
         for key in keys:
-            if key in self._elsewhere:
-                self._elsewhere.discard(key)
+            if key in self.elsewhere:
+                self.elsewhere.discard(key)
                 self._enqueue(key)
 
     def _open(self, key: str) -> bool:
         """Whether the key is still to be sent by this run."""
-        taken = key in self.done or key in self._running or key in self._elsewhere or key in self.failed
-        return not taken
+        return not any(key in taken for taken in (self.done, self._running, self.elsewhere, self.failed))
 
     def _next_queue(self, room: bool) -> list[tuple[int, int, str]]:
         """The queue to send from next; empty if nothing can be sent."""
@@ -250,7 +238,7 @@ class Schedule:
         self._on_type[gpu_type] += 1
         self._jobs_on_gpus += len(items)
         self._sent[group] += 1
-        sharers = self._filling(group, gpu_type).sharers
+        sharers = self._packings.of(group, gpu_type).sharers
         part = gpu_fraction(sharers) * self.gpus_per_job
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
 
@@ -270,18 +258,18 @@ class Schedule:
 
     def _load(self, group: str, gpu_type: str) -> float:
         """The number of calls sent to GPUs of a type, as a share of those to keep sent there."""
-        filling, gpus = self._filling(group, gpu_type), self._types()[gpu_type]
+        packing, gpus = self._packings.of(group, gpu_type), self._types()[gpu_type]
         sent = self._on_type[gpu_type] if gpu_type else self.on_gpus
         if self.growing:  # nothing is queued beyond what runs, since Ray would ask for a machine for that
-            return sent / filling.slots(self._useful_gpus(group, filling, gpus))
-        return sent / filling.calls_in_flight(gpus)
+            return sent / packing.slots(self._useful_gpus(group, packing, gpus))
+        return sent / packing.calls_in_flight(gpus)
 
-    def _useful_gpus(self, group: str, filling: GpuPacking, there: int) -> int:
+    def _useful_gpus(self, group: str, packing: GpuPacking, there: int) -> int:
         """The number of GPUs to divide a group's jobs among; on a growing cluster as many as they are worth."""
         if not self.growing:
             return there
         jobs = len(self._ready.get(group, ())) + self._jobs_on_gpus
-        return filling.useful_gpus(jobs, self._seconds.get(group, 0.0), there)
+        return packing.useful_gpus(jobs, self._seconds.get(group, 0.0), there)
 
     def _leave_gpu(self, call: Call) -> None:
         """Count a call that has come back or was taken back."""
@@ -307,11 +295,10 @@ class Schedule:
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
         if self.gpus and self._asks(next(iter(keys))):
-            filling = self._filling(group, self._type(group))
-            if self.growing and filling.stack is None:
+            packing = self._packings.of(group, self._type(group))
+            if self.growing and packing.stack is None:
                 return min(ready, FIRST_GROWING)
-            useful = self._useful_gpus(group, filling, self._jobs_on(self.gpus))
-            return filling.share(ready, useful, self._sent[group])
+            return packing.share(ready, self._useful_gpus(group, packing, self._jobs_on(self.gpus)), self._sent[group])
         seconds = self._seconds.get(group)
         if seconds is None:
             return 1
@@ -326,25 +313,15 @@ class Schedule:
         self._seconds[group] = outcome.seconds if known is None else 0.8 * known + 0.2 * outcome.seconds
         self._memory[group] = max(outcome.memory, self._memory.get(group, 0))
 
-    def _learn_filling(self, finished: Finished) -> None:
+    def _learn_packing(self, finished: Finished) -> None:
         """Learn from a call on a GPU how many calls may share it and how many jobs a call should carry."""
-        if not finished.call.gpus:
-            return
         call = finished.call
-        self._leave_gpu(call)
-        group, sharers, gpu_type = self.group(call.items[0].key), call.sharers, call.gpu_type
-        measured = [outcome.measured for outcome in finished.outcomes if isinstance(outcome, Done) and outcome.measured]
-        filling = self._filling(group, gpu_type).with_measurements(measured, sharers)
-        if sharers > 1 and any(isinstance(outcome, Lost) and _too_big(outcome) for outcome in finished.outcomes):
-            filling = filling.with_fewer_sharers(sharers)
-        self._measured[group, gpu_type] = self._measured[call.task, gpu_type] = filling
-
-    def _filling(self, group: str, gpu_type: str) -> GpuPacking:
-        """The packing of a group on GPUs; before it is measured, that of the last group of the same task."""
-        task = self._measured.get((group.partition("/")[0], gpu_type), GpuPacking())
-        return self._measured.get((group, gpu_type)) or GpuPacking(
-            sharers=min(task.sharers, self._sharers), most=self._sharers
-        )
+        if call.gpus:
+            self._leave_gpu(call)
+            measured = [each.measured for each in finished.outcomes if isinstance(each, Done) and each.measured]
+            lost = [each for each in finished.outcomes if isinstance(each, Lost)]
+            too_big = any(each.died or each.exhausted == "device" for each in lost)
+            self._packings.learn(self.group(call.items[0].key), call.gpu_type, call.sharers, measured, too_big)
 
     def group(self, key: str) -> str:
         """`group_of` the key's job."""
@@ -419,8 +396,3 @@ class Schedule:
             self.paused = f"nothing can be run: {lost.cause}"
         else:
             self._send_again([key], min(LONGEST_DELAY, 0.25 * 2 ** self._losses[key]))
-
-
-def _too_big(lost: Lost) -> bool:
-    """Whether a job may have been lost for lack of memory."""
-    return lost.died or lost.exhausted == "device"

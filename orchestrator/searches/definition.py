@@ -17,9 +17,9 @@ from orchestrator.spec import audits, specification
 from orchestrator.spec.fields import alternatives, coerce, field_types, nearest, split_list, text
 from orchestrator.spec.resolve import Cell, resolve_cells
 from orchestrator.spec.specification import Spec
+from tasks.contract.audit import Stopping
 from tasks.contract.extras import OPTUNA, Extra
 from tasks.contract.objectives import Objectives
-from tasks.contract.stopping import Stopping
 
 SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[^\s,()]+?)\s*(?(log)\))")
 HOW = "write it as a,b,c, as low..high or as log(low..high)"

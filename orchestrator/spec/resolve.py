@@ -13,8 +13,8 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
+from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, Unavailable
-from tasks.contract.stopping import Stopping
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 

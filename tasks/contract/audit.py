@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,16 +15,7 @@ from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rules
 from tasks.contract.situation import Situation
-from tasks.contract.stopping import Stopping
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
-
-if TYPE_CHECKING:
-    from tasks.datasets.images import Pixels
-    from tasks.datasets.records import Records
-    from tasks.external.blinding import Split
-    from tasks.external.bound_draw import Draw
-    from tasks.external.handout import ToEmbed
-    from tasks.question_answering.question_sets import ProbeQuestions
 
 
 class UndeclaredAnswer(ValueError):
@@ -62,18 +53,20 @@ class Wording:
 class Handout:
     """What the owner of a model evaluates it on, who keeps the model.
 
-    `probes(config)` yields the sets as (name of the set, images) or, for all sets, (name, records), (name, questions)
-    or (name, images to embed). `config(config)` hands out the same sets and names nothing that they do not need, such
-    as a model that is trained later. `split(config)` says which of these images are which, for the auditor alone,
-    before anything is given; None where all are of one kind. `draw(config)` is what chance decides by which pictures
-    matter, and `secret` the field of the config that keeps it from the owner; beside it stand `nonce` and `nonce_by`.
-    `columns` tells the owner of a model that is asked about records which to return.
+    `probes(config)` yields the sets as (name of the set, `Pixels`) or, for all sets, (name, `Records`), (name,
+    `ProbeQuestions`) or (name, `ToEmbed`). `config(config)` hands out the same sets and names nothing that they do not
+    need, such as a model that is trained later. `split(config)` is the `Split` that says which of these images are
+    which, for the auditor alone, before anything is given; None where all are of one kind. `draw(config)` is the `Draw`
+    by which chance decides which pictures matter, and `secret` the field of the config that keeps it from the owner;
+    beside it stand `nonce` and `nonce_by`. `columns` tells the owner of a model that is asked about records which to
+    return.
     """
 
-    probes: Callable[[Any], Iterator[tuple[str, Pixels | Records | ProbeQuestions | ToEmbed]]]
+    # Typed no closer, since the packages of these types import this one.
+    probes: Callable[[Any], Iterator[tuple[str, Any]]]
     config: Callable[[Any], Any] = lambda config: config
-    split: Callable[[Any], Split | None] | None = None
-    draw: Callable[[Any], Draw] | None = None
+    split: Callable[[Any], Any] | None = None
+    draw: Callable[[Any], Any] | None = None
     secret: str = ""
     columns: str = ""
 
@@ -158,3 +151,33 @@ class Audit:
         """The configs of this preset, one per run."""
         cells = self.presets[preset]
         return cells if isinstance(cells, tuple) else (cells,)
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """What a run of the audit needs to end early.
+
+    `level` and `pairs` are fields of the config: the error rate, 0 for a run that goes to its end, and how many pairs
+    are planned at most. Fewer pairs must be the first of more. `table` is the root whose job reads a table of each
+    pair, in this order, and writes a row for each with the columns `evidence` and `decided`; a pair's row may depend
+    on those before it alone.
+    """
+
+    level: str
+    pairs: str
+    table: str
+
+    def is_asked(self, config: Any) -> bool:
+        return bool(getattr(config, self.level))
+
+    def planned(self, config: Any) -> int:
+        """The pairs that are planned at most."""
+        return int(getattr(config, self.pairs))
+
+    def first(self, config: Any, pairs: int) -> Any:
+        """The config of the first so many pairs."""
+        return replace(config, **{self.pairs: pairs})
+
+    def settings(self, level: float, most: int | None) -> Mapping[str, Any]:
+        """The fields of a run that ends early, after so many pairs at most (None: as many as the config has)."""
+        return {self.level: level} | ({} if most is None else {self.pairs: most})

@@ -1,4 +1,4 @@
-"""The vocabulary: a task is a marked pure function, and a job one call of it.
+"""The vocabulary: a task is a marked pure function, a job one call of it, and work how much a job computes.
 
 Nothing here knows how, where or whether a job runs.
 """
@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tasks.worker.work import Work
-
 Inputs = Sequence[pa.Table]
 Function = Callable[[Any, Inputs], pa.Table]
 Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table | Exception"]]]
+Amounts = Mapping[str, float]  # of each unit
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
 # In the metadata of a config's field that results were stored without, before there was such a field: it enters a job's
@@ -35,6 +34,41 @@ def text_of(config: Any) -> str:
         if (value := getattr(config, field.name)) != field.default or not field.metadata.get(ADDED_LATER)
     ]
     return f"{type(config).__qualname__}({', '.join(said)})"
+
+
+@dataclass(frozen=True)
+class Work:
+    """How much a job computes, counted before it runs: what its price is estimated from.
+
+    Units have names, such as `train mlp1 on 28x28x1`, of which a machine does so many a second.
+
+    `trained` grows with the epoch that a training reaches: a link of a chain has only what it adds to the link before.
+    `besides` is what else it computes. Where a training ends by itself, so that nobody knows when, `trained` is what is
+    expected, and it is between `least` and `most` times that.
+    """
+
+    trained: Amounts = field(default_factory=dict)
+    besides: Amounts = field(default_factory=dict)
+    least: float = 1.0
+    most: float = 1.0
+
+    def beyond(self, before: Work) -> Work:
+        """What is left of it after a link that ends earlier."""
+        left = {unit: max(0.0, count - before.trained.get(unit, 0.0)) for unit, count in self.trained.items()}
+        return Work(left, self.besides, self.least, self.most)
+
+    @property
+    def amounts(self) -> Amounts:
+        """All units together."""
+        both = dict(self.trained)
+        for unit, count in self.besides.items():
+            both[unit] = both.get(unit, 0.0) + count
+        return both
+
+
+def format_shape(shape: tuple[int, ...]) -> str:
+    """`28x28x1`: how a unit says which images it is of."""
+    return "x".join(map(str, shape))
 
 
 @dataclass(frozen=True)

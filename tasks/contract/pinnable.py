@@ -5,9 +5,13 @@ A data set is one of them in all but its `pin`, which is the catalog's: it alone
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol, Self, runtime_checkable
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Unavailable(ValueError):
@@ -44,3 +48,29 @@ class InFiles(Protocol):
 
     def paths(self) -> tuple[Path, ...]:
         """The files that are read for the digest, in any order; Unavailable or ValueError where they are not there."""
+
+
+@dataclass(frozen=True)
+class PinnedName:
+    """What is known by a name, and pinned once the `digest` of its content is set. Written `name` or `name@digest`."""
+
+    noun: ClassVar[str]
+    written_digest: ClassVar[re.Pattern[str]] = DIGEST
+
+    name: str
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        name, _, digest = text.rpartition("@")
+        # A path may hold an @ of its own.
+        return cls(name, digest) if name and cls.written_digest.fullmatch(digest) else cls(text)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    def identity(self) -> str:
+        """What a key sees: the content, never the name or path."""
+        if not self.digest:
+            raise ValueError(f"{self.noun} {self.name!r} has no digest yet; pin it before planning")
+        return self.digest

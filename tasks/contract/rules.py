@@ -45,9 +45,9 @@ def explain_interval(answer: Answer, high: float, negligible: float, advice: str
     return f"; as much as {high:.2g} cannot be excluded: {advice}."
 
 
-def undecided(answer: Answer = "undecided") -> Rule[Any]:
+def undecided() -> Rule[Any]:
     """The last case: the answer where no other rule holds."""
-    return Rule(answer, OTHERWISE, lambda _evidence: True)
+    return Rule("undecided", OTHERWISE, lambda _evidence: True)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-
-from tasks.numerics.statistics import Estimate
 
 Row = dict[str, Any]
 Name = tuple[str, str]  # the metric of a row and its setting, as JSON
@@ -20,6 +19,16 @@ PROBABILITY = re.compile(
 )
 ENDS = ("", "_low", "_high")  # of the columns' names: of an estimate, and of either limit of its interval
 LEAST_P = 1e-6  # below this nobody reads a p-value's digits, and no approximation in it holds
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its two-sided interval over `n` independent units; None where undefined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
 
 
 def row(

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from tasks.contract.extras import NIBABEL, Extra
-from tasks.contract.pinnable import Unavailable
+from tasks.contract.pinnable import PinnedName, Unavailable
 from tasks.worker.files import regular_bytes
 
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
@@ -49,32 +49,16 @@ def file_sha256(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Dataset:
+class Dataset(PinnedName):
     """A data set by name, pinned once `digest` is set. Written `name` or `name@digest`."""
 
     noun: ClassVar[str] = "data set"
-
-    name: str
-    digest: str = ""
-
-    @classmethod
-    def parse(cls, text: str) -> Dataset:
-        name, _, digest = text.rpartition("@")
-        # A path may hold an @ of its own.
-        return cls(name, digest) if name and HEXADECIMAL.fullmatch(digest) else cls(text)
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.digest}" if self.digest else self.name
+    written_digest: ClassVar[re.Pattern[str]] = HEXADECIMAL
 
     def named(self) -> Dataset:
         """The same without the folders that a path of the user's has in its name."""
         kind, colon, path = self.name.partition(":")
         return Dataset(f"{kind}:{PurePath(path).name}", self.digest) if colon else self
-
-    def identity(self) -> str:
-        if not self.digest:
-            raise ValueError(f"data set {self.name!r} has no digest yet; pin it before planning")
-        return self.digest
 
     def extras(self) -> tuple[Extra, ...]:
         return (NIBABEL,) if self.name.startswith("acdc-") else ()

@@ -42,6 +42,7 @@ from typing import Annotated, ClassVar, Literal
 
 from tasks.contract import extras
 from tasks.contract.extras import ONNXRUNTIME, Extra
+from tasks.contract.pinnable import PinnedName
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.source import digest_of
 from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
@@ -65,7 +66,7 @@ TRANSFORMERS = re.compile(r"transformers:(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class ModelFile:
+class ModelFile(PinnedName):
     """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
 
     The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
@@ -73,9 +74,6 @@ class ModelFile:
     """
 
     noun: ClassVar[str] = "model"
-
-    name: str
-    digest: str = ""
 
     def __post_init__(self) -> None:
         if self.is_folder:
@@ -97,18 +95,10 @@ class ModelFile:
         file = File.parse(text)  # a path may hold an @ of its own
         return cls(file.path, file.digest)
 
-    def __str__(self) -> str:
-        return f"{self.name}@{self.digest}" if self.digest else self.name
-
     def named(self) -> ModelFile:
         """The same without the file's folders."""
         before = self.name[: len(self.name) - len(self.path)]
         return ModelFile(before + PurePath(self.path).name, self.digest)
-
-    def identity(self) -> str:
-        if not self.digest:
-            raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
-        return self.digest
 
     def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - with a factory it is no file's digest
         """The same with the digest of its content; FileError for the file, ValueError for the factory."""

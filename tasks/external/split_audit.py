@@ -23,10 +23,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.contract.summaries import p_in_words
+from tasks.contract.summaries import Estimate, p_in_words
 from tasks.external.outputs import read_answers
 from tasks.numerics import seeds, statistics
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.ranks import area_under_curve
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -83,7 +83,7 @@ def audit(
     inside, outside = (read_records(each, name) for each, name in ((members, "members"), (nonmembers, "nonmembers")))
     check_distinct(inside[0], outside[0])
     first, second = (log_likelihoods(model, *records, batch) for records in (inside, outside))
-    auc = interval_of_area(statistics.area_under_curve(first, second), len(first), len(second))
+    auc = interval_of_area(area_under_curve(first, second), len(first), len(second))
     blind_auc, blind_p = blind_control(inside, outside, seed)
     rates = tuple(low_rates(first, second, seed))
     return SplitAudit(answer(auc, blind_auc, blind_p), auc, rates, blind_auc, blind_p, len(first), len(second))
@@ -278,7 +278,7 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
             learn, trial = place % 2 == half, place % 2 != half
             classifier.fit(features[learn], member[learn])
             scores, side = classifier.predict_proba(features[trial])[:, 1], member[trial]
-            both.append(statistics.area_under_curve(scores[side], scores[~side]))
+            both.append(area_under_curve(scores[side], scores[~side]))
             p_values.append(float(stats.mannwhitneyu(scores[side], scores[~side], alternative="greater").pvalue))
         areas.append(float(np.mean(both)))
     return interval_of_area(max(areas), members, others), min(1.0, len(p_values) * min(p_values))

@@ -186,13 +186,11 @@ def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -
 
 @contextlib.contextmanager
 def silence_transformers() -> Iterator[None]:
-    """Silence transformers' advice and progress inside: what matters is raised."""
-    import logging
-
+    """Silence transformers' advice and progress, and peft's, inside: what matters is raised."""
     from transformers.utils import logging as told
 
     level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
-    told.set_verbosity(logging.CRITICAL)
+    told.set_verbosity(told.CRITICAL)
     told.disable_progress_bar()
     try:
         with warnings.catch_warnings(action="ignore"):

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tasks.contract.extras import TRANSFORMERS
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
 from tasks.language_models.fine_tuning_config import FineTuning, Tuning
 from tasks.question_answering.question_sets import ANSWERS, Selection
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.language_models.sequence_model import SequenceModel
@@ -89,7 +88,8 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     for a model or a set that the config cannot be had with.
     """
     check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet, training_texts
+    from tasks.external.weights import silence_transformers
+    from tasks.language_models.pretrained import prepare_model, training_texts
     from tasks.language_models.training import (
         AnswerRecorder,
         FineTuner,
@@ -109,7 +109,7 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
 
         kind = FineTuner if config.privacy is None else PrivateFineTuner
         training = kind(config, model, encode_questions(config, model, train))
-        with quiet():
+        with silence_transformers():
             training.fit(state_name(config), record, index)
     return pa.Table.from_pylist(rows, schema=ANSWERS)
 
@@ -121,12 +121,13 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
     It is trained anew, from its beginning, and leaves no state.
     """
     check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.external.weights import silence_transformers
+    from tasks.language_models.pretrained import prepare_model
     from tasks.language_models.training import FineTuner, PrivateFineTuner, encode_texts
 
     model = prepare_model(config, texts, place)
     kind = FineTuner if config.privacy is None else PrivateFineTuner
-    with quiet():
+    with silence_transformers():
         kind(config, model, encode_texts(config, model, texts)).fit("", lambda *_: None, None)
         yield model
 
@@ -135,9 +136,10 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
 def model_as_it_is(config: Tuning, place: Any) -> Iterator[SequenceModel]:
     """The model without a fine-tuning, on its device; transformers is silent meanwhile."""
     check_installed()
-    from tasks.language_models.pretrained import prepare_model, quiet
+    from tasks.external.weights import silence_transformers
+    from tasks.language_models.pretrained import prepare_model
 
-    with quiet():
+    with silence_transformers():
         yield prepare_model(config, (), place)
 
 

@@ -21,10 +21,10 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from tasks.contract.extras import PEFT, TRANSFORMERS, Extra
-from tasks.contract.pinnable import Unavailable
+from tasks.contract.pinnable import PinnedName, Unavailable
 from tasks.datasets.source import digest_of
 from tasks.worker import files
-from tasks.worker.files import DIGEST, File
+from tasks.worker.files import File
 
 RULE = "language model: safetensors, config and tokenizer, 1"
 TINY_RULES = {"t5": "tiny t5, 2", "gpt": "tiny gpt, 1"}  # what is built from the sizes: another one changes this
@@ -55,7 +55,7 @@ class TinyModel:
 
 
 @dataclass(frozen=True)
-class LanguageModel:
+class LanguageModel(PinnedName):
     """A language model by name, pinned once `digest` is set. Written `name` or `name@digest`.
 
     The digest of one that comes with weights is SHA-256 over those, its config and its tokenizer; a tiny one is built
@@ -63,9 +63,6 @@ class LanguageModel:
     """
 
     noun: ClassVar[str] = "model"
-
-    name: str
-    digest: str = ""
 
     def __post_init__(self) -> None:
         kind, colon, rest = self.name.partition(":")
@@ -79,15 +76,6 @@ class LanguageModel:
             )
         if tiny[2] and int(tiny[2]) % HEAD:
             raise ValueError(f"model is {self.name!r}; its width must be a multiple of {HEAD}")
-
-    @classmethod
-    def parse(cls, text: str) -> LanguageModel:
-        name, _, digest = text.rpartition("@")
-        # A path may hold an @ of its own.
-        return cls(name, digest) if name and DIGEST.fullmatch(digest) else cls(text)
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.digest}" if self.digest else self.name
 
     def named(self) -> LanguageModel:
         """The same without the folders that its folder lies in."""
@@ -103,9 +91,7 @@ class LanguageModel:
         if self.tiny_sizes is not None:
             sizes = self.tiny_sizes
             return f"{TINY_RULES[sizes.kind]}: {sizes.width}x{sizes.layers}"
-        if not self.digest:
-            raise ValueError(f"model {self.name!r} has no digest yet; pin it before planning")
-        return self.digest
+        return super().identity()
 
     def extras(self) -> tuple[Extra, ...]:
         return (TRANSFORMERS, PEFT) if self.tiny_sizes is None and split_adapter(self.name)[1] else (TRANSFORMERS,)

@@ -5,13 +5,10 @@ A small T5's tokenizer is trained on the texts that it is to read; a small GPT r
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import re
 import string
-import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ import torch
 
 from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
+from tasks.external.weights import silence_transformers
 from tasks.language_models.fine_tuning_config import Tuning
 from tasks.language_models.language_model import HEAD, ModelError, TinyModel, adapter_folder, model_folder
 from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
@@ -151,12 +149,12 @@ def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> 
     line, for a model that cannot be had or read, or one whose positions are too few.
     """
     spread = spread_over_gpus(config, place)
-    with drawn_from(config.seed, "initial weights", place=place), quiet():
+    with drawn_from(config.seed, "initial weights", place=place), silence_transformers():
         module, tokenizer = build_tiny_model(config, texts) if config.model.tiny_sizes else load_model(config, spread)
     model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
     check_positions(config, model)
     if config.adaptation == "lora":
-        with drawn_from(config.seed, "adapters", place=place), quiet():
+        with drawn_from(config.seed, "adapters", place=place), silence_transformers():
             add_adapters(module, config)
     if not spread:
         module.to(place)
@@ -274,20 +272,3 @@ def add_adapters(module: Any, config: Tuning) -> None:
         parameter.requires_grad_("lora_" in name)
         if "lora_" in name:
             parameter.data = parameter.data.float()  # small steps are lost in the 8 bits of bfloat16
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers' advice and progress, and peft's, inside: what matters is raised."""
-    from transformers.utils import logging as told
-
-    level, bars = told.get_verbosity(), told.is_progress_bar_enabled()
-    told.set_verbosity(logging.CRITICAL)
-    told.disable_progress_bar()
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        told.set_verbosity(level)
-        if bars:
-            told.enable_progress_bar()

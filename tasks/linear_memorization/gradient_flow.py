@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.contract.job import Inputs, task
+from tasks.contract.job import Inputs, Work, task
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import interval_columns, interval_fields
 from tasks.linear_memorization.gaussian_samples import Array, stacks
 from tasks.numerics.statistics import mean
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from torch import Tensor

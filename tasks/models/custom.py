@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
+from tasks.contract.pinnable import PinnedName
 from tasks.datasets.source import digest_of
 
 T = TypeVar("T", bound="Named")
@@ -22,7 +23,7 @@ RULE = "network: python source, 1"
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(PinnedName):
     """A model by name; one of the user's own is pinned once `digest`, of its source, is set.
 
     Written by a name of ours, `package.module:factory` or `package.module:factory@digest`.
@@ -31,16 +32,10 @@ class Named:
     noun: ClassVar[str] = "source of a network"
     choices: ClassVar[str]  # the names there are, completing "it must be"
 
-    name: str
-    digest: str = ""
-
     @classmethod
     def parse(cls, text: str) -> Self:
         name, _, digest = text.partition("@")
         return cls(name, digest)
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.digest}" if self.digest else self.name
 
     def identity(self) -> str:
         """What a key sees: of a user's own the function and the source, never the module's name or path."""

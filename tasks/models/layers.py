@@ -27,8 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models.counter_rng import CounterRng
-from tasks.models.matmul import MatMul, products
 from tasks.numerics import seeds
+from tasks.numerics.matmul import MatMul, products
 
 Shape = tuple[int, ...]
 

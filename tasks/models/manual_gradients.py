@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tasks.models.likelihoods import Bernoulli, divergence
-from tasks.models.matmul import MatMul
+from tasks.numerics.matmul import MatMul
 
 Perceptron = Sequence[tuple[Tensor, Tensor]]  # weight (outputs, inputs) and bias (outputs,) of each layer
 

@@ -302,18 +302,18 @@ class Method:
 
     def _try_outputs(self, training: bool) -> tuple[Tensor, bool]:
         """The outputs for the trial images, and whether random numbers are drawn for them."""
-        outputs, random = self._applied_to_trial(0, training)
+        outputs, random = self._applied_to_trial(training)
         if outputs.isnan().any():
             raise ValueError(f"{self.whose} makes not-a-numbers of {self._images}")
-        if not torch.equal(outputs, self._applied_to_trial(0, training)[0]):
+        if not torch.equal(outputs, self._applied_to_trial(training)[0]):
             where = "training" if training else "evaluation"
             raise ValueError(f"{self.whose} does not follow torch's seed in {where}; draw with torch alone")
         return outputs, random
 
-    def _applied_to_trial(self, seed: int, training: bool) -> tuple[Tensor, bool]:
+    def _applied_to_trial(self, training: bool) -> tuple[Tensor, bool]:
         """The outputs for the trial images, and whether torch's generator moved meanwhile."""
         tensors = self._initial()
-        with drawing(seed, torch.device("cpu")), torch.no_grad():
+        with drawing(0, torch.device("cpu")), torch.no_grad():
             state = torch.get_rng_state()
             try:
                 outputs = self.module.apply(self.name, tensors, training, self._trial)[0]

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from tasks.models.layers import Layers
-from tasks.models.matmul import NARROW, MatMul
 from tasks.models.modules import Method
 from tasks.models.networks import Architecture, Weights, each_models
+from tasks.numerics.matmul import NARROW, MatMul
 from tasks.worker.hardware import device, exactly
 
 ROWS_AT_ONCE = {"cpu": 128, "cuda": 1024}  # activations of that many rows and models are held together

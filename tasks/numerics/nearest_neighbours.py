@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from tasks.models.matmul import onednn_is_faster, single_products
+from tasks.numerics.matmul import onednn_is_faster, single_products
 from tasks.worker.hardware import device, full_float32, threads
 
 By = Literal["auto", "faiss", "torch"]

@@ -1,4 +1,4 @@
-"""Means, proportions, correlations, tests and false discovery control.
+"""Means, proportions, correlations and tests.
 
 Each says what it does where there is too little data. Values that are not finite are refused: a number that could not
 be computed must not vanish in a mean.
@@ -8,24 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tasks.contract.summaries import Estimate
+
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value with its two-sided interval over `n` independent units; None where undefined."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
 
 
 @dataclass(frozen=True)
@@ -52,11 +44,9 @@ def mean(values: ArrayLike, confidence: float = 0.95) -> Estimate:
     """The mean with its t interval: mean +- t(n - 1) s / sqrt(n). No interval for n = 1, no value for n = 0."""
     sample = _finite(values)
     n = len(sample)
-    if n == 0:
-        return Estimate(None, None, None, 0)
+    if n < 2:
+        return Estimate(float(sample[0]) if n else None, None, None, n)
     centre = float(sample.mean())
-    if n == 1:
-        return Estimate(centre, None, None, 1)
     half = float(_t_quantile((1 + confidence) / 2, n - 1) * _standard_error(sample))
     return Estimate(centre, centre - half, centre + half, n)
 
@@ -192,8 +182,7 @@ def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | No
     Pairs that agree say nothing; of the others either order is equally likely where nothing differs. None without
     any pair, 1 where all agree. McNemar 1947, in its exact binomial form.
     """
-    if len(first) != len(second):
-        raise ValueError(f"pairs need equal numbers of values; here are {len(first)} and {len(second)}")
+    _pairs(first, second)
     if not first:
         return None
     only_first = sum(a and not b for a, b in zip(first, second, strict=True))
@@ -211,8 +200,7 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
     intervals for the difference between binomial proportions based on paired data", method 10: unlike an interval by
     resampling it keeps its coverage where few pairs differ, and has a width where none do.
     """
-    if len(first) != len(second):
-        raise ValueError(f"pairs need equal numbers of values; here are {len(first)} and {len(second)}")
+    _pairs(first, second)
     n = len(first)
     if n == 0:
         return Estimate(None, None, None, 0)
@@ -232,9 +220,7 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
 def proportion_difference(first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95) -> Estimate:
     """first / of_first - second / of_second of independent samples with its interval; n counts both.
 
-    value - sqrt(a^2 + d^2) to value + sqrt(b^2 + c^2), where a and b are how far the first share's Wilson interval
-    reaches down and up, c and d how far the second's does. No value where a sample is empty. Newcombe 1998, "Interval
-    estimation for the difference between independent proportions", method 10.
+    As `difference_of_shares` of their Wilson intervals. No value where a sample is empty.
     """
     one, other = proportion(first, of_first, confidence), proportion(second, of_second, confidence)
     if one.value is None or other.value is None:
@@ -248,8 +234,7 @@ def proportion_difference(first: int, of_first: int, second: int, of_second: int
 def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
     """One-tailed paired t-test that mean(first) > mean(second): t(n - 1) of the mean difference."""
     a, b = _finite(first), _finite(second)
-    if len(a) != len(b):
-        raise ValueError(f"pairs need equal numbers of values; here are {len(a)} and {len(b)}")
+    _pairs(a, b)
     if len(a) < 2:
         return Comparison(None, None)
     differences = a - b
@@ -298,8 +283,7 @@ def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -
     Nothing where there are fewer than four pairs, or either has no variance. Fisher 1921.
     """
     a, b = _finite(first), _finite(second)
-    if len(a) != len(b):
-        raise ValueError(f"pairs need equal numbers of values; here are {len(a)} and {len(b)}")
+    _pairs(a, b)
     n = len(a)
     if n < 4 or a.min() == a.max() or b.min() == b.max():
         return Correlation(Estimate(None, None, None, n), None)
@@ -318,10 +302,9 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
     there are fewer than four pairs, or either has no variance. Bonett & Wright 2000, "Sample size requirements for
     estimating Pearson, Kendall and Spearman correlations".
     """
-    a, b = _finite(first), _finite(second)
     from scipy import stats
 
-    of_ranks = correlation(stats.rankdata(a), stats.rankdata(b), confidence)
+    of_ranks = correlation(stats.rankdata(_finite(first)), stats.rankdata(_finite(second)), confidence)
     value, n = of_ranks.estimate.value, of_ranks.estimate.n
     if value is None:
         return of_ranks
@@ -330,53 +313,6 @@ def rank_correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.
         centre = np.arctanh(value)
     estimate = Estimate(value, float(np.tanh(centre - half)), float(np.tanh(centre + half)), n)
     return Correlation(estimate, of_ranks.p_value)
-
-
-def area_under_curve(positive: Array, negative: Array) -> float:
-    """P[a value of `positive` lies above one of `negative`], ties counted half: the area under the ROC curve.
-
-    Mann & Whitney's U as a share of all pairs. Neither sample may be empty.
-    """
-    ordered = np.sort(positive)
-    left, right = (np.searchsorted(ordered, negative, side=side) for side in ("left", "right"))
-    return float((len(ordered) - right + (right - left) / 2).mean() / len(ordered))
-
-
-def rank_p_value(scores: Array) -> float:
-    """The share of the scores that are at least the first one's, itself among them, for scores (members,).
-
-    The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
-    """
-    return float(np.count_nonzero(scores >= scores[0]) / len(scores))
-
-
-def exposure(p_value: float) -> float:
-    """log2 |R| - log2 rank, in bits: by how much a score shortens the search for something among the |R| of its kind.
-
-    The rank over |R| is the p-value; 0 bits where it is last, log2 |R| where it is first (22.1 among 4,457,400 glyphs).
-    Carlini et al. 2019, "The Secret Sharer: Evaluating and Testing Unintended Memorization in Neural Networks",
-    section 4, the definition of exposure.
-    """
-    return -math.log2(p_value)
-
-
-def false_discovery_control(p_values: ArrayLike, dependent: bool = False) -> Array:
-    """Benjamini-Hochberg adjusted p-values, in the order given; NaN (no test was made) stays and does not count.
-
-    adjusted_(i) = min over j >= i of m p_(j) / j, at most 1, for the m p-values in rising order: rejecting those at
-    most q keeps the expected share of false rejections at q. Benjamini & Hochberg 1995. For p-values that depend on one
-    another in any way they are larger by 1 + 1/2 + ... + 1/m: Benjamini & Yekutieli 2001, theorem 1.3.
-    """
-    values = np.asarray(p_values, dtype=np.float64)
-    tested = ~np.isnan(values)
-    if np.any((values[tested] < 0) | (values[tested] > 1)):
-        raise ValueError("p-values must lie between 0 and 1")
-    adjusted = np.full(values.shape, np.nan)
-    if tested.any():
-        from scipy import stats
-
-        adjusted[tested] = stats.false_discovery_control(values[tested], method="by" if dependent else "bh")
-    return adjusted
 
 
 def _finite(values: ArrayLike) -> Array:
@@ -390,8 +326,6 @@ def _finite(values: ArrayLike) -> Array:
 
 
 # What scipy takes nearly a millisecond for, and an audit asks again and again of the same few numbers.
-
-
 @lru_cache(maxsize=4096)
 def _t_quantile(probability: float, freedom: float) -> float:
     from scipy import stats
@@ -429,6 +363,11 @@ def _wilson(rate: float, n: float, confidence: float) -> tuple[float, float]:
     centre = (rate + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(rate * (1 - rate) / n + z**2 / (4 * n**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _pairs(first: Sized, second: Sized) -> None:
+    if len(first) != len(second):
+        raise ValueError(f"pairs need equal numbers of values; here are {len(first)} and {len(second)}")
 
 
 def _counts(successes: int, n: int) -> None:

@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.self_supervised.pretraining_config import Pretraining, Supervised, encoder_of_pretraining
 from tasks.self_supervised.snapshots import epochs, weights_of
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 
 def batch_key(config: Pretraining) -> Pretraining:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, Inputs, single_table, task, text_of
+from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task, text_of
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
@@ -30,7 +30,6 @@ from tasks.models.catalog import Network, Regularisers, classifier_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe, check_recipe
-from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images

@@ -19,8 +19,8 @@ from tasks.models.catalog import PLAIN
 from tasks.models.counter_rng import CounterRng
 from tasks.models.layers import Layers, Mode, Weight
 from tasks.models.manual_gradients import perceptron_activations, perceptron_gradients, perceptron_layers
-from tasks.models.matmul import products
 from tasks.models.networks import Architecture, images
+from tasks.numerics.matmul import products
 from tasks.training.objective import Batch
 
 CONTRAST, CROP, MIRROR, CROP_PLACE = 0, -1, -2, -3  # sites: a network's layers count theirs from 1

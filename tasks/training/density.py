@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
 from tasks.training.members import Epoch, Member, Spec, minibatches
-from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     import torch

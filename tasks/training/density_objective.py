@@ -32,8 +32,8 @@ from tasks.models.importance import Estimated, Sampling
 from tasks.models.layers import Layers, Mode, Weight, initial
 from tasks.models.likelihoods import OutlierDensity, divergence
 from tasks.models.manual_gradients import Through, autoencoder_bound
-from tasks.models.matmul import products
 from tasks.models.vae import LATENT, Dense, Vae, celeba, cifar10, mnist
+from tasks.numerics.matmul import products
 from tasks.training.custom_density import CustomDensity
 from tasks.training.objective import Batch, Objective
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, Inputs, single_table, task, text_of
+from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task, text_of
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -30,7 +30,6 @@ from tasks.training.classifier import check_private, classifier_work, model_row
 from tasks.training.members import Member, Spec, Trained, minibatches
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 from tasks.training.unlearning_config import GradientAscent, Unlearning
-from tasks.worker.work import Work, format_shape
 
 if TYPE_CHECKING:
     from tasks.models.networks import Architecture, Weights

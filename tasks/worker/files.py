@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import ClassVar
 
-from tasks.contract.pinnable import Unavailable
+from tasks.contract.pinnable import DIGEST, Unavailable
 
 # In the metadata of a config's field with a user's secret text: the function that makes the text shown to others.
 WITHHELD = "withheld"
-DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class FileError(Unavailable):

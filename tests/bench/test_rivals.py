@@ -14,7 +14,7 @@ import torch
 
 from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised, shadow_models
 from tasks.audits.forgetting.rho import SCORES, Score, distances
-from tasks.language_models.pretrained import quiet
+from tasks.external.weights import silence_transformers
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import scores, spectrum
 from tasks.models.importance import Sampling
@@ -82,7 +82,7 @@ def test_torch_takes_tf32_where_it_is_asked_to_and_only_there() -> None:
 
 @pytest.mark.slow
 def test_training_and_answering_are_measured_beside_transformers() -> None:
-    with hardware.exactly(CPU), quiet():
+    with hardware.exactly(CPU), silence_transformers():
         trained, answered = language_models.rows(True, "t5", CPU)
         of_gpt = [*language_models.rows(True, "gpt", CPU)]
     assert "training, tiny-t5#16x1, 24 questions, batch 8" == trained.what
@@ -93,7 +93,7 @@ def test_training_and_answering_are_measured_beside_transformers() -> None:
 
 
 def test_both_give_the_same_answers() -> None:
-    with hardware.exactly(CPU), quiet():
+    with hardware.exactly(CPU), silence_transformers():
         bench = language_models.Bench(language_models.TINY[0], CPU)
         for _ in range(3):
             bench.train()

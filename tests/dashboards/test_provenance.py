@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dashboards.provenance import Provenance, gather
+from dashboards.provenance import Provenance, gather, starts
 from dashboards.run import Run, open_run
-from dashboards.run_history import starts
 from orchestrator.runs.lifecycle import resume
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store

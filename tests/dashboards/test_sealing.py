@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dashboards import sealing
+from dashboards.document import PLACEHOLDER, add_seal
 from dashboards.run import Run
 from orchestrator.inspection import pages as drawers
 from orchestrator.inspection.page_seal import read
@@ -223,8 +223,8 @@ def test_the_seal_is_seen_and_no_script(smoke: Run, browser: Browser) -> None:
 
 
 def test_a_list_that_the_page_has_already_does_not_stand_twice(smoke: Run) -> None:
-    page = f'<table id="audited"><tr><td>digits</table>{sealing.PLACEHOLDER}'
-    sealed = sealing.add_seal(page, [smoke], "report.html")
+    page = f'<table id="audited"><tr><td>digits</table>{PLACEHOLDER}'
+    sealed = add_seal(page, [smoke], "report.html")
     assert 1 == sealed.count('id="audited"')
     assert {"digits", "photos"} == {entry.name for entry in read(sealed.encode(), "report.html").audited}
 

@@ -29,9 +29,10 @@ from tasks.audits.unique_feature.measures.private_ranks import bounded_share_row
 from tasks.audits.unique_feature.population import FAMILY
 from tasks.contract.epsilon_rows import Spent, epsilon_rows
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import row
+from tasks.contract.summaries import Estimate, row
 from tasks.datasets.features import Family, Words, burn
-from tasks.numerics.statistics import Estimate, proportion, rank_p_value
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import proportion
 from tasks.training.recipe import Privacy
 from tests.dashboards import labels, made
 from tests.dashboards.test_figures import named

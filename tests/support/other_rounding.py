@@ -30,7 +30,7 @@ def library(onednn: bool, threads: int) -> Iterator[None]:
     with ExitStack() as changes:
         if onednn and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
             pytest.skip("this torch has no oneDNN")
-        changes.enter_context(patch("tasks.models.matmul.onednn_is_faster", lambda: onednn))
+        changes.enter_context(patch("tasks.numerics.matmul.onednn_is_faster", lambda: onednn))
         on_threads = hardware.threads
         changes.enter_context(patch.object(hardware, "threads", lambda count: on_threads(threads)))
         yield

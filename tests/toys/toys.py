@@ -20,9 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract import schemas
-from tasks.contract.audit import Audit, Handout
+from tasks.contract.audit import Audit, Handout, Stopping
 from tasks.contract.job import Inputs, Job, task
-from tasks.contract.stopping import Stopping
 from tasks.datasets.dataset import Dataset
 from tasks.numerics import betting
 from tasks.worker import compute_context

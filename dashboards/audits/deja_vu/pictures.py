@@ -180,8 +180,9 @@ def edges(box: Sequence[int], scale: float, size: tuple[int, int], inwards: int 
     ]
 
 
-def dashes(line: Line, long: int = 3) -> Iterator[Line]:
+def dashes(line: Line) -> Iterator[Line]:
     """Parts of an upright or level line, with gaps as long as they are."""
+    long = 3
     x, y, to_x, to_y = line
     for at in range(0, max(to_x - x, to_y - y) + 1, 2 * long):
         on = at + long - 1

@@ -24,7 +24,7 @@ from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, le
 from dashboards.columns import integers
 from tasks.audits.deja_vu.accuracy import Weighted, limits
 from tasks.audits.deja_vu.measures.probe import count_correct
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate
 
 STEP = 1.95  # inches from a panel to the next
 LOOKS = {"deja vu score": TARGET, "linear probe, train - test": GAP}

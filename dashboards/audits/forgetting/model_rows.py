@@ -60,7 +60,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         [row_panel(rows, layers, across)],
         [
             legend.line("mean", **mean),
-            legend.line("mean of the two-sided", linewidth=0, **two_sided_mark(4.5)),
+            legend.line("mean of the two-sided", linewidth=0, **two_sided_mark()),
             *([] if farthest is None else [legend.line("farthest query models", **drawing.NULL)]),
         ],
     ).figure()
@@ -73,7 +73,7 @@ def spread(values: Array, height: float, reach: float) -> Array:
 
 def hollow_mark(x: float, y: float) -> Layer:
     """The mark of what the published, two-sided distance gives."""
-    return lambda axes: axes.plot([x], [y], linestyle="none", zorder=4, **two_sided_mark(4.5))
+    return lambda axes: axes.plot([x], [y], linestyle="none", zorder=4, **two_sided_mark())
 
 
 def distances_caption(table: pa.Table, below: Distances) -> str:

@@ -144,7 +144,7 @@ def draw_target(axes: Any, ratio: Ratio, y: float, limit: float) -> None:
     if ratio.paper is not None:
         axes.plot([ratio.paper], [y + BELOW], "D", markersize=7, color=drawing.light("ink"), markerfacecolor="none")
     if ratio.two_sided is not None:
-        axes.plot([ratio.two_sided], [y + BELOW], zorder=3, **roles.two_sided_mark(4.5))
+        axes.plot([ratio.two_sided], [y + BELOW], zorder=3, **roles.two_sided_mark())
     if ratio.rho is not None:
         axes.plot([ratio.rho], [y + ABOVE], marker, markersize=6.5, zorder=3, **look)
 
@@ -175,7 +175,7 @@ def legend_entries(shown: Sequence[Ratio]) -> list[Any]:
     colour, marker, _ = roles.ROLES["target"]
     handles = [legend.line("one-sided rho", color=drawing.light(colour), marker=marker, markersize=6.5, linewidth=2)]
     if any(ratio.two_sided is not None for ratio in shown):
-        handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided_mark(4.5)))
+        handles.append(legend.line("two-sided rho, same run", linewidth=0, **roles.two_sided_mark()))
     if any(ratio.paper is not None for ratio in shown):
         ink = drawing.light("ink")
         hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linewidth": 0}

@@ -93,12 +93,12 @@ def format_count(number: int, name: str) -> str:
     return f"{number:,} {name}{'s'[: number != 1]}"
 
 
-def two_sided_mark(size: float = 5.5) -> dict[str, Any]:
+def two_sided_mark() -> dict[str, Any]:
     """The mark of what the published, two-sided distance gives in the same run."""
     return {
         "color": drawing.light("violet"),
         "marker": "v",
-        "markersize": size,
+        "markersize": 4.5,
         "markerfacecolor": drawing.light("paper"),
     }
 

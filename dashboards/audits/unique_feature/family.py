@@ -15,7 +15,7 @@ from dashboards.chart import Axis, Chart, Figure, Layer, annotation, line, marks
 from dashboards.columns import integers
 from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
-from tasks.numerics.statistics import rank_p_value
+from tasks.numerics.ranks import rank_p_value
 
 MOST = 20  # models, a row each
 LEVEL = 0.05

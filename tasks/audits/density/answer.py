@@ -1,4 +1,4 @@
-"""The audit's answer: the evidence in its summary, the rules that decide, and the verdict in words.
+"""The audit's answer: the rules that decide, and the verdict in words.
 
 It rests on the tail: on how many observations are memorised beyond chance, by more than is negligible. The
 generalisation gap, by which the model fits on average what it trained on better, says nothing of any single
@@ -9,12 +9,12 @@ is memorised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.density.config import Density
-from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, FOUND, LEAST_FOUND, PLANTED_CALLED
+from tasks.audits.density.evidence import Background, Evidence, read_evidence
+from tasks.audits.density.measures.scores import FEW_SAMPLES, FOUND
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.objectives import Objective, Objectives, row_reader
@@ -23,9 +23,7 @@ from tasks.contract.summaries import (
     Name,
     Row,
     blank_weak_interval,
-    first_row,
     index_rows,
-    name_of,
     numerator,
     p_in_words,
     row_name,
@@ -37,101 +35,6 @@ SIGNIFICANT = 0.05
 SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
 FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
 ROUGH = 0.1  # of the samples
-
-
-CALLED = row_name("observations memorised", **{"false discoveries": LEVEL})
-GAP = row_name("generalisation gap of log p", statistic="mean")
-PUBLISHED, MATCHED = (row_name(metric, statistic="median") for metric in ("M", "matched-count M"))
-OF_CALLED = "matched-count M of the memorised"
-EFFECTIVE = row_name("effective samples of log p", statistic="median")
-FEW_EFFECTIVE = row_name("effective samples of log p", below=FEW_SAMPLES)
-
-
-@dataclass(frozen=True)
-class Background:
-    """Rows of the summary that decide nothing and are told beside the answer; None where there is no such row."""
-
-    median_called: Row | None = None  # matched-count M of the observations that are called
-    highest_called: Row | None = None
-    fewest_models: Row | None = None  # of an observation, where some are missing
-    whole: Row | None = None  # the loss of the model of all data
-    effective: Row | None = None  # samples that log p is effectively from
-    few_effective: Row | None = None  # the share of observations with few of these
-    largest: Row | None = None  # score of a row left out of private trainings
-    above_epsilon: Row | None = None
-    planted: Row | None = None  # the share of what was planted that is called
-    published: Row | None = None  # the medians of both scores
-    matched: Row | None = None
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The rows of the summary that the answer rests on; None where there is no such row.
-
-    `called` is the share of observations that are called memorised one by one, `beyond` the share memorised beyond
-    chance (None where p-values are not counted together), `gap` the generalisation gap and `found` the memory with
-    which a single observation would be called. `names` are those of the rows that there are, in this order.
-    """
-
-    called: Row
-    beyond: Row | None
-    gap: Row | None
-    found: Row | None
-    negligible: float
-    detectable: float
-    names: tuple[Name, ...] = ()
-    background: Background = Background()
-
-    @property
-    def count(self) -> int:
-        """The number of observations that are called."""
-        return numerator(self.called)
-
-    @property
-    def by_chance(self) -> float:
-        """The probability that chance brings as many small p-values; 1 where this is unknown."""
-        p_value = None if self.beyond is None else self.beyond["p_value"]
-        return 1.0 if p_value is None else float(p_value)
-
-    @property
-    def gap_is_negligible(self) -> bool:
-        return self.gap is not None and self.gap["high"] is not None and self.gap["high"] < self.negligible
-
-    @property
-    def would_find_one(self) -> bool:
-        """Whether a single observation would surely be found with as much memory as the config asks."""
-        return self.found is not None and self.found["high"] is not None and self.found["high"] <= self.detectable
-
-
-def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None where no observation has a score."""
-    rows = index_rows(summary)
-    if CALLED not in rows or rows[CALLED]["estimate"] is None:
-        return None
-    decisive = rows[CALLED], first_row(rows, BEYOND_CHANCE), rows.get(GAP), first_row(rows, LEAST_FOUND)
-    called, beyond, gap, found = decisive
-    return Evidence(
-        called=called,
-        beyond=beyond,
-        gap=gap,
-        found=found,
-        negligible=config.negligible,
-        detectable=config.detectable,
-        names=tuple(name_of(row) for row in decisive if row is not None),
-        background=Background(
-            median_called=rows.get(row_name(OF_CALLED, statistic="median")),
-            highest_called=rows.get(row_name(OF_CALLED, statistic="highest")),
-            fewest_models=first_row(rows, "models of an observation, at least"),
-            whole=rows.get(row_name("loss", models="whole", split="train")),
-            effective=rows.get(EFFECTIVE),
-            few_effective=rows.get(FEW_EFFECTIVE),
-            largest=first_row(rows, "largest M of a row left out"),
-            above_epsilon=first_row(rows, "rows above epsilon"),
-            published=rows.get(PUBLISHED),
-            matched=rows.get(MATCHED),
-            planted=first_row(rows, PLANTED_CALLED),
-        ),
-    )
 
 
 def leaves_out_folds(config: Density) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from tasks.audits.density.answer import RULES, SURELY, TOGETHER, Evidence, read_evidence
+from tasks.audits.density.answer import RULES, SURELY, TOGETHER
 from tasks.audits.density.config import Density
+from tasks.audits.density.evidence import Evidence, read_evidence
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.summaries import blank_weak_interval

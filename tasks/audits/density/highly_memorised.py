@@ -22,8 +22,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.density.memorization import log_mean_but_one, others
+from tasks.contract.summaries import Estimate
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

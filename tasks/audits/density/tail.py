@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate
+from tasks.numerics.ranks import false_discovery_control
 
 Array = NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Beyond:
 
 def adjust_p_values(p_values: Array, dependent: bool) -> Array:
     """p-values adjusted for false discoveries, (n,); by Benjamini & Yekutieli where they are `dependent`."""
-    return statistics.false_discovery_control(p_values, dependent)
+    return false_discovery_control(p_values, dependent)
 
 
 def alone(n: int, dependent: bool) -> float:

@@ -31,6 +31,7 @@ from tasks.audits.forgetting.trainings import named_targets
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Rule
 from tasks.contract.summaries import (
+    Estimate,
     Row,
     Rows,
     index_rows,
@@ -40,7 +41,6 @@ from tasks.contract.summaries import (
     select_rows,
 )
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
-from tasks.numerics.statistics import Estimate
 from tasks.worker.files import shorten_names
 
 MEANINGS: Mapping[Answer, Meaning] = {

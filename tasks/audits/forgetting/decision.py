@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
 from tasks.contract.rules import Rule, Rules, undecided
-from tasks.contract.summaries import p_in_words
+from tasks.contract.summaries import Estimate, p_in_words
 from tasks.contract.verdict import Answer
-from tasks.numerics.statistics import Estimate
 
 FormatP = Callable[[float], str]
 DecisionScore = Literal["right", "undecided", "wrong"]

@@ -52,8 +52,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.exchangeability import Array, log_odds, ranks
+from tasks.contract.summaries import Estimate
 from tasks.external.blinding import different
-from tasks.numerics.statistics import Estimate
 
 UNLIKE = 0.01  # of each check of likeness: calibration models that would fail it
 ROOM = 1e-9  # what equal numbers may differ by
@@ -71,21 +71,21 @@ class ShareCurve:
     fewest: int  # models at a share
     drawn: float = 1.0  # the share of D_C that each model was trained on
 
-    def one_sided_margin(self, models: int, confidence: float = 0.95) -> float:
-        """How far the mean effect of so many models lies from the curve at most, on one side."""
+    def one_sided_margin(self, models: int) -> float:
+        """How far the mean effect of so many models lies from the curve at most, on one side (95 %)."""
         from scipy import stats
 
         return (
-            float(stats.t.ppf(confidence, self.freedom))
+            float(stats.t.ppf(0.95, self.freedom))
             * self.sigma
             * math.sqrt(variance_factor(models, self.drawn) + 1 / self.fewest)
         )
 
-    def interval_half_width(self, models: int, confidence: float = 0.95) -> float:
-        """Half the width of the interval of the mean effect of so many models, over trainings."""
+    def interval_half_width(self, models: int) -> float:
+        """Half the width of the 95 % interval of the mean effect of so many models, over trainings."""
         from scipy import stats
 
-        return float(stats.t.ppf((1 + confidence) / 2, self.freedom)) * self.sigma / math.sqrt(models)
+        return float(stats.t.ppf((1 + 0.95) / 2, self.freedom)) * self.sigma / math.sqrt(models)
 
     def estimate_share(self, effect: float, models: int) -> Estimate:
         """The share whose mean effect this is, with its limits (each of 95 % on its side); n is the models."""

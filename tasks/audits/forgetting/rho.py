@@ -43,7 +43,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix
 from tasks.audits.forgetting.trainings import ModelId
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate
 
 Array = NDArray[np.float64]
 Score = Literal["published", "one-sided"]
@@ -232,15 +232,15 @@ def variance_term(values: Array, n: int = 0) -> Term:
     return Term(float(values.var(ddof=1)) / (n or len(values)), len(values) - 1)
 
 
-def interval_half_width(terms: tuple[Term, ...], confidence: float = 0.95) -> float:
-    """Half the width of the t interval; 0 where nothing varies. Satterthwaite 1946, eq. 17."""
+def interval_half_width(terms: tuple[Term, ...]) -> float:
+    """Half the width of the 95 % t interval; 0 where nothing varies. Satterthwaite 1946, eq. 17."""
     variance = sum(term.variance for term in terms)
     if not variance:
         return 0.0
     from scipy import stats
 
     freedom = variance**2 / sum(term.variance**2 / term.freedom for term in terms)
-    return float(stats.t.ppf((1 + confidence) / 2, freedom) * math.sqrt(variance))
+    return float(stats.t.ppf((1 + 0.95) / 2, freedom) * math.sqrt(variance))
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,8 +43,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.contract.summaries import Estimate
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, area_under_curve, jackknife, mean
+from tasks.numerics.ranks import area_under_curve
+from tasks.numerics.statistics import jackknife, mean
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -42,10 +42,10 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.external.blinded_questions import handout_questions, key_table
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.blinded_questions import handout_questions, key_table
 from tasks.question_answering.question_sets import ProbeQuestions
 
 __all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "split", "tiny"]

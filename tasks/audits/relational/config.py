@@ -10,11 +10,11 @@ from tasks.contract.extras import OPACUS, PEFT, Extra
 from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
+from tasks.external.blinded_questions import Blinding
 from tasks.external.blinding import withheld
 from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.language_models.fine_tuning_config import Adaptation, Relation
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.blinded_questions import Blinding
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption, Selection
 from tasks.training.recipe import Privacy

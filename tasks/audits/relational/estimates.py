@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tasks.contract.summaries import Estimate
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 Array = NDArray[np.float64]
 LEVEL = 0.95

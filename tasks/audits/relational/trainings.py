@@ -10,11 +10,11 @@ from tasks.audits.relational.config import Relational
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.questions.question import redrawn
+from tasks.external import blinded_questions
+from tasks.external.blinded_questions import ReadBlindedAnswers, read_blinded_answers
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.numerics import seeds
-from tasks.question_answering import blinded_questions
-from tasks.question_answering.blinded_questions import ReadBlindedAnswers, read_blinded_answers
 from tasks.question_answering.predictions import Predictions, ReadAnswers, answers_table, read_answers
 from tasks.training.chains import chain
 from tasks.worker.files import FileError

@@ -23,7 +23,7 @@ from tasks.audits.text.config import Text, tuning_fields
 from tasks.audits.text.continuations import ENDS, score_ends
 from tasks.audits.text.given_model import NotTrained
 from tasks.audits.text.secret_space import Repetitions, Told
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -34,7 +34,6 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.language_models.sequence_model import SequenceModel

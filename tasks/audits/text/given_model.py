@@ -28,7 +28,7 @@ from tasks.audits.text.secret_space import (
     secret_surroundings,
     space_of,
 )
-from tasks.contract.job import ADDED_LATER, Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -39,7 +39,6 @@ from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 from tasks.worker.files import File
-from tasks.worker.work import Work
 
 IDENTIFIER_SCORES = pa.schema(
     [

@@ -13,7 +13,7 @@ from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import identifier_jobs, planted_jobs
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
-from tasks.contract.job import ADDED_LATER, Inputs, Job, task
+from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
@@ -22,7 +22,6 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.language_models.sequence_model import SequenceModel

@@ -21,7 +21,7 @@ Until decided. Where every canary carries a drawn feature a run may look after e
 bets on their ranks accuses (`measures/evidence.py`); nothing else accuses then.
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
-of runs: `pair_answer.py` has the rules.
+of runs: `answer/pairs.py` has the rules.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
@@ -67,11 +67,10 @@ from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_m
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
-from tasks.contract.audit import Audit, Handout, Wording
+from tasks.contract.audit import Audit, Handout, Stopping, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
-from tasks.contract.stopping import Stopping
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw

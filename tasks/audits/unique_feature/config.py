@@ -4,123 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from pathlib import PurePath
 from typing import Annotated, Literal
 
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph
-from tasks.external.blinding import withheld
-from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
-from tasks.external.model_file import Interface, ModelFile
+from tasks.external.bound_draw import Draw, derive_secret_seed, describe_draw
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.classifier import Training, check_private
 from tasks.training.recipe import OptimiserName, Privacy, Recipe
-from tasks.worker.files import WITHHELD, File, shorten_names
+from tasks.worker.files import File
 
 Shape = tuple[int, int, int]  # height, width, channels
 ProbeSplit = Literal["test", "both"]
 RandomKind = Literal["noise", "family"]
 Measure = Literal["scores", "family", "ranks", "course", "latents", "influence", "pictures"]
 Choice = Literal["random", "self-influence"]
-
-LEAST_REFERENCES = 2
-NAMED = 4  # models that are called by name
-
-
-@dataclass(frozen=True)
-class ExternalModels(Ranged):
-    """Whom the audit asks where it trains nothing.
-
-    Several models of one owner are one panel: their scores are averaged.
-    """
-
-    models: tuple[ModelFile, ...] = ()
-    """Files of models, which are asked here."""
-    outputs: tuple[File, ...] = ()
-    """Tables of what models said of the probe images that were written for their owner, one for each model."""
-    interface: Interface = Interface()
-    """Inputs and outputs of the models."""
-    shape: tuple[int, int, int] | None = None
-    """Height, width and channels of the images that the models take."""
-    classes: int | None = None
-    """How many classes there are; a factory has to know."""
-    columns: tuple[str, ...] = ()
-    """Names of the tables' columns of numbers, where they have names of their own."""
-    label: Annotated[int, AtLeast(0)] | None = None
-    """Class of the training image that carried the feature, where it is known."""
-    references: tuple[ModelFile, ...] = ()
-    """Files of at least two models of the same kind that never saw the feature. Beside them the models' slopes are
-    ranked, on images of `label` in the probe set."""
-    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
-    """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
-    seed alone does."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True})
-    """Text that the other party named once it had the commitment (`engram probes --commit`): the order, the family and
-    a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
-    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True})
-    """The commitment that the nonce was named after; nothing that it holds may have changed since."""
-    labelled: Dataset | None = None
-    """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
-    numbered as the model's."""
-    accuracy: Annotated[float, Share()] | None = None
-    """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
-    judged."""
-
-    def conflicts(self) -> Iterator[str]:
-        if self.there and self.shape is None:
-            yield "shape is none; it must be height, width and channels of the images that the models take"
-        if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
-            yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
-        if self.models and self.outputs:
-            yield "models and outputs are both given; they must be audited apart, as one owner's panel each"
-        check_secret(self.secret, self.nonce, self.nonce_by)
-        if self.models and ((self.secret and not self.nonce) or self.labelled is not None):
-            name = "labelled" if self.labelled is not None else "secret"
-            yield f"{name} is given with models; it must be left out, since these are handed no pictures"
-        if self.accuracy is not None and self.labelled is None:
-            yield "accuracy is given; labelled must name a data set on which it can be checked"
-        if self.references:
-            self._check_references()
-
-    def _check_references(self) -> None:
-        if not self.there:
-            raise ValueError("references are given, but no models; models, outputs or a shape must be given, too")
-        if len(self.references) < LEAST_REFERENCES:
-            raise ValueError(
-                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
-                "alone would pass its own chance on to the model asked"
-            )
-        twice = next((one for one in self.references if (*self.models, *self.references).count(one) > 1), None)
-        if twice is not None:
-            raise ValueError(f"references has {twice.name}, which is given twice; each must be a model of its own")
-        if self.label is None:
-            raise ValueError(
-                "references are given and label is none; it must be the class of the image that carried the feature"
-            )
-
-    @property
-    def describe(self) -> str:
-        """What the models are called, by their files: the first of them, and how many more."""
-        paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
-        names = shorten_names([PurePath(path).name for path in paths])
-        more = len(names) - NAMED
-        return f"{', '.join(names[:NAMED])} and {more} more" if more > 0 else ", ".join(names)
-
-    @property
-    def there(self) -> bool:
-        """Whether models that are trained elsewhere are asked; with a shape alone it is to be written for them."""
-        return bool(self.models or self.outputs or self.shape)
-
-    @property
-    def hands_out(self) -> bool:
-        """Whether an owner keeps the model, and gets pictures."""
-        return self.there and not self.models
 
 
 @dataclass(frozen=True)
@@ -211,98 +114,95 @@ class UniqueFeature(Ranged):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.recipe  # its schedule is checked on construction
-        if self.beside_plain and not self.regularised:
-            raise ValueError("beside_plain is on; it must be off for a network without a regulariser")
-        if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
-            raise ValueError("measures has influence; choice must be self-influence for it")
-        if "latents" in self.measures and self.network.name != "mlp1":
-            raise ValueError(f"measures has latents; network is {self.network}, and must be mlp1 for it")
         if self.given.there:
             object.__setattr__(self, "data", None)  # nothing is trained, so no data set has to be there
-        elif self.data is None:
-            raise ValueError("data is none; it must be a data set unless models are given")
-        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
-        if self.given.there and self.width != 1:
-            raise ValueError(f"width is {self.width:g} and models are given; it must be 1 where nothing is trained")
-        if self.family.look_alikes and not self.asks_models:
-            raise ValueError(
-                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, since it is "
-                "known what their canaries carry"
-            )
-        if self.neighbours_left_out:
-            self._check_left_out()
-        if self.privacy is not None:
-            self._check_private()
-        if self.stopping_level:
-            self._check_stopping()
-        if self.first_layer:
-            self._check_first_layer()
         glyph = self.feature
         if self.given.nonce and isinstance(glyph, Glyph) and glyph.kind == "random" and not glyph.seed:
             object.__setattr__(self, "feature", replace(glyph, seed=self.derive_seed("glyph")))
 
-    def _check_first_layer(self) -> None:
-        """ValueError where there are no weights to read, or another rank would decide."""
-        if not self.asks_models:
-            raise ValueError("first_layer is on and pairs are trained; it must be off, or canaries 0")
-        if self.given.hands_out:
-            raise ValueError("first_layer is on; models must be given for it, since outputs hold no weights")
-        if self.given.references:
-            raise ValueError("first_layer is on and references are given; a model must be judged by one of the two")
-        if self.given.label is None:
-            raise ValueError(
-                "first_layer is on and label is none; it must be the class of the image that carried the feature"
+    def conflicts(self) -> Iterator[str]:
+        _ = self.recipe  # its schedule is checked on construction
+        if self.beside_plain and not self.regularised:
+            yield "beside_plain is on; it must be off for a network without a regulariser"
+        if "influence" in self.measures and self.choice != "self-influence" and self.canaries:
+            yield "measures has influence; choice must be self-influence for it"
+        if "latents" in self.measures and self.network.name != "mlp1":
+            yield f"measures has latents; network is {self.network}, and must be mlp1 for it"
+        if self.data is None and not self.given.there:
+            yield "data is none; it must be a data set unless models are given"
+        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
+        if self.given.there and self.width != 1:
+            yield f"width is {self.width:g} and models are given; it must be 1 where nothing is trained"
+        if self.family.look_alikes and not self.asks_models:
+            yield (
+                f"family.look_alikes is {self.family.look_alikes}; it must be 0 where pairs are trained, since it is "
+                "known what their canaries carry"
             )
+        if self.neighbours_left_out:
+            yield from self._left_out_conflicts()
+        if self.privacy is not None:
+            yield from self._private_conflicts()
+        if self.stopping_level:
+            yield from self._stopping_conflicts()
+        if self.first_layer:
+            yield from self._first_layer_conflicts()
 
-    def _check_left_out(self) -> None:
-        """ValueError where no canary is known whose neighbours could be left out, or that would not be private."""
+    def _first_layer_conflicts(self) -> Iterator[str]:
+        """Where there are no weights to read, or another rank would decide."""
+        if not self.asks_models:
+            yield "first_layer is on and pairs are trained; it must be off, or canaries 0"
+        if self.given.hands_out:
+            yield "first_layer is on; models must be given for it, since outputs hold no weights"
+        if self.given.references:
+            yield "first_layer is on and references are given; a model must be judged by one of the two"
+        if self.given.label is None:
+            yield "first_layer is on and label is none; it must be the class of the image that carried the feature"
+
+    def _left_out_conflicts(self) -> Iterator[str]:
+        """Where no canary is known whose neighbours could be left out, or that would not be private."""
         count = self.neighbours_left_out
         if self.asks_models:
-            raise ValueError(f"neighbours_left_out is {count}; it must be 0 where no canary is trained on")
+            yield f"neighbours_left_out is {count}; it must be 0 where no canary is trained on"
         if self.choice != "random":
-            raise ValueError(
+            yield (
                 f"neighbours_left_out is {count} and choice is {self.choice}; choice must be random, which says before "
                 "any training whose neighbours they are"
             )
         if self.privacy is not None:
-            raise ValueError(
+            yield (
                 f"neighbours_left_out is {count} and privacy is given; it must be 0: epsilon does not count what the "
                 "choice of images says of the canary"
             )
 
-    def _check_private(self) -> None:
-        """ValueError where its networks cannot train with privacy, or what is measured would not be private."""
+    def _private_conflicts(self) -> Iterator[str]:
+        """Where its networks cannot train with privacy, or what is measured would not be private."""
         check_private(self.network, self.batch_norm, self.recipe)
         if self.given.there:
-            raise ValueError("privacy is given and so are models; privacy must be none where nothing is trained")
+            yield "privacy is given and so are models; privacy must be none where nothing is trained"
         if self.link:
-            raise ValueError(f"privacy is given and link is {self.link}; it must be 0: private training is one job")
+            yield f"privacy is given and link is {self.link}; it must be 0: private training is one job"
         if self.choice != "random":
-            raise ValueError(f"privacy is given and choice is {self.choice}; it must be random")
+            yield f"privacy is given and choice is {self.choice}; it must be random"
         if "course" in self.measures:
-            raise ValueError("privacy is given and measures has course; they must be without it: it trains by itself")
+            yield "privacy is given and measures has course; they must be without it: it trains by itself"
 
-    def _check_stopping(self) -> None:
-        """ValueError where pairs have no exact ranks of their own, each independent of those before it."""
+    def _stopping_conflicts(self) -> Iterator[str]:
+        """Where pairs have no exact ranks of their own, each independent of those before it."""
+        level = f"stopping_level is {self.stopping_level:g}"
         if self.asks_models:
-            raise ValueError(f"{self._stopping} and no canary is trained on; it must be 0 where no pair is trained")
+            yield f"{level} and no canary is trained on; it must be 0 where no pair is trained"
         if not self.drawn:
-            raise ValueError(
-                f"{self._stopping} and drawn is off; drawn must be on, since a feature that somebody chose has no "
+            yield (
+                f"{level} and drawn is off; drawn must be on, since a feature that somebody chose has no "
                 "exact rank to bet on"
             )
         if self.choice != "random":
-            raise ValueError(
-                f"{self._stopping} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
+            yield (
+                f"{level} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
                 "first of more"
             )
         if self.seeds != 1 or self.one_seed:
-            raise ValueError(f"{self._stopping}; seeds must be 1 and one_seed off, so that every pair is a sample")
-
-    @property
-    def _stopping(self) -> str:
-        return f"stopping_level is {self.stopping_level:g}"
+            yield f"{level}; seeds must be 1 and one_seed off, so that every pair is a sample"
 
     @property
     def recipe(self) -> Recipe:

@@ -27,14 +27,12 @@ from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, 
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
 FDR = 0.05  # of the canaries that are called one by one
 # Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
 # power to see what would matter; where it does not, its silence means nothing.
 SMALLEST = 0.1
-SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
 GLYPHS, OTHERS = "glyphs", "others"  # of a setting: how many all glyphs are, or how many others a feature has
 
 
@@ -308,99 +306,6 @@ def shared_label(log_p: Array, look_alikes: Array) -> int:
 def favoured_label(log_p: Array, label: int | None = None) -> int:
     """The label towards which the feature asked about pushes most: the known one, where it is known."""
     return int(highest_standing(standardise(log_p).mean(axis=0))[1][0]) if label is None else label
-
-
-def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estimate, float]:
-    """How much more the feature raises the log odds of a label than its family does, and what an untrained one gives.
-
-    e = mean over models of O[m, 0, y] - mean over f >= 1 of O[m, f, y], O the mean log P / (1 - P) over probe images,
-    in nats; both arrays are (models, members, classes). The interval is that of shifts which the family does not
-    contradict: e less the 97.5th and the 2.5th percentile of the others' own deviations. Of n others the p-th is the
-    (n + 1) p-th in order, so that an untrained feature is as likely below it as p says; with fewer than 39 it is the
-    first or the last, and the interval covers (n - 1) / (n + 1).
-
-    With the label unknown y is the favoured one (by log P), and each of the others is given the same choice. The
-    second number is the mean deviation of the others, each in the label that it favours: what choosing adds where
-    nothing is memorised; with a known label it is 0. A label was chosen because the feature stands high in it, so the
-    lower end takes the larger of two 97.5th percentiles: that of the others in the labels that they favour, and that of
-    the others in label y, which is right where the push is so large that there was no choice. The upper end takes the
-    2.5th of the others in label y. An untrained feature's interval then lies above 0 in at most 2.5 % of cases.
-    """
-    y = favoured_label(log_p, label)
-    mean = log_odds.mean(axis=0)  # (members, classes)
-    effect = float(mean[0, y] - mean[1:, y].mean())
-    low, high = central_range(pushes_of_others(log_p, log_odds, y))
-    null = 0.0
-    if label is None:
-        chosen = pushes_of_others(log_p, log_odds)
-        null = float(chosen.mean())
-        high = max(high, central_range(chosen)[1])
-    return Estimate(effect, effect - high, effect - low, len(log_p)), null
-
-
-def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Estimate:
-    """The mean push of the others, with the range that holds the central 95 % of them: what an untrained feature does.
-
-    Percentiles as in `push`.
-    """
-    each = pushes_of_others(log_p, log_odds, label)
-    return Estimate(float(each.mean()), *central_range(each), len(each))
-
-
-def central_range(values: Array) -> tuple[float, float]:
-    """The 2.5th and the 97.5th percentile, each the (n + 1) p-th of n values in order."""
-    low, high = np.quantile(values, (0.025, 0.975), method="weibull")
-    return float(low), float(high)
-
-
-def pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
-    """How much more each of the others raises the log odds of the label than they do on average, (members - 1,), nats.
-
-    With the label unknown, of the one that it favours.
-    """
-    mean = log_odds.mean(axis=0)[1:]
-    deviations = mean - mean.mean(axis=0)
-    if label is not None:
-        return np.asarray(deviations[:, label])
-    return np.asarray(deviations[np.arange(len(mean)), highest_standing(standardise(log_p).mean(axis=0))[1][1:]])
-
-
-def separation(log_odds: Array) -> float:
-    """How far the labels are apart, in nats: the standard deviation over classes of the mean log odds over the family.
-
-    Of several models (models, members, classes) that of the least. It grows with a model's logits as pushes do, so that
-    a temperature changes no quotient of the two.
-    """
-    return float(log_odds.mean(axis=1).std(axis=1).min())
-
-
-def smallest_relevant_push(separation: float) -> float:
-    """The smallest push that matters, in nats, of a model whose labels are so far apart (`separation`).
-
-    SMALLEST, and less where logits are so small that SEPARATION of their distance is: else an owner who divides them by
-    a temperature would be cleared.
-    """
-    return min(SMALLEST, SEPARATION * separation)
-
-
-def tied_share(log_odds: Array, y: int) -> float:
-    """The largest share of the others of which one model says exactly the same of label y: 1 / others where none ties.
-
-    Where it is large there is hardly a null: so it is where outputs are rounded, or hang on nothing.
-    """
-    counts = [np.unique(model[1:, y], return_counts=True)[1].max() for model in log_odds]
-    return float(max(counts) / (log_odds.shape[1] - 1))
-
-
-def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:
-    """The share of the others that would be called at 5 % if they were pushed `size` nats (above 0) towards the label.
-
-    Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
-    that it favours, as are the remaining). What `push` could have found of the feature, whatever it did find.
-    """
-    pushes = pushes_of_others(log_p, log_odds, label)
-    above = (pushes[None] >= pushes[:, None] + size).sum(axis=1)
-    return float(np.mean((1 + above) / (len(pushes) + 1) <= LEVEL))
 
 
 def twin_difference(canary: Array, twin: Array, label: int) -> Array:

@@ -87,15 +87,15 @@ def probe_count_rows(spreads: Sequence[float], unit: str) -> Iterator[Row]:
         yield row("probe images needed", {"M": size, "power": 0.8}, alone(count, len(ordered)), unit)
 
 
-def required_probes(sd: float, size: float, level: float = 0.05, power: float = 0.8) -> int:
-    """The probe images with which the paired one-tailed t-test sees an M of this size with this probability.
+def required_probes(sd: float, size: float) -> int:
+    """The probe images with which the paired one-tailed t-test sees an M of this size at 5 % in 80 % of cases.
 
-        n = ((z(1 - level) + z(power)) sd / M)^2
+        n = ((z(0.95) + z(0.8)) sd / M)^2
 
     `sd` is that of d_u - d_r over probe images. The normal approximation: a handful more are needed where n is small.
     It speaks of M, of one model; not of memory, which M alone does not show.
     """
     from scipy import stats
 
-    z = float(stats.norm.ppf(1 - level) + stats.norm.ppf(power))
+    z = float(stats.norm.ppf(1 - 0.05) + stats.norm.ppf(0.8))
     return max(2, int(np.ceil((z * sd / size) ** 2)))

@@ -34,7 +34,7 @@ from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.features.look_alikes import halves
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
-from tasks.numerics.statistics import exposure, rank_p_value
+from tasks.numerics.ranks import exposure, rank_p_value
 
 FITTED = 100  # glyphs, from the responses to which the slopes in their 25 cells are fitted
 LOOK_ALIKE = "look-alike"  # of a row: the feature's rank among those that differ from it in the next part alone

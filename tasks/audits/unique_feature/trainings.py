@@ -29,14 +29,13 @@ from tasks.audits.unique_feature.canary_selection import (
 )
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
-from tasks.contract.job import Function, Inputs, Job, single_table, task
+from tasks.contract.job import Function, Inputs, Job, Work, single_table, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
 from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import Part, chain, train_chains, up_to
 from tasks.training.classifier import NearestImages, Training, train
-from tasks.worker.work import Work
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images

@@ -14,7 +14,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.datasets.features.kinds import word_pattern

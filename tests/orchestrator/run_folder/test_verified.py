@@ -12,7 +12,7 @@ import toys
 
 from orchestrator.inspection.status import status
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.verified import FILE
+from orchestrator.run_folder.notes import VERIFIED_FILE
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
 from orchestrator.spec.resolve import Cell
@@ -83,7 +83,7 @@ def flip(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: os.truncate(path, 200)], ids=["bit", "gone", "cut"])
-@pytest.mark.parametrize("what", ["result", "part", "log", FILE])
+@pytest.mark.parametrize("what", ["result", "part", "log", VERIFIED_FILE])
 def test_what_is_damaged_is_found_and_made_anew(
     store: Store, read: list[str], what: str, damage: Callable[[Path], object]
 ) -> None:
@@ -92,12 +92,12 @@ def test_what_is_damaged_is_found_and_made_anew(
     folder = folder_of(store, report)
     (part,) = (folder / "tables" / "parts").glob("*.parquet")
     result = Path(store.location) / "results" / key[:2] / f"{key}.arrow"
-    path = {"result": result, "part": part, "log": folder / "events.jsonl", FILE: folder / FILE}[what]
+    path = {"result": result, "part": part, "log": folder / "events.jsonl", VERIFIED_FILE: folder / VERIFIED_FILE}[what]
     before = part.read_bytes()
     read.clear()
     damage(path)
     again = resume(report.run, store, HERE)
-    expected = {"result": {key}, FILE: set(report.roots["parts"])}.get(what, set())
+    expected = {"result": {key}, VERIFIED_FILE: set(report.roots["parts"])}.get(what, set())
     assert expected == {name for name in read if name in report.roots["parts"]}
     assert (report.state, report.summary) == (again.state, again.summary)
     assert int(what == "result") == again.jobs["done"]

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.executors.calls import Call, Item
-from orchestrator.scheduling.budget import Budget
+from orchestrator.scheduling.stop import Budget
 from orchestrator.spec.specification import Execution
 from orchestrator.spec.yaml_file import Prices, read_prices
 from tests.support.shell import Here

@@ -7,9 +7,8 @@ import pyarrow as pa
 from tasks.contract.audit import Audit, Wording
 from tasks.contract.certificate import STEPS, Boundary, chances, line_of, number_per_hundred, steps_of_null
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import alone, blank_weak_interval, p_in_words, row
+from tasks.contract.summaries import Estimate, alone, blank_weak_interval, p_in_words, row
 from tasks.contract.verdict import Verdict
-from tasks.numerics.statistics import Estimate
 
 
 def judged(config: object, summary: pa.Table) -> Verdict:

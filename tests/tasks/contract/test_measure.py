@@ -12,8 +12,7 @@ import pytest
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables, roots, summarise
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import Row, row
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate, Row, row
 
 SUMS = pa.schema([("sum", pa.int64())])
 NAMES = pa.schema([("name", pa.string())])

@@ -16,7 +16,7 @@ import engram
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.external.split_audit import SplitAudit, blind_control, interval_of_area, low_rates
-from tasks.numerics.statistics import area_under_curve
+from tasks.numerics.ranks import area_under_curve
 
 Records = tuple[NDArray[Any], NDArray[np.int64]]
 
@@ -170,7 +170,7 @@ def test_probabilities_and_too_few_classes_are_refused() -> None:
 
 
 def test_a_result_that_cannot_tell_says_so() -> None:
-    from tasks.numerics.statistics import Estimate
+    from tasks.contract.summaries import Estimate
 
     half = Estimate(0.5, 0.45, 0.55, 600)
     assert str(SplitAudit("undecided", half, (), half, 0.8, 300, 300)).startswith("Undecided: the loss tells no more")

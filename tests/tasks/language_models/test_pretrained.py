@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tasks.external.weights import silence_transformers
 from tasks.language_models.pretrained import (
     VOCABULARY,
     load_model,
-    quiet,
     spread_over_gpus,
     train_tokenizer,
     vocabulary_of,
@@ -56,7 +56,7 @@ def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_pa
     spread = {"device_map": parts | {"model.rotary_emb": "cpu"}, "offload_folder": str(tmp_path / "offloaded")}
     written = texts(questions)[:6]
     said = []
-    with quiet():
+    with silence_transformers():
         for module, tokenizer in (load_model(asked), load_model(asked, spread)):
             model = DecoderOnly(module.eval(), tokenizer)
             scores = score_texts(asked, model, written)

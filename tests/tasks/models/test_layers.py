@@ -22,7 +22,7 @@ from tasks.models.layers import (
     initial,
     weights_of,
 )
-from tasks.models.matmul import BATCHED, TORCH, MatMul
+from tasks.numerics.matmul import BATCHED, TORCH, MatMul
 
 MODELS, ROWS = 3, 5
 Stack = dict[str, Tensor]

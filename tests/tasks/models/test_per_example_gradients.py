@@ -12,9 +12,9 @@ from torch.nn import functional
 from tasks.models import per_example_gradients
 from tasks.models.catalog import Regularisers
 from tasks.models.layers import GLOROT, Layers
-from tasks.models.matmul import BATCHED, TORCH, MatMul
 from tasks.models.networks import Architecture
 from tasks.models.per_example_gradients import Measured, convolution_squares, squared_gradients, squared_row_gradients
+from tasks.numerics.matmul import BATCHED, TORCH, MatMul
 from tasks.worker.hardware import threads
 
 GREY, COLOUR = (28, 28, 1), (32, 32, 3)

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tasks.contract.summaries import Estimate
+from tasks.numerics.ranks import area_under_curve, exposure, false_discovery_control, rank_p_value
 from tasks.numerics.statistics import (
     Comparison,
     Correlation,
-    Estimate,
-    area_under_curve,
     clustered_proportion,
     correlation,
     difference,
     exact_proportion,
-    exposure,
-    false_discovery_control,
     jackknife,
     mcnemar_greater,
     mean,
@@ -28,7 +26,6 @@ from tasks.numerics.statistics import (
     proportion_at_least,
     proportion_greater,
     rank_correlation,
-    rank_p_value,
     welch_greater,
     welch_two_sided,
 )

@@ -18,9 +18,9 @@ from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import proportion
 from tasks.self_supervised.linear_probe import LinearProbe, linear_probe
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 

@@ -31,9 +31,8 @@ from tasks.audits.deja_vu.randomisation import ROUNDING, differs
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 GAIN, RANK = "accuracy gain", "rank among references"
 TARGET = "target"

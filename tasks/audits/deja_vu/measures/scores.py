@@ -43,9 +43,9 @@ from tasks.audits.deja_vu.randomisation import p_value
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import ENDS, Row, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.summaries import ENDS, Estimate, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, proportion, proportion_greater
+from tasks.numerics.statistics import proportion, proportion_greater
 
 BOTH = "both"
 CORRECTED = "corrected"

@@ -42,9 +42,8 @@ from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import seeds, statistics
-from tasks.numerics.statistics import Estimate
 
 REASSIGNMENTS = 20  # redrawings that a null is the mean of
 RESAMPLED = ("published", "matched")  # scores

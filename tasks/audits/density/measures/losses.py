@@ -16,9 +16,8 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
 from tasks.training.density import FITTED, REFINED, is_fitted
 
 LOSSES = pa.schema(

@@ -44,10 +44,10 @@ from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import proportion
 from tasks.training.density_config import Split
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure
 from tasks.contract.ranges import AtLeast, Finite, Ranged
-from tasks.contract.summaries import interval_fields
+from tasks.contract.summaries import Estimate, interval_fields
 from tasks.numerics import seeds, statistics
-from tasks.numerics.statistics import Estimate
 
 CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
 MOST = 10_000  # bins

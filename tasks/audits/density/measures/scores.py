@@ -39,11 +39,10 @@ from tasks.contract.epsilon_rows import CONFIDENCE, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.datasets.planting import parse_planting
 from tasks.numerics import seeds, statistics
 from tasks.numerics.epsilon import MANY_RUNS, bound_by_scores
-from tasks.numerics.statistics import Estimate
 from tasks.training.recipe import Privacy
 
 PLANTED = 100  # observations of which it is asked how much memory would be found

@@ -29,9 +29,8 @@ from tasks.audits.forgetting.unlearning_scores import (
 )
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.summaries import Estimate, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.external.confidences import round_confidences
-from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for. Estimates have 95 % intervals over models; null where there is none.
 BASELINES = pa.schema(

@@ -32,9 +32,8 @@ from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, Targe
 from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.summaries import Estimate, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for.
 DECISIONS = pa.schema(

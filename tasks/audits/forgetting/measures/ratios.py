@@ -31,9 +31,8 @@ from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.summaries import Estimate, Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
 
 # One row per target that a model answers for, and score.
 RATIOS = pa.schema(

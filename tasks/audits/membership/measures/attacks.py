@@ -27,10 +27,10 @@ from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.trainings import Answers, stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, interval_columns, interval_fields, row
+from tasks.contract.summaries import Estimate, Row, interval_columns, interval_fields, row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import Array, Mask
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.ranks import area_under_curve
 
 KINDS = {"TPR": "true-positive rate", "FPR": "false-positive rate"}
 RATES = {"0.1 %": 0.001, "1 %": 0.01}  # nominal false-positive rates
@@ -90,7 +90,7 @@ def measure_attack(attack: str, scores: Array, member: Mask, pairs: NDArray[np.i
         line: dict[str, Any] = {
             "attack": attack,
             "target": target,
-            "auc": statistics.area_under_curve(own[mine], own[~mine]),
+            "auc": area_under_curve(own[mine], own[~mine]),
         }
         for positive, rate in zip(positives, RATES, strict=True):
             for kind, side in zip(KINDS, (mine, ~mine), strict=True):

@@ -38,8 +38,8 @@ from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
-from tasks.numerics import statistics
 from tasks.numerics.exact_test import Array, Mask
+from tasks.numerics.ranks import area_under_curve
 
 NOMINAL = tuple(float(rate) for rate in np.logspace(-4, 0, 33))  # eight a decade
 AT = 0.01  # the nominal rate of the references and calls
@@ -133,7 +133,7 @@ def references(config: Matching, inputs: Inputs) -> pa.Table:
             (called,) = exceed_thresholds(scores, member, [AT])
             for target, (hits, alarms) in enumerate(rates(called, member)):
                 own, mine = scores[target], member[target]
-                area = statistics.area_under_curve(own[mine], own[~mine])
+                area = area_under_curve(own[mine], own[~mine])
                 lines.append((attack, 2 * most, target, area, hits, alarms))
     return pa.Table.from_pylist([dict(zip(REFERENCES.names, line, strict=True)) for line in lines], REFERENCES)
 

@@ -45,7 +45,8 @@ from tasks.numerics.epsilon import (
     gaussian_one_run_bound,
     one_run_bound,
 )
-from tasks.numerics.statistics import area_under_curve, exposure, mean
+from tasks.numerics.ranks import area_under_curve, exposure
+from tasks.numerics.statistics import mean
 from tasks.training.recipe import Privacy
 
 Array = NDArray[np.float64]

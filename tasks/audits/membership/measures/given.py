@@ -43,6 +43,7 @@ from tasks.external.blinding import SAME
 from tasks.external.confidences import round_confidences
 from tasks.numerics import statistics
 from tasks.numerics.exact_test import Array, Mask
+from tasks.numerics.ranks import false_discovery_control
 
 RANKS = pa.schema(
     [
@@ -142,7 +143,7 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
     compared = compare(scores, of_records, record=True)
     outside = (~compared.inside).sum(axis=0)
     p_values = np.where(outside > 0, rank_p_values(compared.given, compared.others, ~compared.inside), np.nan)
-    q_values = statistics.false_discovery_control(p_values)
+    q_values = false_discovery_control(p_values)
     found = pa.array(q_values <= config.level, mask=np.isnan(p_values))
     kind = pa.repeat(scores["kind"][0], len(compared.rows))
     numbers = [pa.array(each, from_pandas=True) for each in (p_values, q_values)]

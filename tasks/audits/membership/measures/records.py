@@ -30,10 +30,10 @@ from tasks.audits.membership.measures.attacks import balanced_records
 from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, interval_fields, row
+from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import Array, Mask, randomisation_p_values
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.ranks import false_discovery_control
 
 RECORDS = pa.schema(
     [
@@ -80,7 +80,7 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     """Each record's influence with its p-value (RECORDS)."""
     answers = stack_answers(inputs)
     p_values = randomisation_p_values(answers.phi, answers.member, config.draws, config.seed)
-    q_values = statistics.false_discovery_control(p_values)
+    q_values = false_discovery_control(p_values)
     effect, error = difference_of_sides(answers.phi, answers.member)
     mem, _ = difference_of_sides(answers.correct.astype(np.float64), answers.member)
     unknown = np.isnan(p_values)
@@ -126,7 +126,7 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
     right = answers.correct.sum(axis=0)
     inside = (answers.member & answers.correct).sum(axis=0)
     p_values = fisher_p_values(models)[right, inside]
-    own = Pairs(every, every, inside, p_values, statistics.false_discovery_control(p_values))
+    own = Pairs(every, every, inside, p_values, false_discovery_control(p_values))
     tables = []
     for pairs in (own, strongest_pairs(answers.member, answers.correct, config.pairs)):
         counts = zip(pairs.inside.tolist(), right[pairs.second].tolist(), strict=True)

@@ -26,12 +26,11 @@ from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Job
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, column_estimate, row
+from tasks.contract.summaries import Estimate, Row, alone, column_estimate, row
 from tasks.linear_memorization.gradient_flow import CURVES, RECOVERY, Flow, Recovery, curves, recovery
 from tasks.linear_memorization.private import PRIVATE, private
 from tasks.linear_memorization.private_config import Private
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 NULL = 0.5  # of memorization: on average over x of variance 1, where every answer is 0
 PURE = "randomised_response"  # whose bounds are those of every mechanism with a pure epsilon

@@ -36,12 +36,11 @@ from tasks.audits.relational.presets import PublishedNumbers, published_numbers
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import ENDS, Row, alone, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.summaries import ENDS, Estimate, Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 END, BEST = "end", "best validation"  # when the model is asked
 SCORES = ("exact_match", "f1")

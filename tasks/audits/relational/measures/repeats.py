@@ -16,10 +16,10 @@ from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
+from tasks.external import blinded_questions
+from tasks.external.blinded_questions import ReadBlindedAnswers
 from tasks.external.blinding import Split
 from tasks.numerics.statistics import proportion
-from tasks.question_answering import blinded_questions
-from tasks.question_answering.blinded_questions import ReadBlindedAnswers
 
 TWICE = "repeated questions with two answers"
 DIGITS = 16  # of the key's SHA-256, in the summary

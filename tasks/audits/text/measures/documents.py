@@ -25,10 +25,10 @@ from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask, reproductions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.ranks import false_discovery_control
 
 DRAWS = 9999  # sets of models that are drawn where all of them are too many
 FOUND = "documents found"
@@ -145,7 +145,7 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Each document's effect with its p-value, and how often it is reproduced (DOCUMENTS)."""
     scores = stack_scores(inputs)
     p_values = randomisation_p_values(scores.log_p, scores.member, DRAWS, config.seed)
-    q_values = statistics.false_discovery_control(p_values)
+    q_values = false_discovery_control(p_values)
     ways = document_reproductions(config, scores)
     sides = [
         side_means(values, member)

@@ -24,7 +24,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.epsilon import best_of_guesses, betting_bound, betting_p_value, one_run_bound
-from tasks.numerics.statistics import rank_p_value
+from tasks.numerics.ranks import rank_p_value
 from tasks.training.recipe import Privacy
 
 ALLOWED, SMALL, SMALL_ALLOWED = "references beaten, at most", "share with small p", "share with small p, at most"

@@ -35,9 +35,8 @@ from tasks.audits.text.continuations import (
 from tasks.audits.text.secret_space import SecretSpace, space_of
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
 
 EXTRACTION = pa.schema(
     [

@@ -44,11 +44,11 @@ from tasks.audits.text.measures.documents import (
 from tasks.audits.text.measures.other_texts import BLIND, bag_of_words
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.external.split_audit import blind_areas, interval_of_area
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.ranks import area_under_curve, false_discovery_control
 
 SHOWN = "repetitions found"
 INSERTIONS = pa.schema(
@@ -102,7 +102,7 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     scores = stack_scores(inputs)
     effect, inserted = effects(scores), scores.repetitions > 0
     p_values = np.where(inserted, control_p_values(effect, effect[~inserted]), np.nan)
-    q_values = statistics.false_discovery_control(p_values)
+    q_values = false_discovery_control(p_values)
     ways = document_reproductions(config, scores)
     sides = [values[model] for values in (ways[GREEDY], ways[NEAR], scores.log_p_end) for model in range(2)]
     columns = [pa.array(each, from_pandas=True) for each in (p_values, q_values, *sides)]
@@ -132,7 +132,7 @@ def comparisons(config: DocumentTest, scores: DocumentScores, some: Mask, left_o
     one, other = effect[some], effect[left_out]
     p_value = randomisation_p_values(effect[both][:, None], some[both][:, None], DRAWS, config.seed)[0]
     yield estimate_row(EFFECT, statistics.difference(one, other), null=0.0, p_value=float(p_value))
-    area = interval_of_area(statistics.area_under_curve(one, other), len(one), len(other))
+    area = interval_of_area(area_under_curve(one, other), len(one), len(other))
     yield estimate_row(WON, area, null=0.5)
 
 

@@ -22,14 +22,12 @@ from numpy.typing import NDArray
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given_model import ComparedTexts, both_sets, compared_texts, questions
 from tasks.audits.text.returned_table import handout_order, read_log_p
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.external.split_audit import blind_areas, interval_of_area
-from tasks.numerics import statistics
-from tasks.numerics.statistics import Estimate
+from tasks.numerics.ranks import area_under_curve
 from tasks.worker import hardware
-from tasks.worker.work import Work
 
 Array = NDArray[np.float64]
 LEAST_LIKELY = 0.2  # of a text's tokens: Min-20 %
@@ -73,7 +71,7 @@ def other_texts(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG
     rows: list[Row] = []
     score = score_texts_as_they_are if config.outputs is None else score_returned_texts
     for name, scores in score(config, [*texts, *others]).items():
-        area = statistics.area_under_curve(scores[: len(texts)], scores[len(texts) :])
+        area = area_under_curve(scores[: len(texts)], scores[len(texts) :])
         estimate = interval_of_area(area, len(texts), len(others))
         rows.append({"score": name, "auc": area, "low": estimate.low, "high": estimate.high, **sizes})
     blind, p_value = blind_areas(bag_of_words([*texts, *others]), len(texts), config.seed)

@@ -32,7 +32,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
-from tasks.numerics.statistics import exposure, rank_p_value
+from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value
 
 Array = NDArray[np.float64]
 SECRETS = pa.schema(
@@ -105,7 +105,7 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
 
 def adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
     """The rows with their adjusted p-values, and whether they are found at this level."""
-    q_values = statistics.false_discovery_control(np.array([each["p_value"] for each in ranked]))
+    q_values = false_discovery_control(np.array([each["p_value"] for each in ranked]))
     return [each | {"q_value": float(q), "found": bool(q <= level)} for each, q in zip(ranked, q_values, strict=True)]
 
 

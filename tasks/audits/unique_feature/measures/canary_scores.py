@@ -47,8 +47,8 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row, row_name
+from tasks.numerics.ranks import false_discovery_control
 from tasks.numerics.statistics import (
-    false_discovery_control,
     mcnemar_greater,
     mean,
     paired_greater,

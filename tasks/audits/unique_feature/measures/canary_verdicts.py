@@ -52,16 +52,10 @@ from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.datasets.features import family
-from tasks.numerics.statistics import (
-    Estimate,
-    exposure,
-    false_discovery_control,
-    proportion,
-    proportion_greater,
-    rank_p_value,
-)
+from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value
+from tasks.numerics.statistics import proportion, proportion_greater
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"

@@ -44,8 +44,9 @@ from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
-from tasks.numerics.statistics import Estimate, mcnemar_greater, mean, proportion, rank_p_value
+from tasks.contract.summaries import Estimate, Row, row
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import mcnemar_greater, mean, proportion
 
 LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
 

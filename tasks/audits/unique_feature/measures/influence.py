@@ -33,9 +33,9 @@ from tasks.audits.unique_feature.presets import PublishedCell, PublishedNumbers
 from tasks.audits.unique_feature.trainings import Ranking, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, correlation, rank_correlation
+from tasks.numerics.statistics import correlation, rank_correlation
 
 DRAWS = 2000
 

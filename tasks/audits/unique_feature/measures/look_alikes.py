@@ -38,7 +38,7 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
-from tasks.numerics.statistics import rank_p_value
+from tasks.numerics.ranks import rank_p_value
 
 RANK = "rank among look-alikes"
 

@@ -37,9 +37,10 @@ from tasks.audits.unique_feature.slope_ranks import Subsets, is_among_all, mean_
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, proportion, rank_p_value
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import proportion
 
 T = TypeVar("T")
 LEAST = 3  # panels, below which a rate says nothing

@@ -41,9 +41,9 @@ from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.epsilon_rows import CONFIDENCE, LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.numerics.epsilon import MANY_RUNS
-from tasks.numerics.statistics import Estimate, proportion_at_least, proportion_greater
+from tasks.numerics.statistics import proportion_at_least, proportion_greater
 from tasks.training.recipe import Privacy
 
 ONE_MODEL = "share found by one model"  # of drawn features, at each level

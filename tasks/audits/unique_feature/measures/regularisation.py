@@ -19,8 +19,8 @@ from tasks.audits.unique_feature.measures.units import Units, column, units
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
-from tasks.numerics.statistics import Estimate, difference, mean, welch_two_sided
+from tasks.contract.summaries import Estimate, Row, row
+from tasks.numerics.statistics import difference, mean, welch_two_sided
 
 REGULARISED = pa.schema(
     [

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from tasks.contract.summaries import Row, alone, row
-from tasks.numerics.statistics import Estimate, mean, paired_greater, proportion
+from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.numerics.statistics import mean, paired_greater, proportion
 
 T = TypeVar("T")
 K = TypeVar("K")

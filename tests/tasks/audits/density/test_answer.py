@@ -9,18 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.density import AUDIT, Density
-from tasks.audits.density.answer import (
-    CALLED,
-    EFFECTIVE,
-    FEW_EFFECTIVE,
-    GAP,
-    LIMITS,
-    MATCHED,
-    OF_CALLED,
-    PUBLISHED,
-    RULES,
-    verdict,
-)
+from tasks.audits.density.answer import LIMITS, RULES, verdict
+from tasks.audits.density.evidence import CALLED, EFFECTIVE, FEW_EFFECTIVE, GAP, MATCHED, OF_CALLED, PUBLISHED
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND, PLANTED_CALLED
 from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.schemas import SUMMARY

@@ -21,7 +21,7 @@ from tasks.audits.density.reassignment import (
     share_below,
     smallest_p_value,
 )
-from tasks.numerics import statistics
+from tasks.numerics.ranks import false_discovery_control
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density.made_up import noise, partitions
 
@@ -202,9 +202,9 @@ def test_one_observation_that_is_memorised_among_sixty_thousand_can_be_called() 
     memorised = p_values(log_p, held_out, 9999, chance())
     assert [1e-10] == pytest.approx(memorised)
     others = (1 + np.arange(59_999)) / 60_000  # as even as where nothing is memorised
-    called = statistics.false_discovery_control(np.concatenate([memorised, others])) <= 0.05
+    called = false_discovery_control(np.concatenate([memorised, others])) <= 0.05
     assert [0] == np.flatnonzero(called).tolist()
-    by_draws = statistics.false_discovery_control(np.concatenate([[1e-5], others]))  # of 99,999
+    by_draws = false_discovery_control(np.concatenate([[1e-5], others]))  # of 99,999
     assert not (by_draws <= 0.05).any()
 
 
@@ -249,7 +249,7 @@ def test_of_those_called_memorised_few_are_not_and_most_of_the_memorised_are_amo
         out = np.arange(5) == held_out[:, :, None]
         log_p[memorised] += np.where(out[memorised], 0.0, 25.0)
         p = p_values(log_p, held_out, 1999, chance(world))
-        called = statistics.false_discovery_control(p) <= 0.1
+        called = false_discovery_control(p) <= 0.1
         false.append((called & ~memorised).sum() / max(called.sum(), 1))
         power.append(called[memorised].mean())
     assert np.mean(false) < 0.1 + 2 * np.std(false) / math.sqrt(20)

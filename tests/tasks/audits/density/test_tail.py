@@ -14,7 +14,7 @@ from tasks.audits.density.measures.scores import BEYOND_CHANCE, PLANTED_CALLED, 
 from tasks.audits.density.reassignment import p_values
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.planting import parse_planting
-from tasks.numerics import statistics
+from tasks.numerics.ranks import false_discovery_control
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
@@ -81,9 +81,7 @@ def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
         p = np.ones(50)
         p[7] = tail.alone(50, dependent)
         assert 0.05 == pytest.approx(tail.adjust_p_values(p, dependent)[7])
-    assert tail.adjust_p_values(p, True)[7] == pytest.approx(
-        statistics.false_discovery_control(p)[7] * sum(1 / np.arange(1, 51))
-    )
+    assert tail.adjust_p_values(p, True)[7] == pytest.approx(false_discovery_control(p)[7] * sum(1 / np.arange(1, 51)))
     assert (0.05, 0.25) == (tail.counted_at(1e-10), tail.counted_at(0.25))
 
 

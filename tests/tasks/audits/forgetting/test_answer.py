@@ -44,10 +44,10 @@ from tasks.audits.forgetting.target import ExternalTargets, Target
 from tasks.contract.certificate import Certificate
 from tasks.contract.rules import Rule
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.mixtures import Part
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
 
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)

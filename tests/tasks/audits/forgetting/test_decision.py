@@ -25,7 +25,7 @@ from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.target import ExternalTargets
 from tasks.contract.rules import Rule
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate
 from tasks.worker.files import File
 
 ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)

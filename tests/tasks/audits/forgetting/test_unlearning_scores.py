@@ -22,7 +22,7 @@ from tasks.audits.forgetting.unlearning_scores import (
     sort_models,
     u_lira_accuracy,
 )
-from tasks.numerics.statistics import area_under_curve
+from tasks.numerics.ranks import area_under_curve
 
 
 def models(chance: np.random.Generator, count: int, difficulty: NDArray[np.float64], shift: float = 0.0) -> NDArray:

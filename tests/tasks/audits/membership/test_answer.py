@@ -17,8 +17,7 @@ from tasks.audits.membership.measures.attacks import AUC, Matching, attacks
 from tasks.audits.membership.measures.records import FOUND, ExactTest, records
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import Row, row
-from tasks.numerics.statistics import Estimate
+from tasks.contract.summaries import Estimate, Row, row
 from tests.tasks.audits.membership.made_up import make_answers
 
 CONFIG = Membership(models=16, negligible=0.03, examples=400)

@@ -27,7 +27,7 @@ from tasks.contract.epsilon_rows import AT_LEAST, LEVEL, SPENT, Bound, Spent, ep
 from tasks.contract.job import Job, marks
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import MODEL, SUMMARY
-from tasks.contract.summaries import row
+from tasks.contract.summaries import Estimate, row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -44,7 +44,6 @@ from tasks.numerics.epsilon import (
     gaussian_one_run_bound,
     one_run_bound,
 )
-from tasks.numerics.statistics import Estimate
 from tasks.training.mixed import logits, train
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.membership.made_up import make_canaries

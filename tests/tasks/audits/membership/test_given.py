@@ -45,7 +45,7 @@ from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, trai
 from tasks.contract.job import Job
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import alone, row
+from tasks.contract.summaries import Estimate, alone, row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -53,7 +53,7 @@ from tasks.datasets.mixtures import Part
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_given
 

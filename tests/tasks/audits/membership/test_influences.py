@@ -17,7 +17,7 @@ from tasks.audits.membership.measures.records import (
 )
 from tasks.audits.membership.trainings import ANSWERS, stack_answers
 from tasks.datasets.mixtures import draw_balanced_members
-from tasks.numerics import statistics
+from tasks.numerics.ranks import false_discovery_control
 from tests.tasks.audits.membership.made_up import make_answers
 
 
@@ -54,7 +54,7 @@ def test_mem_is_that_of_the_table_of_records_with_fishers_p_value() -> None:
         for hits, all_ in zip(inside, right, strict=True)
     ]
     assert by_scipy == pytest.approx(own["p_value"].to_numpy())
-    assert statistics.false_discovery_control(by_scipy) == pytest.approx(own["q_value"].to_numpy())
+    assert false_discovery_control(by_scipy) == pytest.approx(own["q_value"].to_numpy())
 
 
 def test_all_pairs_are_tested_and_those_with_one_half_or_opposite_ones_are_none() -> None:
@@ -68,7 +68,7 @@ def test_all_pairs_are_tested_and_those_with_one_half_or_opposite_ones_are_none(
     assert sorted(zip(first, second, strict=True)) == sorted(zip(found.first, found.second, strict=True))
     assert (found.inside == (member[:, found.first] & correct[:, found.second]).sum(axis=0)).all()
     assert (np.diff(found.p_values) >= 0).all()
-    assert statistics.false_discovery_control(found.p_values) == pytest.approx(found.q_values)
+    assert false_discovery_control(found.p_values) == pytest.approx(found.q_values)
     few = strongest_pairs(member, correct, 50)
     assert found.p_values[:50] == pytest.approx(few.p_values)
     assert found.q_values[:50] == pytest.approx(few.q_values)

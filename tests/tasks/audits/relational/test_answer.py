@@ -36,9 +36,8 @@ from tasks.audits.relational.measures.evasions import KINDS
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import index_rows, row, row_name
+from tasks.contract.summaries import Estimate, index_rows, row, row_name
 from tasks.contract.verdict import Verdict
-from tasks.numerics.statistics import Estimate
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tests.support.calibration import assert_rate, bounds

@@ -16,8 +16,8 @@ from tasks.audits.relational.estimates import (
     estimate,
     sum_by_context,
 )
+from tasks.contract.summaries import Estimate
 from tasks.numerics import seeds
-from tasks.numerics.statistics import Estimate
 
 
 def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, models: int = 1) -> ContextSums:

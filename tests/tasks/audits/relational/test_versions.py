@@ -21,10 +21,10 @@ from tasks.audits.relational.measures.memorization import memorization
 from tasks.audits.relational.measures.questions import Scoring, questions, score
 from tasks.audits.relational.measures.repeats import repeats
 from tasks.contract.job import NoSettings, marks
+from tasks.external.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.blinded_questions import Blinding, ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS, Corruption, Selection
 from tests.support.fingerprint import TRAINED, total, version_test

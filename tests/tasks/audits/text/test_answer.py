@@ -32,8 +32,8 @@ from tasks.audits.text.secret_space import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY
-from tasks.contract.summaries import alone, name_of, row
-from tasks.numerics.statistics import Estimate, mean, proportion
+from tasks.contract.summaries import Estimate, alone, name_of, row
+from tasks.numerics.statistics import mean, proportion
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import make_scores
 

@@ -12,7 +12,7 @@ from tasks.audits.text.secret_space import (
     candidates,
     mean_exposure_of_uniform_ranks,
 )
-from tasks.numerics.statistics import exposure, rank_p_value
+from tasks.numerics.ranks import exposure, rank_p_value
 
 
 def test_a_pattern_says_how_many_secrets_there_are_and_writes_them() -> None:

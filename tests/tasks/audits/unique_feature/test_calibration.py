@@ -12,11 +12,11 @@ from scipy import stats
 
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box_rows
 from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
 from tasks.audits.unique_feature.measures.units import effect_row, units
-from tasks.audits.unique_feature.panel_answer import PARTLY
 from tasks.audits.unique_feature.population import SMALLEST, Population
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.contract.schemas import SUMMARY

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.divergences import ask
 from tasks.audits.unique_feature.measures.family import ask_family
 from tasks.audits.unique_feature.population import Relatives, clean_images, family_rows

@@ -29,7 +29,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, Words, burn, draw_member, family
 from tasks.datasets.images import as_shape
 from tasks.numerics import seeds
-from tasks.numerics.statistics import exposure
+from tasks.numerics.ranks import exposure
 from tasks.worker.files import File
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts, exact_verdicts

@@ -21,6 +21,7 @@ from tasks.audits.density.measures.distribution import (
 )
 from tasks.audits.density.measures.scores import scores
 from tasks.audits.density.memorization import matched_count_score, terms
+from tasks.contract.summaries import Estimate
 from tasks.numerics import statistics
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density import made_up
@@ -147,7 +148,7 @@ def test_where_nothing_is_memorised_the_intervals_of_the_matched_count_score_cov
     # The mean is 0 by symmetry, and other statistics are what they are on the average. The jackknife's interval is of
     # 95 %; where a statistic is no mean it covers up to 2 % more, by 2,500 simulations with another seed.
     worlds, (n, repetitions, folds, sd), chance = 2000, size, np.random.default_rng(0)
-    found: dict[str, list[statistics.Estimate]] = {statistic: [] for statistic in rates}
+    found: dict[str, list[Estimate]] = {statistic: [] for statistic in rates}
     for _ in range(worlds // 20):  # 20 are scored at once: no score depends on another
         log_p = np.concatenate([made_up.noise(chance, n, repetitions, folds, sd, 2.0) for _ in range(20)])
         held_out = np.concatenate([made_up.partitions(chance, n, repetitions, folds) for _ in range(20)])

@@ -39,8 +39,8 @@ from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
-from tasks.numerics import statistics
 from tasks.numerics.epsilon import many_runs_bound
+from tasks.numerics.ranks import false_discovery_control
 from tasks.training.density import fit
 from tasks.training.density_config import Fold
 from tasks.training.recipe import Privacy
@@ -83,7 +83,7 @@ def test_every_observation_has_its_scores_and_what_they_are_made_of() -> None:
     trained, held_out = said.by_repetition
     assert trained == pytest.approx(np.array(table["trained"].to_pylist()), rel=1e-6)
     assert held_out == pytest.approx(np.array(table["held_out"].to_pylist()), rel=1e-6)
-    adjusted = statistics.false_discovery_control(column(table, "p_value"))
+    adjusted = false_discovery_control(column(table, "p_value"))
     assert adjusted.tolist() == column(table, "p_adjusted").tolist()
 
 

@@ -23,8 +23,9 @@ from tasks.audits.forgetting.measures.decisions import (
 )
 from tasks.audits.forgetting.model_effects import Decisions
 from tasks.audits.forgetting.target import NamedTarget
+from tasks.contract.summaries import Estimate
 from tasks.contract.summaries import row as summary_row
-from tasks.numerics.statistics import Estimate, proportion
+from tasks.numerics.statistics import proportion
 from tests.tasks.audits.forgetting.made_up import table
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, CONTROLS, HOLDING, INPUTS, KNOWN, TARGETS
 from tests.tasks.audits.forgetting.summarised import rows, setting

@@ -20,7 +20,8 @@ from tasks.audits.unique_feature.measures.units import effect_row, units
 from tasks.audits.unique_feature.presets import PublishedCell, published_numbers
 from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
-from tasks.numerics.statistics import false_discovery_control, paired_greater, welch_greater
+from tasks.numerics.ranks import false_discovery_control
+from tasks.numerics.statistics import paired_greater, welch_greater
 from tests.tasks.audits.unique_feature.made_up import Columns, divergences, history, pair
 from tests.tasks.summary_rows import by_name, with_t, with_wilson
 

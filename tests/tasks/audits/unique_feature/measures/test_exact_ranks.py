@@ -14,7 +14,8 @@ import torch
 
 from tasks.audits.unique_feature import AUDIT, PRESETS
 from tasks.audits.unique_feature import plan as plan_audit
-from tasks.audits.unique_feature.config import ExternalModels, UniqueFeature
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import (
     EXACT_RANKS,
     ExactRanks,

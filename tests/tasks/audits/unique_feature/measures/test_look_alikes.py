@@ -9,11 +9,11 @@ import pytest
 
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.evaluation import Predictor
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.family import single_family_rows
 from tasks.audits.unique_feature.measures.look_alikes import RANK, rank_rows
-from tasks.audits.unique_feature.panel_answer import PARTLY
 from tasks.audits.unique_feature.population import (
     family_from_rows,
     family_rows,

@@ -12,7 +12,7 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan, single_models, split
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.datasets.catalog import pin

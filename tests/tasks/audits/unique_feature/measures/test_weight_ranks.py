@@ -9,7 +9,8 @@ import torch
 
 from tasks.audits.unique_feature import AUDIT
 from tasks.audits.unique_feature import plan as plan_audit
-from tasks.audits.unique_feature.config import ExternalModels, UniqueFeature
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.first_layer import FirstLayer, trained_first_layer
 from tasks.audits.unique_feature.measures.weight_ranks import weight_ranks
 from tasks.audits.unique_feature.population import inked_cells

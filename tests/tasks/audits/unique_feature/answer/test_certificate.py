@@ -23,14 +23,14 @@ from tasks.audits.unique_feature.answer import (
     probability_factor,
 )
 from tasks.audits.unique_feature.answer import effect as effect_row
-from tasks.audits.unique_feature.config import ExternalModels
+from tasks.audits.unique_feature.answer.pair_evidence import SURELY, Bets, Calls, PairEvidence
+from tasks.audits.unique_feature.answer.panel_evidence import Rank
+from tasks.audits.unique_feature.answer.panels import NOT_JUDGED, PARTLY
+from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
-from tasks.audits.unique_feature.pair_answer import SURELY, Bets, Calls, PairEvidence
-from tasks.audits.unique_feature.panel_answer import NOT_JUDGED, PARTLY
-from tasks.audits.unique_feature.panel_evidence import Rank
 from tasks.audits.unique_feature.population import SMALLEST, Population
 from tasks.contract.certificate import Boundary, NumberLine, chances
 from tasks.contract.schemas import SUMMARY

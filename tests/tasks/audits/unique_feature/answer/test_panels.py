@@ -9,13 +9,8 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import RULES, verdict
-from tasks.audits.unique_feature.config import ExternalModels
-from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
-from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
-from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
-from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
-from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS
-from tasks.audits.unique_feature.panel_answer import (
+from tasks.audits.unique_feature.answer.panel_evidence import PanelEvidence, Push, Rank, TableCheck, read_panel_evidence
+from tasks.audits.unique_feature.answer.panels import (
     BESIDE_LIMITS,
     GUESSED,
     LIMITS,
@@ -24,8 +19,13 @@ from tasks.audits.unique_feature.panel_answer import (
     WEIGHT_LIMITS,
     thresholds,
 )
-from tasks.audits.unique_feature.panel_answer import panel_verdict as of_panel
-from tasks.audits.unique_feature.panel_evidence import PanelEvidence, Push, Rank, TableCheck, read_panel_evidence
+from tasks.audits.unique_feature.answer.panels import panel_verdict as of_panel
+from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
+from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
+from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS
 from tasks.audits.unique_feature.population import GLYPHS, LEVEL, SMALLEST, Population
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY

@@ -1,6 +1,6 @@
 import torch
 
-from tasks.models.matmul import BATCHED, ONEDNN, TORCH, MatMul, onednn_is_faster, products, single_products
+from tasks.numerics.matmul import BATCHED, ONEDNN, TORCH, MatMul, onednn_is_faster, products, single_products
 
 
 def test_all_libraries_compute_the_same_products() -> None:

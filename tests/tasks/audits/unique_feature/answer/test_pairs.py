@@ -8,12 +8,7 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.config import ExternalModels
-from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
-from tasks.audits.unique_feature.measures.evidence import BETS
-from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
-from tasks.audits.unique_feature.pair_answer import (
+from tasks.audits.unique_feature.answer.pairs import (
     CHOSEN_GLYPH_LIMITS,
     CHOSEN_LIMITS,
     RULES,
@@ -21,6 +16,11 @@ from tasks.audits.unique_feature.pair_answer import (
     bet_thresholds,
     unit_name,
 )
+from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.measures.canary_scores import EFFECT
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.evidence import BETS
+from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.population import GLYPHS
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.panel_evidence import (
+from tasks.audits.unique_feature.answer.panel_evidence import (
     ENOUGH,
     HARDLY,
     MISSED,
@@ -28,6 +27,7 @@ from tasks.audits.unique_feature.panel_evidence import (
     reads_tables,
     reads_weights,
 )
+from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Rule

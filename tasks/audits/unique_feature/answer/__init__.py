@@ -1,7 +1,7 @@
 """The audit's answer: the rules that decide it, and its verdict and certificate in words.
 
-Where pairs were trained, the effect of the canaries and their ranks decide (`pair_answer`); where models are asked
-alone, the rank of the feature among its family or beside references does (`panel_answer`).
+Where pairs were trained, the effect of the canaries and their ranks decide (`pairs`); where models are asked
+alone, the rank of the feature among its family or beside references does (`panels`).
 """
 
 from __future__ import annotations
@@ -12,23 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature import pair_answer, panel_answer
+from tasks.audits.unique_feature.answer import pairs as pair_answer
+from tasks.audits.unique_feature.answer import panels as panel_answer
+from tasks.audits.unique_feature.answer.pair_evidence import SURELY, PairEvidence, read_pair_evidence
+from tasks.audits.unique_feature.answer.pairs import BY_SMALL_RANKS, deciding_names, describe_sample, is_null
+from tasks.audits.unique_feature.answer.panel_evidence import Rank, read_panel_evidence
+from tasks.audits.unique_feature.answer.panels import LOOK_ALIKES, NOT_JUDGED, PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_ROW
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
-from tasks.audits.unique_feature.pair_answer import (
-    BY_SMALL_RANKS,
-    SURELY,
-    PairEvidence,
-    deciding_names,
-    describe_sample,
-    is_null,
-    read_pair_evidence,
-)
-from tasks.audits.unique_feature.panel_answer import LOOK_ALIKES, NOT_JUDGED, PARTLY
-from tasks.audits.unique_feature.panel_evidence import Rank, read_panel_evidence
 from tasks.audits.unique_feature.population import SMALLEST
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.objectives import Objective, Objectives, row_reader
