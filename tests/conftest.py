@@ -92,6 +92,10 @@ def pytest_runtest_teardown() -> None:
         IMPORTED.append(len(sys.modules))
 
 
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # libraries look at their end for what has not been given back
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="let tests see this machine's GPUs, as make test-gpu does")
     parser.addoption("--cpu-durations", action="store_true", help="say at the end which tests took processor time")
