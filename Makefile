@@ -16,7 +16,7 @@ install: $(INSTALLED)
 # In six parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
 # Pages are tested beside trainings, benches beside whole commands, so that the parts end at about the same time.
 ORCHESTRATION := tests/orchestrator
-AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py))
+AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
 CLUSTERS := $(foreach name,chains cluster networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench
 TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) tests/dashboards
@@ -35,7 +35,7 @@ test: .venv/ready
 # The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
 # process: to count them would make the slow ones slower still.
 test-all: .venv/ready
-	@echo "lint, types, and in six parts all tests: each says at its end what it found (19 minutes on 2 cores)"
+	@echo "lint, types, and in six parts all tests: each says at its end what it found (a quarter of an hour on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'

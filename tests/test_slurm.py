@@ -24,7 +24,7 @@ run="toys parts=12 trouble=wait at=4 folder=$W/toys"
 submit="sbatch --parsable --gres=gpu:0 --cpus-per-task=2"
 
 # The time limit: those that compute are finished, and the job puts itself back into the queue.
-$submit --nodes=2 --time=30 --signal=B:TERM@60 {root}/examples/slurm/engram.sbatch $run >/dev/null
+$submit --nodes=2 --time=30 --signal=B:TERM@100 {root}/examples/slurm/engram.sbatch $run >/dev/null
 await '[ "$(begun)" -gt 0 ]'
 scontrol update JobId=1 TimeLimit=$((SECONDS / 60 + 2))
 await 'grep -q SIGTERM: engram-1.log'
