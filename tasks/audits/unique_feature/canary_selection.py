@@ -115,6 +115,7 @@ class Canary:
 
 def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
     """The canaries among these images; where they are drawn at random, fewer are the first of more."""
+    own = [own_feature(config, number, trained_on.shape) if config.drawn else None for number in range(config.canaries)]
     images: list[int | RankedImage]
     if config.choice == "self-influence":
         highest = (config.canaries + 1) // 2
@@ -124,11 +125,10 @@ def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
         rows = config.examples or len(trained_on.train_images)
         order = seeds.generator(config.seed, *config.stream("canaries")).permutation(rows)
         images = [int(row) for row in order[: config.canaries]]
-    selected = []
-    for number, image in enumerate(images):
-        own = own_feature(config, number, trained_on.shape) if config.drawn else None
-        selected.append(Canary(number, image, config.burnt or own or config.carried, own or config.feature))
-    return selected
+    return [
+        Canary(number, image, config.burnt or feature or config.carried, feature or config.feature)
+        for number, (image, feature) in enumerate(zip(images, own, strict=True))
+    ]
 
 
 def own_feature(config: UniqueFeature, number: int, shape: Shape) -> Feature:
