@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tasks.numerics.ranks import area_under_curve
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
@@ -36,6 +34,7 @@ from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.audits.membership.trainings import stack_answers
 from tasks.external.model_file import ModelFile
 from tasks.numerics import statistics
+from tasks.numerics.ranks import area_under_curve
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_answers, make_given
 

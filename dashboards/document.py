@@ -23,6 +23,8 @@ from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
+PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
+LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
 
 
 def render(template: str, **context: Any) -> str:
@@ -87,12 +89,8 @@ def colours(dark: bool) -> Markup:
     return Markup("".join(f"--{name}:{colour[dark]};" for name, colour in PALETTE.items()))
 
 
-PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
-LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
-
-
 def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
-    """The page with its seal at `PLACE`. It shows `runs`, and will be written under the name `file`."""
+    """The page with its seal at `PLACEHOLDER`. It shows `runs`, and will be written under the name `file`."""
     named = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
     tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1

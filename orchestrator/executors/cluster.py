@@ -37,7 +37,9 @@ class Machine:
     name: str
 
     @classmethod
-    def of(cls, resources: Mapping[str, float], labels: Mapping[str, str], id: str, host: str, address: str) -> Machine:
+    def from_node(
+        cls, resources: Mapping[str, float], labels: Mapping[str, str], id: str, host: str, address: str
+    ) -> Machine:
         return cls(resources, labels, id, f"{host} ({address})")
 
     @property

@@ -104,7 +104,7 @@ class GpuPackings:
         # By group, and by task for groups of which nothing is known yet; and by the type of the GPU.
         self._measured: dict[tuple[str, str], GpuPacking] = {}
 
-    def of(self, group: str, gpu_type: str) -> GpuPacking:
+    def packing(self, group: str, gpu_type: str) -> GpuPacking:
         """The packing of a group; before it is measured, with the sharers of the last group of the same task."""
         if (group, gpu_type) in self._measured:
             return self._measured[group, gpu_type]
@@ -113,7 +113,7 @@ class GpuPackings:
 
     def learn(self, group: str, gpu_type: str, sharers: int, measured: Sequence[GpuMeasurement], too_big: bool) -> None:
         """Learn from a call that shared its GPU with `sharers` - 1 others, and may have been `too_big` for that."""
-        packing = self.of(group, gpu_type).with_measurements(measured, sharers)
+        packing = self.packing(group, gpu_type).with_measurements(measured, sharers)
         if sharers > 1 and too_big:
             packing = packing.with_fewer_sharers(sharers)
         self._measured[group, gpu_type] = self._measured[_task(group), gpu_type] = packing

@@ -334,13 +334,13 @@ class RayExecutor:
         """
         if self._head is None:
             names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
-            return [Machine.of(*(node[name] for name in names)) for node in ray.nodes() if node["Alive"]]
+            return [Machine.from_node(*(node[name] for name in names)) for node in ray.nodes() if node["Alive"]]
         try:
             found = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
         except exceptions.RpcError:
             return None
         return [
-            Machine.of(
+            Machine.from_node(
                 node.resources_total,
                 node.labels,
                 node.node_id.hex(),

@@ -238,7 +238,7 @@ class Schedule:
         self._on_type[gpu_type] += 1
         self._jobs_on_gpus += len(items)
         self._sent[group] += 1
-        sharers = self._packings.of(group, gpu_type).sharers
+        sharers = self._packings.packing(group, gpu_type).sharers
         part = gpu_fraction(sharers) * self.gpus_per_job
         return Call(self._number, task, items, part, delay, sharers, gpu_type=gpu_type, memory=memory)
 
@@ -258,7 +258,7 @@ class Schedule:
 
     def _load(self, group: str, gpu_type: str) -> float:
         """The number of calls sent to GPUs of a type, as a share of those to keep sent there."""
-        packing, gpus = self._packings.of(group, gpu_type), self._types()[gpu_type]
+        packing, gpus = self._packings.packing(group, gpu_type), self._types()[gpu_type]
         sent = self._on_type[gpu_type] if gpu_type else self.on_gpus
         if self.growing:  # nothing is queued beyond what runs, since Ray would ask for a machine for that
             return sent / packing.slots(self._useful_gpus(group, packing, gpus))
@@ -295,7 +295,7 @@ class Schedule:
         if self.together is not None or not keys:
             return min(self.together or 0, ready)
         if self.gpus and self._asks(next(iter(keys))):
-            packing = self._packings.of(group, self._type(group))
+            packing = self._packings.packing(group, self._type(group))
             if self.growing and packing.stack is None:
                 return min(ready, FIRST_GROWING)
             return packing.share(ready, self._useful_gpus(group, packing, self._jobs_on(self.gpus)), self._sent[group])

@@ -182,7 +182,7 @@ def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | No
     Pairs that agree say nothing; of the others either order is equally likely where nothing differs. None without
     any pair, 1 where all agree. McNemar 1947, in its exact binomial form.
     """
-    _pairs(first, second)
+    _check_pairs(first, second)
     if not first:
         return None
     only_first = sum(a and not b for a, b in zip(first, second, strict=True))
@@ -200,7 +200,7 @@ def paired_difference(first: Sequence[bool], second: Sequence[bool], confidence:
     intervals for the difference between binomial proportions based on paired data", method 10: unlike an interval by
     resampling it keeps its coverage where few pairs differ, and has a width where none do.
     """
-    _pairs(first, second)
+    _check_pairs(first, second)
     n = len(first)
     if n == 0:
         return Estimate(None, None, None, 0)
@@ -234,7 +234,7 @@ def proportion_difference(first: int, of_first: int, second: int, of_second: int
 def paired_greater(first: ArrayLike, second: ArrayLike) -> Comparison:
     """One-tailed paired t-test that mean(first) > mean(second): t(n - 1) of the mean difference."""
     a, b = _finite(first), _finite(second)
-    _pairs(a, b)
+    _check_pairs(a, b)
     if len(a) < 2:
         return Comparison(None, None)
     differences = a - b
@@ -283,7 +283,7 @@ def correlation(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -
     Nothing where there are fewer than four pairs, or either has no variance. Fisher 1921.
     """
     a, b = _finite(first), _finite(second)
-    _pairs(a, b)
+    _check_pairs(a, b)
     n = len(a)
     if n < 4 or a.min() == a.max() or b.min() == b.max():
         return Correlation(Estimate(None, None, None, n), None)
@@ -365,7 +365,7 @@ def _wilson(rate: float, n: float, confidence: float) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _pairs(first: Sized, second: Sized) -> None:
+def _check_pairs(first: Sized, second: Sized) -> None:
     if len(first) != len(second):
         raise ValueError(f"pairs need equal numbers of values; here are {len(first)} and {len(second)}")
 

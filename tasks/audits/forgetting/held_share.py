@@ -85,7 +85,7 @@ class ShareCurve:
         """Half the width of the 95 % interval of the mean effect of so many models, over trainings."""
         from scipy import stats
 
-        return float(stats.t.ppf((1 + 0.95) / 2, self.freedom)) * self.sigma / math.sqrt(models)
+        return float(stats.t.ppf(0.975, self.freedom)) * self.sigma / math.sqrt(models)
 
     def estimate_share(self, effect: float, models: int) -> Estimate:
         """The share whose mean effect this is, with its limits (each of 95 % on its side); n is the models."""

@@ -240,7 +240,7 @@ def interval_half_width(terms: tuple[Term, ...]) -> float:
     from scipy import stats
 
     freedom = variance**2 / sum(term.variance**2 / term.freedom for term in terms)
-    return float(stats.t.ppf((1 + 0.95) / 2, freedom) * math.sqrt(variance))
+    return float(stats.t.ppf(0.975, freedom) * math.sqrt(variance))
 
 
 @dataclass(frozen=True, eq=False)

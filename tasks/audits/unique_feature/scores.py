@@ -97,5 +97,5 @@ def required_probes(sd: float, size: float) -> int:
     """
     from scipy import stats
 
-    z = float(stats.norm.ppf(1 - 0.05) + stats.norm.ppf(0.8))
+    z = float(stats.norm.ppf(0.95) + stats.norm.ppf(0.8))
     return max(2, int(np.ceil((z * sd / size) ** 2)))
