@@ -65,6 +65,8 @@ def plan(
     paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
     for cell in seen["left_out"]:
         paragraph(cell["line"])
+    for note in seen["notes"]:
+        paragraph(note)
 
 
 @take_run_options()

@@ -17,6 +17,7 @@ from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
+from tasks.datasets.notes import data_notes
 
 # A setting of every audit besides the fields of its config: `tiny` reduces data, epochs and members to seconds.
 SCALE = "scale"
@@ -216,6 +217,15 @@ def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
     """The data sets, files and other pinned values of these configs, each once."""
     found = {part: None for config in configs for _, part in walk(config) if isinstance(part, Dataset | Pinnable)}
     return [part for part in found if getattr(part, "digest", "")]
+
+
+def describe_data(configs: Iterable[Any], known: MutableMapping[str, str]) -> list[str]:
+    """The notes about the pinned data sets of these configs (`tasks.datasets.notes`), one line each."""
+    notes: dict[str, None] = {}
+    for thing in pinned_data(configs):
+        if isinstance(thing, Dataset):
+            notes |= dict.fromkeys(data_notes(thing, known))
+    return list(notes)
 
 
 def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:

@@ -131,6 +131,7 @@ class Images:
     Training images may come in groups that belong together, such as a patient's, and be made of other images: then
     `train_groups` numbers each one's group and `train_origins` holds the SHA-256 of what it was made of (its pixels as
     `tasks.datasets.mixtures` digests them). None where every image is a group of its own, and made of no other.
+    `notes` are one-line warnings of the reader, for `tasks.datasets.notes`.
     """
 
     train_images: Pixels
@@ -141,6 +142,7 @@ class Images:
     names: tuple[str, ...] = ()  # of the classes, where they have any
     train_groups: NDArray[np.int64] | None = None  # (n,)
     train_origins: NDArray[np.uint8] | None = None  # (n, 32)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
