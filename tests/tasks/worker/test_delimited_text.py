@@ -10,7 +10,7 @@ from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 
 COLUMNS = ("path", "label")
 READ = {
-    "commas": "path,label\na b.png,0.25\nc.png,7\n".encode(),
+    "commas": b"path,label\na b.png,0.25\nc.png,7\n",
     "byte order mark": b"\xef\xbb\xbfpath,label\na b.png,0.25\nc.png,7\n",
     "CRLF without a last end of line": b"path,label\r\na b.png,0.25\r\nc.png,7",
     "semicolons and decimal commas": b"path;label\na b.png;0,25\nc.png;7\n",
