@@ -87,7 +87,7 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
         content = content.content
     if not isinstance(content, LabelledContent):
         return ()
-    return tuple(entry.path for entry in content.entries if entry.split == "train")
+    return tuple(entry.path for entry in content.entries if entry.split == "train" and entry.row is None)
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
-from tasks.worker.size_limits import open_picture
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)
@@ -239,11 +238,3 @@ def resize_images(images: Pixels, height: int, width: int) -> Pixels:
         scaled = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
         out[index] = scaled.reshape(height, width, -1)
     return out
-
-
-def decode_picture(encoded: bytes) -> Pixels:
-    """One picture file's pixels (h, w, c): c = 1 for grey pictures, else 3 (RGB)."""
-    with open_picture(encoded) as picture:
-        if picture.mode in ("1", "L"):
-            return np.array(picture.convert("L"))[..., None]
-        return np.array(picture.convert("RGB"))

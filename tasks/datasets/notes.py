@@ -10,13 +10,16 @@ import json
 from collections.abc import Callable, Iterable, MutableMapping
 
 from tasks.datasets import catalog
+from tasks.datasets.boxed.picture_files import PictureFiles
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
 # Raise it if a rule is added or changed: remembered notes are those of one version.
 VERSION = 1
-EXAMINED = ("folder", "list", "parquet")  # the kinds of a user's images; published sets are known
+EXAMINED = ("folder", "list", "parquet", "boxed")  # the kinds of a user's images; published sets are known
+SAMPLE = 64  # boxed pictures whose levels are looked at
 Rule = Callable[[Dataset, Images], Iterable[str]]
 
 
@@ -36,14 +39,24 @@ def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, 
     """
     if dataset.name.partition(":")[0] not in EXAMINED:
         return ()
+    source = find(dataset.name)[1]
     key = f"notes {VERSION} {dataset.digest}"
     if key not in known:
-        known[key] = json.dumps(_find_notes(dataset))
-    return tuple(f"{dataset.name}: {note}" for note in json.loads(known[key]))
+        known[key] = json.dumps([] if catalog.is_large(source) else _examine(dataset))
+    return tuple(f"{dataset.name}: {note}" for note in (*source.notes, *json.loads(known[key])))
 
 
-def _find_notes(dataset: Dataset) -> list[str]:
-    if catalog.is_large(find(dataset.name)[1]):
-        return []
+def _examine(dataset: Dataset) -> list[str]:
+    if dataset.name.startswith("boxed:"):
+        return list(notes_of_sample(dataset))
     images = catalog.load(dataset)
     return [note for rule in RULES for note in rule(dataset, images)]
+
+
+def notes_of_sample(dataset: Dataset) -> Iterable[str]:
+    """The notes about the levels of some boxed pictures, which are too many to decode all of them."""
+    pictures = catalog.load_with_boxes(dataset)
+    assert isinstance(pictures, PictureFiles)
+    count = len(pictures.ids)
+    sample = range(0, count, max(1, count // SAMPLE))
+    return range_notes(pictures.decode(row).levels for row in sample)
