@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.executors import environment
+from orchestrator.inspection.class_numbers import requested_classes
 from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
@@ -43,8 +44,8 @@ def preview(asked: Spec) -> dict[str, Any]:
 
     Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
     `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
-    that is of `cells`; `left_out` are those of the preset whose data are missing. `notes` are warnings about the data,
-    one line each. Does not create a store.
+    that is of `cells`; `left_out` are those of the preset whose data are missing. `classes` say what the class numbers
+    of the settings mean, and `notes` are warnings about the data, one line each. Does not create a store.
     """
     place = asked.store or DEFAULT_STORE
     cells, how = resolve_cells(asked), execution(asked)
@@ -76,6 +77,7 @@ def preview(asked: Spec) -> dict[str, Any]:
             for cell, plan in zip(cells, plans, strict=True)
         ],
         "left_out": left_out_as_json(cells, left_out),
+        "classes": requested_classes(cell.config for cell in cells),
         "notes": describe_data([cell.config for cell in cells], known),
     }
 
