@@ -13,6 +13,7 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
+from orchestrator.spec.tiny_data import fit_to_data
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets import catalog
@@ -127,7 +128,15 @@ def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Ce
             seen[thing] = pin_one(thing, known)
         return seen[thing]
 
-    return [replace(cell, config=_pin_parts(cell.config, pin)) for cell in cells]
+    return [_fit(replace(cell, config=_pin_parts(cell.config, pin))) for cell in cells]
+
+
+def _fit(cell: Cell) -> Cell:
+    """The pinned cell; one of `scale=tiny` asks for no more examples than its data set has."""
+    given = {**(cell.asked.set if cell.asked else {}), **cell.setting}
+    if given.get(SCALE) != "tiny":
+        return cell
+    return replace(cell, config=fit_to_data(cell.config, given))
 
 
 def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:
