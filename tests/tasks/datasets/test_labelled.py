@@ -146,19 +146,18 @@ def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
     assert np.asarray(expected).tolist() == images.train_images[6, ..., 1].tolist()
 
 
-def test_sixteen_bits_are_scaled_to_eight_and_colour_wins_over_grey(tmp_path: Path) -> None:
-    folder = scans.classes(tmp_path / "scans")
-    deep = np.linspace(0, 65535, 30).round().astype(np.uint16).reshape(6, 5)
-    for name in ("01.png", "02.tif"):
-        scans.saved(folder / "cat" / name, deep)
-    (folder / "cat" / "02.png").unlink()
-    images = load(pin(Dataset(f"folder:{folder}")))
-    expected = np.floor(deep / 257 + 0.5)
-    assert expected.tolist() == images.train_images[0, ..., 0].tolist() == images.train_images[1, ..., 0].tolist()
-    scans.saved(folder / "dog" / "01.png", np.stack([pixels(1, each) for each in range(3)], 2))
-    images = load(pin(Dataset(f"folder:{folder}")))
-    assert [pixels(0, 3).tolist()] * 3 == images.train_images[2].transpose(2, 0, 1).tolist()
-    assert (6, 5, 1) == load(pin(Dataset(f"folder:{folder}#grey"))).shape
+@pytest.mark.parametrize("names", [("Train", "Val"), ("training", "validation"), ("train", "test")])
+def test_splits_have_several_names(tmp_path: Path, names: tuple[str, str]) -> None:
+    for name in names:
+        scans.classes(tmp_path / name, 2)
+    images = load(pin(Dataset(f"folder:{tmp_path}")))
+    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([0, 0, 1, 1], [0, 0, 1, 1])
+
+
+def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
+    for name in ("train", "test", "testing"):
+        scans.classes(tmp_path / name, 2)
+    assert refused(f"folder:{tmp_path}") == f"{tmp_path} has the folders 'test' and 'testing'; keep one of them"
 
 
 def test_hidden_files_and_litter_are_passed_over(tmp_path: Path) -> None:

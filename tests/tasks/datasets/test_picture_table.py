@@ -11,6 +11,7 @@ import pytest
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
+from tasks.datasets.notes import data_notes
 from tests.tasks.datasets import scans
 from tests.tasks.datasets.scans import pixels
 
@@ -45,14 +46,28 @@ def test_paths_labels_and_splits_are_those_of_the_rows(folder: Path) -> None:
     assert pin(names[0]).digest == pin(names[1]).digest
 
 
-def test_numbers_are_sorted_as_numbers_and_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
+def test_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
     lines = "".join(f"scans/{number}.png,{10 if number % 2 else 9}\n" for number in range(6))
     images = listed(folder, "path,label\n" + lines)
-    assert ("9", "10") == images.names
-    assert ([0, 1], [0, 1, 0, 1]) == (images.test_labels.tolist(), images.train_labels.tolist())
-    whole = pa.table({"path": [f"scans/{number}.png" for number in range(4)], "label": [9.0, 10.0, 9.0, 10.0]})
-    pq.write_table(whole, folder / "list.parquet")
-    assert ("9", "10") == load(pin(Dataset(f"list:{folder / 'list.parquet'}"))).names
+    assert (images.test_labels.tolist(), images.train_labels.tolist()) == ([0, 1], [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("words", "unread"),
+    [
+        (("Train", "VAL"), 0),
+        (("training", "validation"), 0),
+        (("train", "test", "val"), 2),
+    ],
+)
+def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread: int) -> None:
+    rows = zip(range(6), ("a", "b") * 3, [word for word in words for _ in (0, 1)], strict=False)
+    lines = "".join(f"scans/{number}.png,{label},{word}\n" for number, label, word in rows)
+    images = listed(folder, "path,label,split\n" + lines)
+    assert (len(images.train_images), len(images.test_images)) == (2, 2)
+    notes = data_notes(pin(Dataset(f"list:{folder / 'list.csv'}")), {})
+    expected = f"{unread} images of its validation split are not read, as it has a test split"
+    assert [expected in note for note in notes] == [True] * bool(unread)
 
 
 @pytest.mark.parametrize(
@@ -76,20 +91,6 @@ def test_a_list_that_is_none_is_refused_by_the_row(folder: Path, text: str, says
         listed(folder, text)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_labels_are_numbers_only_where_all_of_them_are(folder: Path) -> None:
-    def names(*labels: str) -> tuple[str, ...]:
-        rows = [
-            f"scans/{at + 2 * split}.png,{label},{('train', 'test')[split]}\n"
-            for at, label in enumerate(labels)
-            for split in (0, 1)
-        ]
-        return listed(folder, "path,label,split\n" + "".join(rows)).names
-
-    assert names("9", "-10") == ("-10", "9")
-    for others in (("--5", "10"), ("-", "10"), ("1-0", "10"), ("10", "9a"), ("\u00b2", "10")):
-        assert names(*others) == tuple(sorted(others, key=lambda label: label != "10"))
 
 
 def test_labels_must_be_text_or_whole_numbers(folder: Path) -> None:
