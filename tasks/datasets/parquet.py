@@ -51,17 +51,17 @@ def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = Fa
 
     Raises DatasetError for a shard that is missing.
     """
-    for place in (folder, folder / "data"):
-        there = find_files(place)
-        chosen = choose_splits(there)
-        if set(chosen.values()) == set(SPLITS):
-            return source_of(folder, there, options, is_published)
+    for directory in (folder, folder / "data"):
+        files = find_files(directory)
+        splits = choose_splits(files)
+        if set(splits.values()) == set(SPLITS):
+            return source_of(folder, files, options, is_published)
     return None
 
 
-def source_of(folder: Path, there: dict[str, list[Path]], options: Options, is_published: bool) -> Source:
-    files = {name: there[name] for name in choose_splits(there)}
-    unread = [] if VALIDATION in files else there.get(VALIDATION, [])
+def source_of(folder: Path, all_files: dict[str, list[Path]], options: Options, is_published: bool) -> Source:
+    files = {name: all_files[name] for name in choose_splits(all_files)}
+    unread = [] if VALIDATION in files else all_files.get(VALIDATION, [])
     every = [path for paths in (*files.values(), unread) for path in paths]
     notes = (unread_note(sum(map(count_rows, unread))),) if unread else ()
     rule = f"{RULE} published" if is_published else RULE
@@ -70,20 +70,20 @@ def source_of(folder: Path, there: dict[str, list[Path]], options: Options, is_p
 
 def find_files(folder: Path) -> dict[str, list[Path]]:
     """The files of each split: train, test and validation, in the order of their shards."""
-    there: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     parts: dict[str, set[tuple[int, int]]] = {}  # the number of each, and of all
     for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else ():
-        named = FILE.fullmatch(path.name)
-        split = named and split_called(named[1])
-        if named and split:
-            there.setdefault(split, []).append(path)
-            parts.setdefault(split, set()).add((int(named[2] or 0), int(named[3] or 1)))
-    for split, paths in there.items():
+        match = FILE.fullmatch(path.name)
+        split = match and split_called(match[1])
+        if match and split:
+            files.setdefault(split, []).append(path)
+            parts.setdefault(split, set()).add((int(match[2] or 0), int(match[3] or 1)))
+    for split, paths in files.items():
         count = len(paths)
         if parts[split] != {(number, count) for number in range(count)}:
             names = f"{paths[0].name} and {count - 1} more" if count > 1 else paths[0].name
             raise DatasetError(f"{folder} has {names}; all parts of {split} must be there, once each")
-    return there
+    return files
 
 
 def read_content(folder: Path, files: dict[str, list[Path]], options: Options, is_published: bool) -> LabelledContent:
@@ -131,11 +131,11 @@ def read_shard(path: Path) -> Shard:
 
     try:
         schema = pq.read_schema(path)
-        written = dict(zip(match_names(schema.names, (*IMAGE_COLUMNS, LABEL)), schema.names, strict=True))
-        column = next((written[name] for name in IMAGE_COLUMNS if name in written), None)
-        if column is None or LABEL not in written:
+        original_names = dict(zip(match_names(schema.names, (*IMAGE_COLUMNS, LABEL)), schema.names, strict=True))
+        column = next((original_names[name] for name in IMAGE_COLUMNS if name in original_names), None)
+        if column is None or LABEL not in original_names:
             raise DatasetError(f"{path} has the columns {', '.join(schema.names)}; expected img or image, and label")
-        label = written[LABEL]
+        label = original_names[LABEL]
         table = read_parquet(path, columns=[column, label]).combine_chunks()
         encoded = binary(table.column(column))
         values = table.column(label).to_pylist()

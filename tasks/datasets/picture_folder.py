@@ -24,55 +24,60 @@ LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating system
 
 def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
     """The folder's pictures; the DatasetError names the folder or file that is not as it should be."""
-    there = find_splits(folder)
+    split_folders = find_splits(folder)
     notes = []
-    placed: list[tuple[Path, Split | None]] = []
-    if there:
-        chosen = choose_splits(there)
-        for missing in SPLITS:
-            if missing not in chosen.values():
-                named = next(iter(there.values())).name
+    class_paths: list[tuple[Path, Split | None]] = []
+    if split_folders:
+        splits = choose_splits(split_folders)
+        for absent in SPLITS:
+            if absent not in splits.values():
+                present = next(iter(split_folders.values())).name
                 raise DatasetError(
-                    f"{folder} has a folder {named!r}, but no {missing!r} beside it; it must have both or none"
+                    f"{folder} has a folder {present!r}, but no {absent!r} beside it; it must have both or none"
                 )
-        for name, split in chosen.items():
-            placed += ((path, split) for path in class_folders(there[name]))
-        if len(there) > len(chosen):
-            unread = sum(len(class_pictures(path)) for path in class_folders(there[VALIDATION]))
+        for name, split in splits.items():
+            class_paths += ((path, split) for path in class_folders(split_folders[name]))
+        if len(split_folders) > len(splits):
+            unread = sum(len(class_pictures(path)) for path in class_folders(split_folders[VALIDATION]))
             notes.append(unread_note(unread))
     else:
-        placed += ((path, None) for path in class_folders(folder))
-    entries, names = list_pictures(placed)
+        class_paths += ((path, None) for path in class_folders(folder))
+    entries, names = list_pictures(class_paths)
     check_classes(entries, names, folder)
     return labelled_source(entries, names, options, notes=tuple(notes))
 
 
 def find_splits(folder: Path) -> dict[str, Path]:
-    """The folders of the splits, if there is one called train or test; DatasetError for two of one name."""
-    there: dict[str, Path] = {}
+    """The folders of the splits, if any is train or test; DatasetError for two folders of one split."""
+    split_folders: dict[str, Path] = {}
     for path in visible(folder):
-        called = split_called(path.name)
-        if called is None or not path.is_dir():
+        name = split_called(path.name)
+        if name is None or not path.is_dir():
             continue
-        if called in there:
-            raise DatasetError(f"{folder} has the folders {there[called].name!r} and {path.name!r}; keep one of them")
-        there[called] = path
-    return there if set(SPLITS) & set(there) else {}
+        if name in split_folders:
+            raise DatasetError(
+                f"{folder} has the folders {split_folders[name].name!r} and {path.name!r}; keep one of them"
+            )
+        split_folders[name] = path
+    return split_folders if set(SPLITS) & set(split_folders) else {}
 
 
-def list_pictures(placed: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
+def list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
     """The pictures of these folders, each of a class and a split, in the order of splits and classes; and the names.
 
     A folder without a split is spread over both.
     """
-    classes = number_classes([path.name for path, _ in placed])
-    order = sorted(range(len(placed)), key=lambda at: (SPLITS.index(placed[at][1] or SPLITS[0]), classes.labels[at]))
+    classes = number_classes([path.name for path, _ in class_paths])
+    labelled = [(split, label, path) for (path, split), label in zip(class_paths, classes.labels.tolist(), strict=True)]
+    labelled.sort(key=lambda place: (SPLITS.index(place[0] or "train"), place[1]))
     files: list[tuple[Path, int, Split | None]] = []
-    for at in order:
-        path, split = placed[at]
-        files += ((file, int(classes.labels[at]), split) for file in class_pictures(path))
-    drawn = spread([label for _, label, _ in files])
-    entries = [Labelled(file, label, split or other) for (file, label, split), other in zip(files, drawn, strict=True)]
+    for split, label, path in labelled:
+        files += ((file, label, split) for file in class_pictures(path))
+    spread_splits = spread([label for _, label, _ in files])
+    entries = [
+        Labelled(file, label, split or spread_split)
+        for (file, label, split), spread_split in zip(files, spread_splits, strict=True)
+    ]
     return entries, classes.names
 
 

@@ -99,27 +99,26 @@ def from_parquet(file: Path, columns: Columns) -> Table:
         schema = pq.read_schema(file)
         header = match_names(schema.names, columns.known)
         check_columns(file, header, columns)
-        written = dict(zip(header, schema.names, strict=True))  # as the file writes it
-        kept = [name for name in columns.known if name in header]
-        table = read_parquet(file, columns=[written[name] for name in kept])
+        original_names = dict(zip(header, schema.names, strict=True))  # as the file writes it
+        names = [name for name in columns.known if name in header]
+        table = read_parquet(file, columns=[original_names[name] for name in names])
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    declared = declared_names(schema.metadata, written["label"])
-    names = [declared if name == "label" else () for name in kept]
-    values = [table.column(written[name]).to_pylist() for name in kept]
+    declared = declared_names(schema.metadata, original_names["label"])
+    values = [table.column(original_names[name]).to_pylist() for name in names]
     rows = []
     for number, cells in enumerate(zip(*values, strict=True)):
         at = f"{file}, row {number}"
-        rows.append(Cells(at, dict(zip(kept, read_row(at, kept, cells, names), strict=True))))
+        rows.append(Cells(at, read_row(at, dict(zip(names, cells, strict=True)), declared)))
     return Table(rows, declared)
 
 
-def read_row(at: str, columns: Sequence[str], cells: Sequence[Any], names: Sequence[Sequence[str]]) -> list[str]:
-    """The cells of a row as text, with the `names` that some of the columns declare for their numbers."""
-    row = []
-    for column, cell, declared in zip(columns, cells, names, strict=True):
+def read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
+    """The cells of a row as text; `declared` are the names of labels that are numbers."""
+    row = {}
+    for column, cell in cells.items():
         try:
-            row.append(name_label(cell, declared))
+            row[column] = name_label(cell, declared if column == "label" else ())
         except LabelError as error:
             raise DatasetError(f"{at}: {column} {error}") from None
     return row
@@ -143,17 +142,17 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
     met: dict[Path, str] = {}
     for row in rows:
-        named = row.text["path"]
-        path = file.parent / named
+        listed_path = row.text["path"]
+        path = file.parent / listed_path
         if path in met:
-            raise DatasetError(f"{row.at} names {named} again, after {met[path]}; a picture must be listed once")
+            raise DatasetError(f"{row.at} names {listed_path} again, after {met[path]}; a picture must be listed once")
         if not path.is_file():
-            raise DatasetError(f"{row.at} names {named}, but there is no file {path}")
+            raise DatasetError(f"{row.at} names {listed_path}, but there is no file {path}")
         met[path] = row.at
     classes = table.number_labels(file, [row.text["label"] for row in rows])
     numbers = classes.labels.tolist()
-    drawn = spread(numbers) if splits is None else (split for split in splits if split)
-    entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, drawn, strict=True)]
+    spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
+    entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, spread_splits, strict=True)]
     check_classes(entries, classes.names, file)
     return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
 
@@ -162,13 +161,13 @@ def read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple
     """The split of each row, None for one that is not read, and a note about those; None without a column split."""
     if "split" not in rows[0].text:
         return None, ()
-    called = []
+    split_names = []
     for row in rows:
-        found = split_called(row.text["split"])
-        if found is None:
+        name = split_called(row.text["split"])
+        if name is None:
             raise DatasetError(f"{row.at}: split is {row.text['split']!r}; it must be {ALLOWED}")
-        called.append(found)
-    chosen = choose_splits(called)
-    splits = [chosen.get(name) for name in called]
+        split_names.append(name)
+    read_as = choose_splits(split_names)
+    splits = [read_as.get(name) for name in split_names]
     unread = splits.count(None)
     return splits, (unread_note(unread),) if unread else ()

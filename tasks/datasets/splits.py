@@ -39,16 +39,16 @@ def split_called(word: str) -> str | None:
     return CALLED.get(word.strip().casefold())
 
 
-def choose_splits(called: Iterable[str]) -> dict[str, Split]:
+def choose_splits(names: Iterable[str]) -> dict[str, Split]:
     """The split that each of these, train, test and validation, is read as.
 
     Validation images are the test split if there is no other, and are not read otherwise.
     """
-    there = set(called)
-    chosen: dict[str, Split] = {name: name for name in SPLITS if name in there}
-    if VALIDATION in there and "test" not in there:
-        chosen[VALIDATION] = "test"
-    return chosen
+    occurring = set(names)
+    read_as: dict[str, Split] = {name: name for name in SPLITS if name in occurring}
+    if VALIDATION in occurring and "test" not in occurring:
+        read_as[VALIDATION] = "test"
+    return read_as
 
 
 def unread_note(count: int) -> str:
@@ -65,12 +65,12 @@ def spread(labels: Sequence[int]) -> Iterator[Split]:
 
 
 def missing_class(entries: Iterable[Placed], names: Sequence[str]) -> str | None:
-    """What is wrong, in words that follow the name of the place, unless every class has pictures in both splits."""
-    there = Counter((entry.label, entry.split) for entry in entries)
+    """The class that lacks pictures in a split, as the rest of an error message; None if every class is in both."""
+    counts = Counter((entry.label, entry.split) for entry in entries)
     for label, name in enumerate(names):
         for split in SPLITS:
-            if not there[label, split]:
-                total = there[label, "train"] + there[label, "test"]
+            if not counts[label, split]:
+                total = counts[label, "train"] + counts[label, "test"]
                 return (
                     f"class {name!r} has no picture in the {split} split, and {total} in all; each class must be in "
                     "both"

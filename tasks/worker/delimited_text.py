@@ -1,8 +1,8 @@
 """Delimited text as spreadsheets save it: the one reader of every CSV file that a user or an owner supplies.
 
 UTF-8 with or without a byte order mark, or UTF-16 with one. The header shows what separates the columns: commas,
-semicolons or tabs; where it is no comma, numbers may have decimal commas. Names of columns are matched without regard
-to case, and a column of row numbers, which pandas writes without a name, is passed over.
+semicolons or tabs; columns between semicolons or tabs may have decimal commas. Names of columns are matched without
+regard to case, and a column of row numbers, which pandas writes without a name, is passed over.
 """
 
 from __future__ import annotations
@@ -82,28 +82,28 @@ class DelimitedText:
         import pyarrow.compute as pc
         from pyarrow import csv as arrow_csv
 
-        kept = [name for name in self.header if not is_row_number(name)]
+        columns_read = [name for name in self.header if not is_row_number(name)]
         if not self.body.strip():
-            return pa.table({name: pa.array([], pa.string()) for name in kept})
-        wrong: list[int] = []
+            return pa.table({name: pa.array([], pa.string()) for name in columns_read})
+        wrong_lengths: list[int] = []
 
         def note(row: arrow_csv.InvalidRow) -> str:
-            wrong.append(row.actual_columns)
+            wrong_lengths.append(row.actual_columns)
             return "error"
 
-        convert = arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(kept, pa.string()),
+        convert_options = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(columns_read, pa.string()),
             strings_can_be_null=True,
             null_values=[""],
-            include_columns=kept,
+            include_columns=columns_read,
         )
-        read = arrow_csv.ReadOptions(column_names=list(self.header))
-        parse = arrow_csv.ParseOptions(delimiter=self.separator, invalid_row_handler=note)
+        read_options = arrow_csv.ReadOptions(column_names=list(self.header))
+        parse_options = arrow_csv.ParseOptions(delimiter=self.separator, invalid_row_handler=note)
         try:
-            table = arrow_csv.read_csv(io.BytesIO(self.body.encode()), read, parse, convert)
+            table = arrow_csv.read_csv(io.BytesIO(self.body.encode()), read_options, parse_options, convert_options)
         except pa.ArrowException as error:
-            if wrong:
-                raise DelimitedTextError(f"has a row that {self._wrong_length(wrong[0])}") from None
+            if wrong_lengths:
+                raise DelimitedTextError(f"has a row that {self._wrong_length(wrong_lengths[0])}") from None
             raise DelimitedTextError(f"cannot be read as CSV: {' '.join(str(error).split())}; {SAVE_AS}") from None
         if table.column(0).null_count:
             table = table.filter(_has_values(table))
@@ -125,30 +125,30 @@ class DelimitedText:
         return f"has {count} values; it must have {len(self.header)}, as its header has ({hint})"
 
 
-def read_delimited(held: bytes, known: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> DelimitedText:
-    """The text and its header; `known` columns, and those of the pattern, are found in capitals, too.
+def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> DelimitedText:
+    """The text and its header; `known` columns, and those of the pattern, are found in any capitals.
 
     Raises DelimitedTextError for bytes that are not text, and for an empty file.
     """
-    text = decode_text(held)
+    text = decode_text(encoded)
     lines = 1
     separators: Sequence[str] = tuple(SEPARATORS)
-    if found := SEPARATOR_LINE.match(text):
-        separators = (found[1],)
-        text, lines = text[found.end() :], 2
+    if declared := SEPARATOR_LINE.match(text):
+        separators = (declared[1],)
+        text, lines = text[declared.end() :], 2
     known = tuple(known)
     best: tuple[int, int] = (-1, -1)
-    chosen: DelimitedText | None = None
+    best_text: DelimitedText | None = None
     for separator in separators:
         header, body, used = _split_header(text, separator)
         columns = match_names(header, known, pattern)
         score = len(set(columns) & set(known)), len(columns)
         if score > best:
-            best, chosen = score, DelimitedText(columns, separator, body, lines + used)
-    if chosen is None or not any(chosen.header):
+            best, best_text = score, DelimitedText(columns, separator, body, lines + used)
+    if best_text is None or not any(best_text.header):
         problem = "has a first line that cannot be read" if text.strip() else "is empty"
         raise DelimitedTextError(f"{problem}; the first line must name the columns")
-    return chosen
+    return best_text
 
 
 def match_names(header: Iterable[str], known: Iterable[str], pattern: re.Pattern[str] | None = None) -> tuple[str, ...]:
@@ -163,16 +163,16 @@ def match_names(header: Iterable[str], known: Iterable[str], pattern: re.Pattern
     return tuple(matched)
 
 
-def decode_text(held: bytes) -> str:
-    """The text of a file, without its byte order mark. Raises DelimitedTextError where it is none."""
-    encoding, mark = next(((name, mark) for mark, name in MARKS if held.startswith(mark)), ("utf-8", b""))
+def decode_text(encoded: bytes) -> str:
+    """The text of a file without its byte order mark. Raises DelimitedTextError for other content."""
+    encoding, mark = next(((name, mark) for mark, name in MARKS if encoded.startswith(mark)), ("utf-8", b""))
+    body = encoded.removeprefix(mark)
     try:
-        text = held[len(mark) :].decode(encoding)
+        text = body.decode(encoding)
     except UnicodeDecodeError as error:
-        line = held.count(b"\n", 0, error.start) + 1
+        line = body.count(b"\n", 0, error.start) + 1
         raise DelimitedTextError(
-            f"is not text in UTF-8: byte {held[error.start] if error.start < len(held) else 0:#04x} in line {line}; "
-            f"{SAVE_AS}"
+            f"is not text in {encoding.upper()}: {error.reason} in line {line}; {SAVE_AS}"
         ) from None
     if "\0" in text:
         raise DelimitedTextError(f"holds zero bytes, as text in UTF-16 without a byte order mark does; {SAVE_AS}")

@@ -41,7 +41,10 @@ def test_rows_and_table_agree(held: bytes) -> None:
         (b"", "f.csv is empty; the first line must name the columns"),
         (b"path;label\na;1;2\n", "has 3 values; it must have 2, as its header has (save it as CSV UTF-8"),
         (b"path,label\na,0,25\n", "decimal commas need semicolons between the columns"),
-        ("path,label\nä.png,1\n".encode("latin-1"), "is not text in UTF-8: byte 0xe4 in line 2; save it as CSV UTF-8"),
+        (
+            "path,label\nä.png,1\n".encode("latin-1"),
+            "is not text in UTF-8: invalid continuation byte in line 2; save it as CSV UTF-8",
+        ),
         ("path,label\n".encode("utf-16-le"), "holds zero bytes, as text in UTF-16 without a byte order mark does"),
         (b'"path,label\na,1\n', "has a first line that cannot be read; the first line must name the columns"),
     ],
