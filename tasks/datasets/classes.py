@@ -10,9 +10,11 @@ Hugging Face hub) keep the order in which they are declared.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,9 @@ def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Class
     spelling = {label: label for label in labels}
     if all(map(WHOLE.fullmatch, spelling)):
         spelling = {label: shorten_number(label) for label in labels}
+    repeated = next((name for name in declared if declared.count(name) > 1), None)
+    if repeated is not None:
+        raise LabelError(f"declares the class {repeated!r} twice; each must have a name of its own")
     occurring = set(spelling.values())
     for name in declared:
         if name not in occurring:
@@ -89,7 +94,7 @@ def label_text(value: Any) -> str:
     """A label as text, empty where there is none. Raises LabelError for what is neither text nor a whole number."""
     if isinstance(value, str | bool | int):
         return str(value).strip()
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
         return str(int(value))
     if value is None or value != value:  # pandas' missing value is not a number
         return ""

@@ -45,17 +45,20 @@ class Shard:
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = False) -> Source | None:
-    """The folder's pictures; None unless there are files of a training and a test split.
+    """The folder's pictures; None if it has no such files.
 
-    Labels of a published set are its numbers, whichever of its classes the files have.
-
-    Raises DatasetError for a shard that is missing.
+    Labels of a published set are its numbers, whichever of its classes occur. Raises DatasetError if a split or a shard
+    is missing.
     """
     for directory in (folder, folder / "data"):
         files = find_files(directory)
-        splits = choose_splits(files)
-        if set(splits.values()) == set(SPLITS):
-            return source_of(folder, files, options, is_published)
+        if not files:
+            continue
+        for absent in SPLITS:
+            if absent not in choose_splits(files).values():
+                present = next(iter(files.values()))[0]
+                raise DatasetError(f"{directory} has {present.name}, but no {absent!r} beside it; it must have both")
+        return source_of(folder, files, options, is_published)
     return None
 
 

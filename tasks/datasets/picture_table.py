@@ -127,8 +127,10 @@ def read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict
 def check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
     if any(header.count(name) != 1 for name in columns.needed) or header.count(columns.optional) > 1:
         have, needed = ", ".join(header) or "none", ", ".join(columns.needed)
+        separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise DatasetError(
             f"{file} has the columns {have}; it must have {needed} and, if wished, {columns.optional}, each once"
+            f"{separated}"
         )
 
 

@@ -71,7 +71,7 @@ class DelimitedText:
                     continue
                 line = self.first_line + reader.line_num - 1
                 if len(cells) != len(self.header):
-                    raise DelimitedTextError(self._wrong_length(len(cells)), line)
+                    raise DelimitedTextError(self._wrong_length(len(cells), ";".join(cells)), line)
                 yield line, [self._clean(cell) for cell in cells]
         except csv.Error as error:
             raise DelimitedTextError(f"cannot be read as CSV: {error}; {SAVE_AS}") from None
@@ -85,10 +85,10 @@ class DelimitedText:
         columns_read = [name for name in self.header if not is_row_number(name)]
         if not self.body.strip():
             return pa.table({name: pa.array([], pa.string()) for name in columns_read})
-        wrong_lengths: list[int] = []
+        wrong_rows: list[arrow_csv.InvalidRow] = []
 
         def note(row: arrow_csv.InvalidRow) -> str:
-            wrong_lengths.append(row.actual_columns)
+            wrong_rows.append(row)
             return "error"
 
         convert_options = arrow_csv.ConvertOptions(
@@ -102,8 +102,9 @@ class DelimitedText:
         try:
             table = arrow_csv.read_csv(io.BytesIO(self.body.encode()), read_options, parse_options, convert_options)
         except pa.ArrowException as error:
-            if wrong_lengths:
-                raise DelimitedTextError(f"has a row that {self._wrong_length(wrong_lengths[0])}") from None
+            if wrong_rows:
+                wrong = self._wrong_length(wrong_rows[0].actual_columns, wrong_rows[0].text or "")
+                raise DelimitedTextError(f"has a row that {wrong}") from None
             raise DelimitedTextError(f"cannot be read as CSV: {' '.join(str(error).split())}; {SAVE_AS}") from None
         if table.column(0).null_count:
             table = table.filter(_has_values(table))
@@ -117,8 +118,10 @@ class DelimitedText:
             cell = re.sub(DECIMAL_COMMA, r"\1.\2", cell)
         return cell.strip()
 
-    def _wrong_length(self, count: int) -> str:
-        if count > len(self.header) and self.separator == ",":
+    def _wrong_length(self, count: int, row: str) -> str:
+        if count < len(self.header) and self.separator == "," and ";" in row:
+            hint = f"it seems to be separated by semicolons: {SAVE_AS}"
+        elif count > len(self.header) and self.separator == ",":
             hint = "a comma inside a value needs quotes, and decimal commas need semicolons between the columns"
         else:
             hint = SAVE_AS

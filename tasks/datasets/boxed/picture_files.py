@@ -30,7 +30,7 @@ from tasks.datasets.picture_cache import cache_folder
 from tasks.datasets.pictures import MANY_THREADS, Decoded, PictureError, decode, map_in_threads, open_single_picture
 from tasks.datasets.source import digest_of
 
-RULE = "boxed pictures 2"
+RULE = "boxed pictures 1"
 BATCH = 1024  # rows that are brought into columns at a time
 ORIENTATION = 0x0112  # EXIF's tag; from 5 on the picture is turned by a quarter
 

@@ -96,6 +96,13 @@ def test_validation_images_beside_a_test_split_are_noted(tmp_path: Path) -> None
     assert data_notes(Dataset(name, before), {}) == (f"{name}: {note}",)
 
 
+@pytest.mark.parametrize(("present", "absent"), [("train", "test"), ("test", "train"), ("validation", "train")])
+def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> None:
+    pq.write_table(table([png(PICTURES[0])]), tmp_path / f"{present}.parquet")
+    with pytest.raises(DatasetError, match=rf"has {present}\.parquet, but no '{absent}' beside it; it must have both"):
+        pin(Dataset(f"parquet:{tmp_path}"))
+
+
 @pytest.mark.parametrize(
     ("name", "whole", "message"),
     [

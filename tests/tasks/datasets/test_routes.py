@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,7 @@ NUMBERED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
 # Labels that only Parquet can hold.
 TYPED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
     "declared names": (twice([1, 0, 2], ("well", "ill", "dead")), ("well", "ill", "dead"), [1, 0, 2]),
+    "decimals": (twice([Decimal(10), Decimal(2)]), ("2", "10"), [1, 0]),
     "declared names of fractions": (twice([1.0, 0.0], ("well", "ill")), ("well", "ill"), [1, 0]),
 }
 
@@ -314,6 +316,7 @@ def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Pa
     ("labels", "message"),
     [
         ([0, 1], "declares the class 'dead', which no picture has; leave it out of the names"),
+        ([0, 2], "declares the class 'ill', which no picture has"),
         ([0, -1], "is -1; the names in the file's metadata are those of 0 to 2"),
         ([0, 3], "is 3; the names in the file's metadata are those of 0 to 2"),
     ],

@@ -38,6 +38,25 @@ def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path
         table.rows(["9", "8", "10"])
 
 
+@pytest.mark.parametrize(
+    "held",
+    [
+        b"image;a;b\n007;0,50;1e-7\n8;0,125;-2\n",
+        b"\xef\xbb\xbfimage\ta\tb\r\n007\t0,50\t1e-7\r\n8\t0,125\t-2\r\n",
+        b"\xff\xfe" + "Image;a;b\n007;0,50;1e-7\n8;0,125;-2\n;;\n".encode("utf-16-le"),
+        b",image,a,b\n0,007,0.50,1e-7\n1,8,0.125,-2\n",
+    ],
+    ids=["semicolons", "tabs", "UTF-16", "row numbers"],
+)
+def test_tables_of_spreadsheets_are_read(held: bytes, tmp_path: Path) -> None:
+    (tmp_path / "said.csv").write_bytes(held)
+    table = read_sent(files.pin(File(str(tmp_path / "said.csv"))))
+    assert (table.ids, table.columns) == (("007", "8"), ["a", "b"])
+    assert table.numbers("a").tolist() == [0.5, 0.125]
+    assert decimals(table.column("a")).tolist() == [2, 3]
+    assert table.numbers("b").tolist() == [1e-7, -2.0]
+
+
 def test_parquet_says_the_same(tmp_path: Path) -> None:
     table = parquet(tmp_path, image=["x", "y"], a=[0.25, 3.0], b=[1, 2])
     assert [[0.25, 3.0], [1.0, 2.0]] == [table.numbers(name).tolist() for name in ("a", "b")]

@@ -40,6 +40,10 @@ def test_rows_and_table_agree(held: bytes) -> None:
     [
         (b"", "f.csv is empty; the first line must name the columns"),
         (b"path;label\na;1;2\n", "has 3 values; it must have 2, as its header has (save it as CSV UTF-8"),
+        (
+            b"path,label\na;1\n",
+            "has 1 values; it must have 2, as its header has (it seems to be separated by semicolons",
+        ),
         (b"path,label\na,0,25\n", "decimal commas need semicolons between the columns"),
         (
             "path,label\nä.png,1\n".encode("latin-1"),
