@@ -15,9 +15,9 @@ EXAMPLES, CANARIES = "examples", "canaries"
 
 
 def fit_to_data(config: Any, kept: Container[str]) -> Any:
-    """The config with no more `examples` of a data set than it has, and canaries among half of them at most.
+    """The config with at most as many `examples` as the data set has, and at most half as many canaries.
 
-    Fields whose paths are `kept` were set by the user and stay as they are.
+    Fields whose paths are in `kept` were set by the user and do not change.
     """
     smaller = {name: value for name, value in _fitting(config) if name not in kept}
     return replace_fields(config, smaller) if smaller else config

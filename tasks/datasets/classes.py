@@ -30,7 +30,7 @@ class LabelError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """The names of classes in their order, and the number of each picture's class, (n,)."""
+    """The names of classes in their order, and the number of each image's class, (n,)."""
 
     names: tuple[str, ...]
     labels: NDArray[np.int64]

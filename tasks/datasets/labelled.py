@@ -1,7 +1,7 @@
-"""Encoded pictures with labels: read, decoded and brought to one shape, wherever pictures and labels come from.
+"""Labelled images of a user: read, decoded and resized to one shape, from any kind of file.
 
 Folders (`tasks.datasets.picture_folder`), lists (`picture_table`) and Parquet files (`parquet`) all end here, so that
-the same pictures with the same labels are the same data set: equal pixels, classes and digest.
+the same images with the same labels are the same data set: equal pixels, classes and digest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RULE = "labelled pictures 2"
 
 @dataclass(frozen=True)
 class Labelled:
-    """A picture, the index of its class and its split: a file, or a `row` of a table."""
+    """An image, the index of its class and its split: a file, or a `row` of a table."""
 
     path: Path
     label: int
@@ -43,13 +43,13 @@ Reader = Callable[[Labelled], bytes]
 
 
 def read_file(entry: Labelled) -> bytes:
-    """The encoded picture in a file; DatasetError where it cannot be read."""
+    """The encoded image in a file; DatasetError where it cannot be read."""
     return file_bytes(entry.path)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledContent:
-    """Decoded pictures (h, w, c), each with the SHA-256 of its encoding, and the names of their classes."""
+    """Decoded images (h, w, c), each with the SHA-256 of its encoding, and the names of their classes."""
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
@@ -67,7 +67,7 @@ class LabelledContent:
         return Images(train, train_labels, test, test_labels, len(self.names), self.names, notes=self.notes)
 
     def stack_split(self, split: str, channels: int) -> Pixels:
-        """All pictures of a split (n, h, w, c); a DatasetError unless all of the set have one size."""
+        """All images of a split (n, h, w, c); a DatasetError unless all of the set have one size."""
         first = self.pictures[0].shape
         chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
         out = np.empty((len(chosen), *first[:2], channels), np.uint8)
@@ -78,7 +78,7 @@ class LabelledContent:
 
 @dataclass(frozen=True, eq=False)
 class LabelledFiles:
-    """Picture files, every one of which is brought to the shape of the options: a size and a number of channels."""
+    """Image files, every one of which is brought to the shape of the options: a size and a number of channels."""
 
     entries: tuple[Labelled, ...]
     names: tuple[str, ...]
@@ -88,7 +88,7 @@ class LabelledFiles:
         return len(self.entries) * math.prod(shape_of(self.options))
 
     def digest(self) -> str:
-        """The same digest as that of the pictures read all together."""
+        """The same digest as that of the images read all together."""
         return digest_of_files(self.entries, self.names, self.digests)
 
     def open_rows(self) -> Opened:
@@ -108,7 +108,7 @@ class LabelledFiles:
 
 @dataclass(frozen=True, eq=False)
 class FileRows:
-    """Pictures that are decoded on demand, into the shape of the options."""
+    """Images that are decoded on demand, into the shape of the options."""
 
     paths: tuple[Path, ...]
     digests: tuple[str, ...]  # SHA-256 of each file
@@ -123,7 +123,7 @@ class FileRows:
         return len(self.paths)
 
     def pixels(self, rows: Indices) -> Pixels:
-        different, places = np.unique(rows, return_inverse=True)  # models in one step may share a picture
+        different, places = np.unique(rows, return_inverse=True)  # models in one step may share an image
         out = np.empty((len(different), *self.shape), np.uint8)
         for at, picture in enumerate(map_in_threads(self._one, different.tolist())):
             out[at] = picture
@@ -143,9 +143,9 @@ def labelled_source(
     also: tuple[Path, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> Source:
-    """The source of these picture files; `also` are the other files that the labels come from."""
+    """The source of these image files; `also` are the other files that the labels come from."""
     files = (*also, *(entry.path for entry in entries))
-    is_shaped = options.size is not None and options.channels is not None  # known without reading any picture
+    is_shaped = options.size is not None and options.channels is not None  # known without reading any image
     by_rows = (lambda: LabelledFiles(tuple(entries), names, options)) if is_shaped else None
     return Source(RULE, files, lambda: read_labelled(tuple(entries), names, options), by_rows, notes)
 
@@ -156,7 +156,7 @@ def read_labelled(
     options: Options,
     read: Reader = read_file,
 ) -> LabelledContent:
-    """The content; a DatasetError naming the picture that cannot be read or has another size than the first."""
+    """The content; a DatasetError naming the image that cannot be read or has another size than the first."""
 
     def one(entry: Labelled) -> tuple[str, Decoded]:
         return decode_encoded(read(entry), entry, options)
@@ -176,7 +176,7 @@ def read_labelled(
 
 
 def decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
-    """The SHA-256 of an encoded picture, and its pixels (h, w, c) in the shape of the options."""
+    """The SHA-256 of an encoded image, and its pixels (h, w, c) in the shape of the options."""
     try:
         shown = decode(encoded, bits=options.bits)
     except PictureError as error:
@@ -192,7 +192,7 @@ def shape_of(options: Options) -> tuple[int, int, int]:
 
 
 def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests: Sequence[str]) -> str:
-    """The digest of pictures in their order, their labels and splits, and the classes' names; of no path."""
+    """The digest of images in their order, their labels and splits, and the classes' names; of no path."""
     pictures = [(digest, entry.label, entry.split) for digest, entry in zip(digests, entries, strict=True)]
     return digest_of(RULE, [json.dumps(names).encode(), json.dumps(pictures).encode()])
 
@@ -202,7 +202,7 @@ def labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
 
 
 def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path) -> None:
-    """Raise DatasetError unless every class has pictures in both splits."""
+    """Raise DatasetError unless every class has images in both splits."""
     problem = missing_class(entries, names)
     if problem is not None:
         raise DatasetError(f"{where}: {problem}")

@@ -16,10 +16,10 @@ from tasks.datasets.images import Images
 from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
-# Raise it if a rule is added or changed: remembered notes are those of one version.
+# Raise it if a rule is added or changed: notes that another version found are not reused.
 VERSION = 1
 EXAMINED = ("folder", "list", "parquet", "boxed")  # the kinds of a user's images; published sets are known
-SAMPLE = 64  # boxed pictures whose levels are looked at
+SAMPLE = 64  # boxed images whose levels are looked at
 Rule = Callable[[Dataset, Images], Iterable[str]]
 
 
@@ -32,10 +32,10 @@ RULES: tuple[Rule, ...] = (notes_of_reading,)
 
 
 def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, ...]:
-    """The notes about a pinned data set, one line each, which begin with its name.
+    """The notes about a pinned data set, one line each, beginning with the name of the set.
 
-    There are none for published sets, for sets without images, and for those that are larger than memory. `known`
-    remembers them between runs: it is the mapping that `catalog.pin` takes.
+    Published sets, sets without images and sets larger than memory have none. `known` remembers notes between runs: it
+    is the mapping that `catalog.pin` takes.
     """
     if dataset.name.partition(":")[0] not in EXAMINED:
         return ()
@@ -54,7 +54,7 @@ def _examine(dataset: Dataset) -> list[str]:
 
 
 def notes_of_sample(dataset: Dataset) -> Iterable[str]:
-    """The notes about the levels of some boxed pictures, which are too many to decode all of them."""
+    """The notes about the levels of a sample of boxed images; decoding every image would take too long."""
     pictures = catalog.load_with_boxes(dataset)
     assert isinstance(pictures, PictureFiles)
     count = len(pictures.ids)

@@ -1,9 +1,9 @@
-"""Encoded pictures in Parquet: the layouts of image hubs.
+"""Encoded images in Parquet: the layouts of image hubs.
 
 FOLDER/train.parquet and FOLDER/test.parquet, or shards of them, in the folder or in `data` inside it:
 FOLDER/data/train-00000-of-00002.parquet ... Validation images are the test split if there is no other.
 
-Column `img` or `image` holds each picture's encoded bytes (alone, or as the field `bytes` of a struct), column `label`
+Column `img` or `image` holds each image's encoded bytes (alone, or as the field `bytes` of a struct), column `label`
 its class: text, a dictionary, or whole numbers, for which the metadata of the Hugging Face hub may have names.
 """
 
@@ -36,7 +36,7 @@ FILE = re.compile(r"([a-z]+)(?:-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?)?\.parquet"
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The rows of one file: encoded pictures, and their labels as text."""
+    """The rows of one file: encoded images, and their labels as text."""
 
     path: Path
     encoded: pa.Array  # large_binary
@@ -45,10 +45,10 @@ class Shard:
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = False) -> Source | None:
-    """The folder's pictures; None if it has no such files.
+    """The folder's images; None if it has no such files.
 
-    Labels of a published set are its numbers, whichever of its classes occur. Raises DatasetError if a split or a shard
-    is missing.
+    A published set keeps its usual numbers of classes, even if some of them do not occur. Raises DatasetError if a
+    split or a shard is missing.
     """
     for directory in (folder, folder / "data"):
         files = find_files(directory)
@@ -90,7 +90,7 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def read_content(folder: Path, files: dict[str, list[Path]], options: Options, is_published: bool) -> LabelledContent:
-    """All pictures, decoded by threads; a DatasetError naming the file and the row that is not as it should be."""
+    """All images, decoded by threads; a DatasetError naming the file and the row that is not as it should be."""
     shards = {path: read_shard(path) for paths in files.values() for path in paths}
     splits = choose_splits(files)
     declared = {shard.declared for shard in shards.values()}

@@ -1,8 +1,8 @@
-"""Pictures in a folder with one sub-folder per class, which is the class's name.
+"""Images in a folder with one sub-folder per class, which is the class's name.
 
 Classes lie in FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or in FOLDER/CLASS/*. Where there is no train and test, of
 every class's files in sorted order the first, the sixth, the eleventh ... are the test split. Hidden files, and loose
-ones beside sub-folders that are no pictures, are passed over; any other file in a class is refused, so that nothing is
+ones beside sub-folders that are no images, are passed over; any other file in a class is refused, so that nothing is
 left out unseen.
 """
 
@@ -23,7 +23,7 @@ LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating system
 
 
 def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
-    """The folder's pictures; the DatasetError names the folder or file that is not as it should be."""
+    """The folder's images; the DatasetError names the folder or file that is not as it should be."""
     split_folders = find_splits(folder)
     notes = []
     class_paths: list[tuple[Path, Split | None]] = []
@@ -63,7 +63,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
 
 
 def list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
-    """The pictures of these folders, each of a class and a split, in the order of splits and classes; and the names.
+    """The images of these folders, each of a class and a split, in the order of splits and classes; and the names.
 
     A folder without a split is spread over both.
     """
@@ -94,7 +94,7 @@ def class_folders(folder: Path) -> list[Path]:
 
 
 def class_pictures(folder: Path) -> list[Path]:
-    """A class's pictures, sorted by name."""
+    """A class's images, sorted by name."""
     files = visible(folder)
     for path in files:
         if path.is_dir():

@@ -1,9 +1,9 @@
-"""Tables that name pictures: CSV or Parquet, a row for each, with a path, a label and further columns.
+"""Tables that name images: CSV or Parquet, a row for each, with a path, a label and further columns.
 
-Cells are read as text, whatever the file holds: numbers without a fraction as whole ones, nothing as nothing. CSV is
-what spreadsheets save (`tasks.worker.delimited_text`). Names of columns are found in capitals, too.
+Cells become text: 1.0 becomes 1, and a missing value becomes empty. CSV is what spreadsheets save
+(`tasks.worker.delimited_text`). Names of columns are matched without regard to case.
 
-A list of pictures has the columns path, label and, if wished, split (`tasks.datasets.splits`). Paths are relative to
+A list of images has the columns path, label and, if wished, split (`tasks.datasets.splits`). Paths are relative to
 the file. Labels are text or whole numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
 first, the sixth, the eleventh ... are the test split.
 """
@@ -68,7 +68,7 @@ class Table:
 
 
 def read_table(file: Path, columns: Columns) -> Table:
-    """The table; a DatasetError naming the row that is not as it should be, or where there is none."""
+    """The table in a file. Raises DatasetError for a file without rows, and for a row that lacks a path or a label."""
     if file.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{file} is no {columns.what}; it must end in {' or '.join(SUFFIXES)}")
     table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(from_csv(file, columns)))
@@ -138,7 +138,7 @@ LIST_COLUMNS = Columns("list of pictures", NAMED, "split")
 
 
 def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
-    """The pictures it lists; a DatasetError naming the row that is not as it should be."""
+    """The images it lists; a DatasetError naming the row that is not as it should be."""
     table = read_table(file, LIST_COLUMNS)
     splits, notes = read_splits(table.rows)
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]

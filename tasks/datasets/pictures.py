@@ -1,6 +1,6 @@
-"""The one decoder of picture files: pixels as a person sees them, of 8 or 16 bit grey, palettes, colour, any size.
+"""The one decoder of image files: pixels as a person sees them, of 8 or 16 bit grey, palettes, colour, any size.
 
-Several pictures are decoded by threads, a few at a time.
+Several images are decoded by threads, a few at a time.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-BITS = 16  # of a picture that has more than 8
-FEWEST_BITS = 9  # that a picture of 16 bits can be declared to use
+BITS = 16  # of an image that has more than 8
+FEWEST_BITS = 9  # that an image of 16 bits can be declared to use
 LITTLE = 0.1  # share of the declared range, below which a set is noted
 
 
 class PictureError(ValueError):
-    """A picture cannot be used; the message follows the picture's name."""
+    """An image cannot be used; the message follows the image's name."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +43,23 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """A picture's pixels (h, w, c), and the levels that its file holds."""
+    """An image's pixels (h, w, c), and the levels that its file holds."""
 
     pixels: NDArray[np.uint8]
     levels: Levels
 
 
 def pixels(encoded: bytes, channels: int | None = None) -> NDArray[np.uint8]:
-    """One picture's pixels, as `decode` gives them."""
+    """One image's pixels, as `decode` gives them."""
     return decode(encoded, channels).pixels
 
 
 def decode(encoded: bytes, channels: int | None = None, bits: int | None = None, turned: bool = True) -> Decoded:
-    """One picture's pixels (h, w, c), where c = 1 if it has no colour and 3 (RGB) otherwise, or `channels`.
+    """One image's pixels (h, w, c), where c = 1 if it has no colour and 3 (RGB) otherwise, or `channels`.
 
-    The picture is turned by its EXIF tag, if it is to be `turned`, and transparency is dropped. 16-bit grey levels are
+    The image is turned by its EXIF tag, if it is to be `turned`, and transparency is dropped. 16-bit grey levels are
     scaled by 255 / white, half rounded up, so that white stays white: 65535, or the highest level of `bits` bits.
-    Raises PictureError if the picture cannot be decoded, its numbers have no known range, or a level is above white.
+    Raises PictureError if the image cannot be decoded, its numbers have no known range, or a level is above white.
     """
     from PIL import ImageOps
 
@@ -90,7 +90,7 @@ def _scale(levels: NDArray[np.int64], channels: int | None, white: int) -> Decod
 
 
 def range_notes(every: Iterable[Levels]) -> tuple[str, ...]:
-    """A note for each declared range of which a set's pictures use less than a tenth."""
+    """A note for each declared range of which a set's images use less than a tenth."""
     used: dict[int, Levels] = {}
     for levels in every:
         so_far = used.get(levels.white, levels)
@@ -111,7 +111,7 @@ def range_notes(every: Iterable[Levels]) -> tuple[str, ...]:
 
 
 def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
-    """The opacity of one picture's pixels, (h, w), 255 for opaque; None where it has no transparency."""
+    """The opacity of one image's pixels, (h, w), 255 for opaque; None where it has no transparency."""
     from PIL import ImageOps
 
     with open_single_picture(encoded) as picture:
@@ -123,7 +123,7 @@ def alpha(encoded: bytes) -> NDArray[np.uint8] | None:
 
 @contextmanager
 def open_single_picture(encoded: bytes) -> Iterator[Image]:
-    """The opened picture; every error in reading it becomes a PictureError."""
+    """The opened image; every error in reading it becomes a PictureError."""
     try:
         with open_picture(encoded, FORMATS) as picture:
             frames = getattr(picture, "n_frames", 1)
@@ -138,7 +138,7 @@ def open_single_picture(encoded: bytes) -> Iterator[Image]:
 
 
 # Decoding and hashing leave the interpreter, so threads share it: from four on a disk has no more to give for small
-# pictures, while those of hundreds of pixels a side take milliseconds each.
+# images, while those of hundreds of pixels a side take milliseconds each.
 THREADS, MANY_THREADS = 4, 16
 TOGETHER = 1024  # items given to the threads at a time, so that no more results wait in memory
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
-EVERY = 5  # one picture in so many of a class is in the test split, where none is given
+EVERY = 5  # one image in so many of a class is in the test split, where none is given
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
@@ -25,7 +25,7 @@ ALLOWED = "train or test (validation, or val, is the test split where there is n
 
 
 class Placed(Protocol):
-    """A picture with the index of its class and its split."""
+    """An image with the index of its class and its split."""
 
     @property
     def label(self) -> int: ...
@@ -57,7 +57,7 @@ def unread_note(count: int) -> str:
 
 
 def spread(labels: Sequence[int]) -> Iterator[Split]:
-    """The split of each of these pictures: of every class the first, the sixth, the eleventh ... is for testing."""
+    """The split of each of these images: of every class the first, the sixth, the eleventh ... is for testing."""
     met: Counter[int] = Counter()
     for label in labels:
         yield "train" if met[label] % EVERY else "test"
@@ -65,7 +65,7 @@ def spread(labels: Sequence[int]) -> Iterator[Split]:
 
 
 def missing_class(entries: Iterable[Placed], names: Sequence[str]) -> str | None:
-    """The class that lacks pictures in a split, as the rest of an error message; None if every class is in both."""
+    """The class that lacks images in a split, as the rest of an error message; None if every class is in both."""
     counts = Counter((entry.label, entry.split) for entry in entries)
     for label, name in enumerate(names):
         for split in SPLITS:

@@ -41,7 +41,7 @@ class DelimitedTextError(ValueError):
         self.line = line
 
     def describe(self, file: object) -> str:
-        """The whole message in one line, with the file's name."""
+        """The message with the name of the file in front."""
         return f"{file} {self}" if self.line is None else f"{file}, line {self.line} {self}"
 
 
@@ -129,7 +129,7 @@ class DelimitedText:
 
 
 def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> DelimitedText:
-    """The text and its header; `known` columns, and those of the pattern, are found in any capitals.
+    """Find the header and the separator. Names that are `known` or match the pattern may be in any capitals.
 
     Raises DelimitedTextError for bytes that are not text, and for an empty file.
     """
