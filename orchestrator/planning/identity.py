@@ -19,7 +19,7 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import added_later, parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.contract.job import Job, marks
-from tasks.user_code.closure import digest_of_files, find_files, is_user_file
+from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
 KNOWN = 10_000  # forms that are kept
 _known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with the part itself, so that the id stays its
@@ -42,9 +42,10 @@ def source_of(module: str) -> str:
     if path is None or not is_user_file(path):
         return ""
     try:
-        return digest_of_files((find_files(module) or {}).values())
+        files = find_user_files(module)
     except ValueError as error:
         raise SpecError(f"audit in {module}: {error}") from None
+    return digest_of_files(files.values()) if files else ""
 
 
 def canonical(config: Any) -> Any:

@@ -22,7 +22,7 @@ def parse(content: bytes, file: str) -> ast.Module:
     try:
         return ast.parse(content)
     except SyntaxError as error:
-        raise ValueError(f"{file}, line {error.lineno or 1}, cannot be parsed: {error.msg}") from None
+        raise ValueError(f"{file}, line {error.lineno or 1}, cannot be parsed: SyntaxError: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{file} cannot be parsed: {error}") from None
 

@@ -81,9 +81,10 @@ def digest_of_files(files: Iterable[SourceFile]) -> str:
 
 
 def find_files(module: str) -> dict[str, SourceFile] | None:
-    """The files of the user's that importing and using a module may execute, by name; None if there is no such module.
+    """The files that importing and using a module may execute, by name; None if there is no such module.
 
-    Of a module of an installed package these are all Python files of that package.
+    Of a module of the user's these are all files of the user's that it imports, directly or indirectly; of a module of
+    an installed package all Python files of that package.
 
     Raises ValueError, in one line, for a file that cannot be read, or imports what cannot be known before it runs.
     """
@@ -93,8 +94,14 @@ def find_files(module: str) -> dict[str, SourceFile] | None:
         return None
     if root.path is None:
         raise ValueError(f"{module!r} is a folder without Python source that could be pinned")
-    if not is_user_file(str(root.path)):
-        return _installed_files(module)
+    return find_user_files(module) or _installed_files(module)
+
+
+def find_user_files(module: str) -> dict[str, SourceFile]:
+    """The files of the user's that a module of the user's may execute, by name; empty for any other module.
+
+    Raises ValueError as `find_files` does.
+    """
     files: dict[str, SourceFile] = {}
     waiting: deque[tuple[Import, Path | None]] = deque([(Import(module), None)])
     seen: set[tuple[Import, Path | None]] = set()
