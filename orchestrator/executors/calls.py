@@ -30,6 +30,7 @@ from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.provenance import commit, device, now, process, versions
 from tasks.contract.job import Function, marks
+from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
 from tasks.worker.hardware import MemoryKind
@@ -69,6 +70,7 @@ class Call:
     keep: bool = False  # whether every training leaves its state, even if no link follows
     gpu_type: str = ""  # of the GPU that it is for, as Ray names it; empty: any
     memory: float = 0.0  # bytes of the host's memory that it takes; 0: unknown, infinite: all that a machine has
+    stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that is accepted as the same
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ def perform(call: Call, store: Store) -> Finished:
     hardware.reset_peak_memory()
     with ExitStack() as opened:
         printed = opened.enter_context(keep_printed())
+        opened.enter_context(use_stand_ins(call.stand_ins))
         notes = opened.enter_context(compute_context.use_context(context))
         source = opened.enter_context(open_source({item.function: item.source for item in call.items}))
         for item, seconds, result in _results(ready, states):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
 from tasks.contract.pinnable import PinnedName
+from tasks.user_code.acceptance import digest_in_keys
 from tasks.user_code.closure import SourceFile, digest_of_files, find_files
 
 T = TypeVar("T", bound="Named")
@@ -41,7 +42,7 @@ class Named(PinnedName):
             return self.name
         if not self.digest:
             raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
-        return f"{Factory.parse(self.name).function}@{self.digest}"
+        return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
     def pin(self, known: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
         """The same with the digest of its source, if it is a user's own; ValueError where there is no such model."""
@@ -100,7 +101,7 @@ def pin_factory(factory: Factory) -> Factory:
 def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
     """The digest of a factory's files; ValueError where a digest given already is another."""
     digest = digest_of_files(files.values())
-    if factory.digest and factory.digest != digest:
+    if factory.digest and digest_in_keys(factory.digest) != digest_in_keys(digest):
         named = sorted(files)[:NAMED]
         more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
         raise ValueError(
