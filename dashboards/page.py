@@ -101,7 +101,8 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
     made = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
     starts = [] if run.search is not None else provenance.starts(run)  # of every trial one, which tells nothing
     shown, unshown = html_table.sheets(run)
-    notices = [*_progress_notices(run), *_notices(made), *_conflicts(sum(start.conflicting for start in starts))]
+    conflicting = sum(start.conflicting for start in starts)
+    notices = [*_progress_notices(run), *_code_notices(run), *_notices(made), *_conflicts(conflicting)]
     return {
         "run": run,
         "status": run.status,
@@ -243,6 +244,12 @@ def _tolerated_keys(run: Run) -> set[str]:
     journals = [cell.journal for cell in run.cells] or [run.journal]
     events = [event for journal in journals for event in journal.last_start(("tolerated",))]
     return {key for event in events for key in event["keys"]}
+
+
+def _code_notices(run: Run) -> Iterator[str]:
+    """Notices of changes of the user's code that were accepted: results of two codes stand side by side."""
+    for line in run.status.accepted:
+        yield f"Code changed within this run. {line[0].upper()}{line[1:]}."
 
 
 def _notices(made: Provenance) -> Iterator[str]:

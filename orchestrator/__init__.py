@@ -68,7 +68,7 @@ def run(
     whose data are missing are in `left_out`, and refused with `all_cells`. Raises EngramError; SpecError, which is one,
     for what cannot be asked for.
     """
-    from orchestrator.runs.lifecycle import start
+    from orchestrator.runs.lifecycle import prepare_cells, start
     from orchestrator.spec import resolve, specification
     from orchestrator.store import DEFAULT_STORE, open_store
 
@@ -97,6 +97,10 @@ def run(
     cells = resolve.resolve_cells(asked)
     opened = open_store(asked.store or DEFAULT_STORE)
     here, left_out = resolve.pin_available(cells, opened.digests())
+    here, lines = prepare_cells(asked, here, opened)
+    for line in lines:
+        if observe is not None:
+            observe({"event": "told", "line": line})
     return start(here, opened, specification.execution(asked), observe, left_out=left_out)
 
 

@@ -13,7 +13,6 @@ import pytest
 from orchestrator.inspection import status
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
-from tasks.models import modules
 from tasks.numerics import seeds
 from tests.support import densities
 from tests.support.shell import ROOT, Here, Shell, refusals
@@ -39,7 +38,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     """The same in this process, which forgets afterwards that it imported the model: of each test it is another."""
     densities.write(tmp_path / "models")
     monkeypatch.syspath_prepend(tmp_path / "models")
-    monkeypatch.setattr(modules, "_imported", {})
     yield Here(tmp_path)
     sys.modules.pop("own", None)
 

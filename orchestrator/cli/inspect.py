@@ -19,7 +19,7 @@ from orchestrator.cli.options import (
     take_run_options,
 )
 from orchestrator.cli.store import command_store, one_line, store_option
-from orchestrator.cli.terminal import cell, emit, say, show, stdout, summary, table
+from orchestrator.cli.terminal import cell, emit, paragraph, say, show, stdout, summary, table
 from orchestrator.errors import EngramError
 from orchestrator.quantities import format_count, printable
 from orchestrator.store import DEFAULT_STORE
@@ -124,10 +124,10 @@ def show_status(
         searches = search_results.parent_searches(journal)
     if json:
         trial_of = {"trial_of": [each.as_json() for each in searches]} if searches else {}
-        more = {"ray": dict(seen.ray), "left_out": list(seen.left_out)}
+        more = {"ray": dict(seen.ray), "left_out": list(seen.left_out), "accepted": list(seen.accepted)}
         emit(verdict.shape(seen) | trial_of | {name: value for name, value in more.items() if value})
         return
-    for line in (verdict.status_line(seen), *seen.left_out, *verdict.ray_lines(seen)):
+    for line in (verdict.status_line(seen), *seen.left_out, *seen.accepted, *verdict.ray_lines(seen)):
         show(line)
     for each in searches:
         show(f"{each.words} of {each.search}; engram status {each.search}{store_option(store)} tells of the search")
@@ -192,6 +192,8 @@ def explain(
         emit(answer)
     elif "tasks" in answer:
         table(answer["tasks"])
+        for line in answer["code"]:
+            paragraph(line)
     else:
         for line in verdict.lines(answer):
             show(line)

@@ -141,12 +141,16 @@ def submit(
     and the store must be reachable from every node. status, logs and cancel work from wherever the store is seen.
     """
     from orchestrator.executors.submission import JobServer, factory_files
+    from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
     from orchestrator.spec.resolve import is_file, resolve_cells
 
     asked = command_line_spec(what, fields, preset, sweep, store, options)
     if server is None:
         raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
     location = shared_location(asked.store)
+    idle = find_idle_fields(asked, {})
+    if idle:
+        say(describe_idle_fields(idle, asked))
     files = factory_files(cell.config for cell in resolve_cells(asked))
     if options.prices is not None:
         files["prices.yaml"] = path_of("--prices", options.prices)

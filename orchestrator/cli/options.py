@@ -173,6 +173,13 @@ class RunOptions:
             "--all", help="Refuse where data of any cell of a preset are missing; without it such cells are left out."
         ),
     ] = False
+    same_code: Annotated[
+        bool,
+        typer.Option(
+            "--same-code",
+            help="Your code has changed, but computes the same: use results of the code before. The page says so.",
+        ),
+    ] = False
     mlflow: Mlflow = None
     experiment: Experiment = None
     report: Annotated[
@@ -321,5 +328,14 @@ def command_line_spec(
     from orchestrator.spec.resolve import read_spec
 
     values, swept = specification.settings(fields or ()), specification.sweeps(sweep or ())
-    flags = specification.Spec("", preset, values, swept, options.settings(), store, all_cells=options.all_cells)
+    flags = specification.Spec(
+        "",
+        preset,
+        values,
+        swept,
+        options.settings(),
+        store,
+        all_cells=options.all_cells,
+        same_code=options.same_code,
+    )
     return read_spec(what, flags)

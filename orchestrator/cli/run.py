@@ -64,9 +64,8 @@ def plan(
     runs = f" in {len(seen['cells'])} cells" if len(seen["cells"]) > 1 else ""
     expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
     paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
-    for cell in seen["left_out"]:
-        paragraph(cell["line"])
-    for line in (*describe_classes(seen["classes"]), *seen["notes"]):
+    lines = [cell["line"] for cell in (*seen["left_out"], *seen["code_changes"])]
+    for line in (*lines, *describe_classes(seen["classes"]), *seen["warnings"]):
         paragraph(line)
 
 
@@ -92,7 +91,7 @@ def run(
     from orchestrator.cli.progress import watching
     from orchestrator.planning.extras import check_cells
     from orchestrator.run_folder.journal import Journal
-    from orchestrator.runs.lifecycle import start
+    from orchestrator.runs.lifecycle import prepare_cells, start
     from orchestrator.spec import specification
     from orchestrator.spec.resolve import LeftOut, describe_left_out, pin_available, resolve_cells
     from orchestrator.store import is_there, list_once
@@ -115,7 +114,8 @@ def run(
             opened.digests().update(known)
             if not new:
                 cells, left_out = pin_available(cells, opened.digests())
-            told = describe_left_out(cells, left_out)
+            cells, lines = prepare_cells(asked, cells, opened)
+            told = [*describe_left_out(cells, left_out), *lines]
             for line in told:
                 observe({"event": "told", "line": line})
             ended = start(cells, opened, how, observe, left_out=left_out)
@@ -170,7 +170,7 @@ def resume(
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
             if most is None:
-                ended = lifecycle.resume(name, opened, how, observe)
+                ended = lifecycle.resume(name, opened, how, observe, same_code=options.same_code)
             else:
                 ended = lifecycle.start([with_more_pairs(journal, most)], opened, how, observe)
         with list_once():

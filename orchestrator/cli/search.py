@@ -90,7 +90,9 @@ class SearchOptions:
 NO_SEARCH_OPTIONS = SearchOptions()
 
 
-@take_run_options("fail_fast", "stop_after", *BUDGET, "keep", "again", "all_cells", "show_images", "dashboard")
+@take_run_options(
+    "fail_fast", "stop_after", *BUDGET, "keep", "again", "all_cells", "same_code", "show_images", "dashboard"
+)
 def search(
     what: SomeSearch = None,
     fields: Fields = None,

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,11 +24,13 @@ from orchestrator.executors import strategy_cache
 from orchestrator.executors.gpu_packing import GpuMeasurement
 from orchestrator.executors.metrics import Transfer, timed_store
 from orchestrator.executors.printed import keep_printed
+from orchestrator.executors.task_source import open_source
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store, WriteEffect, read_each
 from orchestrator.store.failure_log import FailureLog
 from orchestrator.store.provenance import commit, device, now, process, versions
 from tasks.contract.job import Function, marks
+from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker import checkpoints, compute_context, hardware
 from tasks.worker.checkpoints import Link
 from tasks.worker.hardware import MemoryKind
@@ -48,6 +51,7 @@ class Item:
     inputs: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     leaves: bool = False
+    source: str = ""  # the digest of the function's files, if they are the user's
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Call:
     keep: bool = False  # whether every training leaves its state, even if no link follows
     gpu_type: str = ""  # of the GPU that it is for, as Ray names it; empty: any
     memory: float = 0.0  # bytes of the host's memory that it takes; 0: unknown, infinite: all that a machine has
+    stand_ins: Mapping[str, str] = field(default_factory=dict)  # digests of code that is accepted as the same
 
 
 @dataclass(frozen=True)
@@ -174,8 +179,15 @@ def perform(call: Call, store: Store) -> Finished:
     states = Checkpoints(store, call.keep)
     context = compute_context.ComputeContext(call.way, call.members, call.sharers, settle, max(1, int(call.gpus)))
     hardware.reset_peak_memory()
-    with keep_printed() as printed, compute_context.use_context(context) as notes:
+    with ExitStack() as opened:
+        printed = opened.enter_context(keep_printed())
+        opened.enter_context(use_stand_ins(call.stand_ins))
+        notes = opened.enter_context(compute_context.use_context(context))
+        source = opened.enter_context(open_source({item.function: item.source for item in call.items}))
         for item, seconds, result in _results(ready, states):
+            problem = source.problem()
+            if problem is not None and isinstance(result, pa.Table):
+                result = problem
             said = printed.texts() if isinstance(result, Exception) else {}
             made = Computation(seconds, len(ready), worker, call.sharers, dict(notes), said)
             compute_context.note()  # clear: notes on this result do not belong to the next

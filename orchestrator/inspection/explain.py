@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, EngramError, SpecError, StoreError
 from orchestrator.inspection import status
 from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.code_changes import changes_of_run, describe_accepted
 from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.progress import stored_results
 from orchestrator.spec.config_parts import plain
@@ -24,7 +25,10 @@ NEIGHBOURS = 1000  # stored results of the same task that are searched for the n
 
 
 def run(journal: Journal, store: Store) -> dict[str, Any]:
-    """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now."""
+    """Per task of a run: jobs planned, stored before its last start, computed by it, failed, and absent now.
+
+    `code` has a line for each of the user's files that has changed since.
+    """
     stored = store.keys()
     tasks: dict[str, str] = {}
     events: dict[str, set[str]] = {"stored": set(), "done": set(), "failed": set()}
@@ -49,7 +53,15 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
         "tasks": [
             {"task": task} | {name: counts[name][task] for name in sets} for task in dict.fromkeys(tasks.values())
         ],
+        "code": [line for part in journal.parts() for line in _code_lines(part, len(set(part.tasks()) & stored))],
     }
+
+
+def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
+    """What has changed of the user's code that a run was planned with, and what it costs: a line each."""
+    yield from describe_accepted(journal.about())
+    for change in changes_of_run(journal):
+        yield f"{change.describe()}: with the code as it is now, {stored} of its stored results are not found again"
 
 
 class PlannedKeys:
@@ -111,6 +123,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
         return answer | {"state": "absent"}
     job, plan = _newest_planned_job(store, name, runs)
     absent = [below for below in plan.dependencies(name) if below not in stored]
+    code = [line for journal in runs for line in _code_lines(journal, len(set(journal.tasks()) & stored))]
     failure = store.failure(name)
     traceback = None if failure is None else FailureLog.from_text(failure).traceback
     living = any(status.status(journal, store).state == "running" for journal in runs)
@@ -123,6 +136,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
         "state": "failed" if traceback else "waiting" if absent or living else "absent",
         "waits_for": absent,
         "traceback": traceback,
+        "code": list(dict.fromkeys(code)),
         "nearest": _nearest(store, name, job, plan, [key for key, task in known.tasks.items() if task == mark.name]),
     }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from orchestrator.executors import environment
 from orchestrator.inspection.class_numbers import requested_classes
 from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
+from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, describe_price, price_plan
-from orchestrator.run_folder import other_runs
+from orchestrator.run_folder import code_changes, other_runs
+from orchestrator.run_folder.code_changes import CodeChange
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.field_descriptions import value_text
@@ -45,20 +47,30 @@ def preview(asked: Spec) -> dict[str, Any]:
     Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
     `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
     that is of `cells`; `left_out` are those of the preset whose data are missing. `classes` say what the class numbers
-    of the settings mean, and `notes` are warnings about the data, one line each. Does not create a store.
+    of the settings mean, `code_changes` which files of the user's code changed since an earlier run and what that costs,
+    and `warnings` name settings without effect and what is unusual in the data, one line each. Does not create a store.
     """
     place = asked.store or DEFAULT_STORE
     cells, how = resolve_cells(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
     known: MutableMapping[str, str] = {} if store is None else store.digests()
     cells, left_out = pin_available(cells, known)
+    changes = [] if store is None else code_changes.find_changes(cells, store)
+    if asked.same_code:
+        cells = [code_changes.accept(cell, changes) for cell in cells]
     plans = [plan_of(cell) for cell in cells]
     whole = Plan.union(plans)
-    stored = set(whole.jobs) & (set() if store is None else store.keys())
+    keys = set() if store is None else store.keys()
+    stored = set(whole.jobs) & keys
     missing = whole.missing(stored)
     slots = slots_at(how.address)
     check_extras(whole, lambda: stored, how.address)
     price = price_of(whole, missing, store, how.address, how.gpus)
+    idle = find_idle_fields(asked, known)
+
+    def describe_seconds(lost: Sequence[str]) -> str:
+        return describe_price(price_of(whole, lost, store, how.address, how.gpus), slots)
+
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {
         "audit": asked.audit,
@@ -78,8 +90,41 @@ def preview(asked: Spec) -> dict[str, Any]:
         ],
         "left_out": left_out_as_json(cells, left_out),
         "classes": requested_classes(cell.config for cell in cells),
-        "notes": describe_data([cell.config for cell in cells], known),
+        "idle_fields": idle,
+        "code_changes": [
+            {**asdict(change), **_cost(change, cells, plans, keys, describe_seconds)} for change in changes
+        ],
+        "warnings": [
+            *([describe_idle_fields(idle, asked)] if idle else []),
+            *describe_data([cell.config for cell in cells], known),
+        ],
     }
+
+
+def _cost(
+    change: CodeChange,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    keys: Set[str],
+    describe_seconds: Callable[[Sequence[str]], str],
+) -> dict[str, Any]:
+    """What a change of code costs: the stored jobs of the code before that are computed again, and for how long."""
+    lost: list[str] = []
+    for cell, plan in zip(cells, plans, strict=True):
+        before = plan_of(code_changes.accept(replace(cell, stand_ins={}, accepted=()), [change]))
+        # Both plans have the same jobs in the same order, under other keys.
+        pairs = list(zip(before.jobs, plan.jobs, strict=True))
+        lost += [new for old, new in pairs if old in keys and new not in keys]
+    if any(entry["code"] == change.code for cell in cells for entry in cell.accepted):
+        line = f"{change.describe()}; accepted as the same code: its results are used"
+    elif lost:
+        line = (
+            f"{change.describe()}; {len(lost)} of {sum(len(plan.jobs) for plan in plans)} jobs are stored for the code "
+            f"before and would be computed again, {describe_seconds(lost)}; --same-code uses their results"
+        )
+    else:
+        line = f"{change.describe()}; no stored result of the code before belongs to this plan"
+    return {"recomputed": len(lost), "line": line}
 
 
 def price_of(

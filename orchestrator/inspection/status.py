@@ -14,6 +14,7 @@ from orchestrator.errors import SpecError, StoreError
 from orchestrator.inspection import pages, search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.run_folder import notes, other_runs
+from orchestrator.run_folder.code_changes import describe_accepted
 from orchestrator.run_folder.journal import COMPLETE, ENDS, REPLANNED, Journal, MergedLog
 from orchestrator.run_folder.progress import Event, stored_results
 from orchestrator.spec.fields import nearest
@@ -41,6 +42,7 @@ class Status:
     setting: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[str, ...] = ()  # the runs of a sweep
     left_out: tuple[str, ...] = ()  # a line for each cell of the preset that the last start left out
+    accepted: tuple[str, ...] = ()  # a line for each change of the user's code that the user accepted
     search: SearchResults | None = None  # of a search, whose cells are the runs of its trials
     begun_by: str = ""  # the search that made the last start, of a trial
     failures: tuple[tuple[str, str, str], ...] = ()  # (key, task, error)
@@ -153,6 +155,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         preset=about.get("preset"),
         setting=about.get("setting") or {},
         left_out=_left_out(about),
+        accepted=tuple(describe_accepted(about)),
         begun_by=last[0].get("search", "") if last else "",
         failures=tuple((key, event.get("task", ""), event.get("error", "")) for key, event in failed.items()),
         unsound=unsound,
@@ -283,6 +286,7 @@ def _sweep(journal: Journal, about: Mapping[str, Any], store: Store, stored: Set
         preset=cells[0].preset,
         cells=tuple(about["cells"]),
         left_out=_left_out(about),
+        accepted=tuple(dict.fromkeys(line for cell in cells for line in cell.accepted)),
         failures=tuple(failures),
         driver=next((cell.driver for cell in cells if cell.driver), None),
         note=next((cell.note for cell in cells if cell.note), ""),

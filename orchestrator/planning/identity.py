@@ -1,20 +1,27 @@
 """Identity: the key of a job is a hash of its task's name and version, its config and its inputs' keys; nothing else.
 
-Where, when, how fast and next to which jobs a job runs does not enter. Data enters by the digest of its content.
+Where, when, how fast and next to which jobs a job runs does not enter. Data enters by the digest of its content. The
+version of a task stands for its code only where that has versions, in Engram and in installed packages: a task in a
+file of the user's enters by the digest of the files that it may execute, too.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import added_later, parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.contract.job import Job, marks
+from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
+from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
 KNOWN = 10_000  # forms that are kept
 _known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with the part itself, so that the id stays its
@@ -23,7 +30,38 @@ _known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with th
 def key_of(job: Job, inputs: Sequence[str]) -> str:
     """The key of a job whose inputs have these keys: 64 hexadecimal digits (SHA-256)."""
     mark = marks(job.function)
-    return _hash([mark.name, mark.version, canonical(job.config), list(inputs)])
+    source = digest_in_keys(source_of(job.function.__module__))
+    return _hash([mark.name, mark.version, canonical(job.config), list(inputs), *([source] if source else [])])
+
+
+@functools.cache  # this process runs what it has imported, whatever happens to the files afterwards
+def source_of(module: str) -> str:
+    """The digest of the files of the user's that a task's module may execute; empty if its code has a version.
+
+    Raises SpecError, in one line, if it imports what cannot be known before it runs.
+    """
+    path = getattr(sys.modules.get(module), "__file__", None)
+    if path is None or not is_user_file(path):
+        return ""
+    try:
+        files = find_user_files(module)
+    except ValueError as error:
+        raise SpecError(f"audit in {module}: {error}") from None
+    return digest_of_files(files.values()) if files else ""
+
+
+@contextmanager
+def accept_code(stand_ins: Mapping[str, str]) -> Iterator[None]:
+    """Make keys inside the block as if code of these digests had the earlier ones (present -> earlier)."""
+    if not stand_ins:
+        yield
+        return
+    _known.clear()  # forms hold digests
+    try:
+        with use_stand_ins(stand_ins):
+            yield
+    finally:
+        _known.clear()
 
 
 def canonical(config: Any) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.planning.identity import key_of
+from orchestrator.planning.identity import accept_code, key_of
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell
 from tasks.contract.job import Job, Roots, marks
@@ -211,7 +211,8 @@ def plan_of(cell: Cell) -> Plan:
         audit = audits.find(cell.audit).audit
         if audit.handout is not None and audit.handout.draw is not None:
             audit.handout.draw(cell.config).check()
-        return Plan.from_roots(audit.plan(cell.config))
+        with accept_code(cell.stand_ins):
+            return Plan.from_roots(audit.plan(cell.config))
     except DatasetError as error:  # gone or changed since it was pinned
         raise EngramError(str(error)) from None
     except ValueError as error:

@@ -297,7 +297,15 @@ def reopen_cell(journal: Journal) -> Cell:
     about = journal.about()
     audit = audits.find(about["audit"]).audit
     config = coerce(about.get("config", {}), audit.config, "config")
-    return Cell(about["audit"], config, about.get("preset"), about.get("setting") or {}, stopping=audit.stopping)
+    return Cell(
+        about["audit"],
+        config,
+        about.get("preset"),
+        about.get("setting") or {},
+        stopping=audit.stopping,
+        stand_ins=about.get("stand_ins", {}),
+        accepted=tuple(about.get("accepted", ())),
+    )
 
 
 def reopen_run(journal: Journal) -> tuple[Cell, Plan]:

@@ -158,6 +158,23 @@ def _asked(value: Any) -> bool:
     )
 
 
+def _code(value: Any) -> bool:
+    """Whether this is code of the user's by name, with its digest and those of its files."""
+    return isinstance(value, dict) and all(
+        _mapping(code) and _text(code.get("digest")) and _mapping_of(_text)(code.get("files"))
+        for code in value.values()
+    )
+
+
+def _accepted(value: Any) -> bool:
+    """Whether these are changes of code that were accepted."""
+    names = ("code", "run", "keys", "before", "now", "time")
+    return isinstance(value, list) and all(
+        _mapping(entry) and all(_text(entry.get(name)) for name in names) and _texts(entry.get("files"))
+        for entry in value
+    )
+
+
 def _seconds(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
@@ -174,6 +191,9 @@ ABOUT: Mapping[str, Check] = {
     "asked": _asked,
     "left_out": _left_out,
     "search": _mapping,
+    "code": _code,
+    "accepted": _accepted,
+    "stand_ins": _mapping_of(_text),
 }
 # Optional fields of any event, and required fields by kind of event.
 ANY: Mapping[str, Check] = {

@@ -17,11 +17,14 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
 from orchestrator.executors.metrics import Metrics
+from orchestrator.planning.code import code_of
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
+from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
+from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
 from orchestrator.run_folder.journal import Journal, cell_description, reopen_cell, sweep_description
 from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.run_folder.recorded_plan import open_plan, record
@@ -33,11 +36,27 @@ from orchestrator.scheduling.rounds import Rounds
 from orchestrator.scheduling.stop import Budget, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
 from orchestrator.spec.resolve import Cell, LeftOut, describe_data, left_out_as_json, pinned_data
-from orchestrator.spec.specification import Execution
+from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 
 MENDED = 3  # times that results found damaged at the end are computed again before the run pauses
+
+
+def prepare_cells(asked: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
+    """The pinned cells as they run, and lines for the user: changed code, and settings without effect.
+
+    Changes of the user's code are accepted if the specification says so.
+    """
+    changes = find_changes(cells, store)
+    lines = []
+    for change in changes:
+        what = "accepted as the same code" if asked.same_code else "--same-code uses the results of the code before"
+        lines.append(f"{change.describe()}; {what}")
+    if asked.same_code:
+        cells = [accept(cell, changes) for cell in cells]
+    idle = find_idle_fields(asked, store.digests())
+    return list(cells), [*lines, *([describe_idle_fields(idle, asked)] if idle else [])]
 
 
 def start(
@@ -76,8 +95,10 @@ def start(
     if len({part.journal.run for part in parts}) < len(parts):
         raise SpecError("two cells of the sweep are the same; vary something that bears on the result")
     for cell, part in zip(cells, parts, strict=True):
-        part.journal.create(cell_description(cell), part.plan)
+        part.journal.create(cell_description(cell) | describe_code(code_of(cell.config, part.plan)), part.plan)
         part.journal.check()  # one that cannot be read stops the run before anything is written
+        if cell.accepted:
+            note_accepted(part.journal, cell, part.plan)
         record(part.journal, part.plan)
     missing = left_out_as_json(cells, left_out)
     if len(parts) == 1:
@@ -92,8 +113,13 @@ def start(
     return replace(_run(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
-def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
-    """Continue a run or sweep, given its full name."""
+def resume(
+    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, same_code: bool = False
+) -> Report:
+    """Continue a run or sweep, given its full name.
+
+    Raises SpecError if code of the user's has changed since, unless `same_code` accepts that.
+    """
     runs = store.folder("runs")
     journal = Journal(runs / run)
     if not journal.exists:
@@ -101,6 +127,8 @@ def resume(run: str, store: Store, execution: Execution, observe: Observer | Non
     about = journal.about()
     is_sweep = "cells" in about
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
+    for cell in journals:
+        check_code(cell, store, same_code)
     parts = [_reopen(cell) for cell in journals]
     deciding.check_execution(parts, execution)
 
@@ -191,6 +219,7 @@ def _run(
             gpus_per_job=execution.gpus_per_job,
             together=execution.together,
             way=execution.way,
+            stand_ins={now: keys for part in parts for now, keys in part.journal.about().get("stand_ins", {}).items()},
             runs=(sweep.run, *names) if sweep else (names[0], *other_runs.sweeps_with(parts[0].journal)),
             fail_fast=execution.fail_fast,
             deadline=None if execution.stop_after is None else clock.monotonic() + execution.stop_after,

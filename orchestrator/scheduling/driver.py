@@ -70,6 +70,7 @@ class Driver:
         gpus_per_job: int = 1,
         together: int | None = None,
         way: StrategyName = "auto",
+        stand_ins: Mapping[str, str] | None = None,
         runs: tuple[str, ...] = (),
         fail_fast: bool = False,
         deadline: float | None = None,
@@ -92,6 +93,7 @@ class Driver:
         self._gpus_per_job = gpus_per_job
         self._together = together
         self._way: StrategyName = way
+        self._stand_ins = stand_ins or {}
         self._runs = runs
         self.fail_fast = fail_fast
         self._deadline = deadline
@@ -202,7 +204,14 @@ class Driver:
             schedule.take_back(executor.take_back(schedule.misplaced))
         while call := schedule.next(room=executor.pending - schedule.on_gpus < executor.window):
             keep = self._states is not None and self._states.keep
-            call = replace(call, way=self._way, members=self._together, runs=self._runs, keep=keep)
+            call = replace(
+                call,
+                way=self._way,
+                members=self._together,
+                runs=self._runs,
+                keep=keep,
+                stand_ins=self._stand_ins,
+            )
             if call.delay:
                 heapq.heappush(self._delayed, (now + call.delay, call.number, call))
             else:

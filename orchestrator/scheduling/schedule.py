@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Refused
 from orchestrator.executors.gpu_packing import FIRST_GROWING, SHARERS, GpuPacking, GpuPackings, gpu_fraction
+from orchestrator.planning.identity import source_of
 from orchestrator.planning.plan import Plan
 from tasks.contract.job import marks
 
@@ -287,7 +288,8 @@ class Schedule:
         job = self.plan.jobs[key]
         where = f"{job.function.__module__}:{job.function.__qualname__}"
         leaves = any(link not in self.done for link in self.plan.following.get(key, ()))
-        return Item(key, where, job.config, self.plan.inputs[key], tuple(self.plan.chain(key)), leaves)
+        chain, source = tuple(self.plan.chain(key)), source_of(job.function.__module__)
+        return Item(key, where, job.config, self.plan.inputs[key], chain, leaves, source)
 
     def _share(self, group: str, keys: Collection[str]) -> int:
         """The number of a group's ready jobs to send in one call."""

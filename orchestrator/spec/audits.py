@@ -13,6 +13,8 @@ from importlib.metadata import EntryPoint, entry_points
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
 from tasks.contract.audit import Audit
+from tasks.user_code.closure import find_user_files
+from tasks.user_code.loaded import UncoveredImport, watch_imports
 
 GROUP = "engram.audits"
 
@@ -87,7 +89,14 @@ def _source(point: EntryPoint) -> str:
 
 def _load_audit(name: str, module: str, attribute: str, source: str) -> RegisteredAudit:
     try:
-        holder = importlib.import_module(module)
+        files = find_user_files(module)
+    except ValueError as error:
+        raise EngramError(f"audit {name!r} cannot be imported from {source}: {error}") from None
+    try:
+        with watch_imports(f"audit {name!r}", files):
+            holder = importlib.import_module(module)
+    except UncoveredImport as error:
+        raise EngramError(str(error)) from None
     except Exception as error:  # a plugin may raise anything while it is imported
         raise EngramError(f"audit {name!r} cannot be imported from {source}: {_line(error)}") from error
     audit = getattr(holder, attribute, None)

@@ -31,7 +31,8 @@ class Cell:
     """One audit with one config; `setting` holds the varied fields of a sweep.
 
     `asked` is the specification of which it is a cell; None if there is none. `stopping` is how its audit ends once it
-    is decided; None for an audit that goes to its end.
+    is decided; None for an audit that goes to its end. `accepted` are the changes of the user's code that the user has
+    accepted, and `stand_ins` the digests by which changed code enters keys (present -> earlier).
     """
 
     audit: str
@@ -40,6 +41,8 @@ class Cell:
     setting: Mapping[str, Any] = field(default_factory=dict)
     asked: Spec | None = field(default=None, compare=False, repr=False)
     stopping: Stopping | None = field(default=None, compare=False, repr=False)
+    stand_ins: Mapping[str, str] = field(default_factory=dict)
+    accepted: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def asked_alone(self) -> Spec | None:

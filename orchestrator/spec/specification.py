@@ -101,7 +101,8 @@ class Spec:
     """A user's specification, not yet checked against the audit.
 
     `execution` and `search` hold only the settings given; the latter are for `engram search` alone. With `all_cells` no
-    cell of a preset is left out where its data are missing.
+    cell of a preset is left out where its data are missing. With `same_code` changes of the user's code are accepted:
+    results of the code before are used.
     """
 
     audit: str
@@ -112,6 +113,7 @@ class Spec:
     store: str | None = None
     search: Mapping[str, Any] = field(default_factory=dict)
     all_cells: bool = False
+    same_code: bool = False
 
     def override_with(self, other: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
@@ -126,6 +128,7 @@ class Spec:
             other.store or self.store,
             {**self.search, **other.search},
             other.all_cells or self.all_cells,
+            other.same_code or self.same_code,
         )
 
 

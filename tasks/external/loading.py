@@ -23,7 +23,14 @@ from tasks.external import archives
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
 from tasks.external.outputs import Answers, read_answers
-from tasks.external.weights import load_classifier, load_weights, make_network, network_of_timm, one_line
+from tasks.external.weights import (
+    load_classifier,
+    load_weights,
+    make_network,
+    network_of_timm,
+    one_line,
+    watch_first_call,
+)
 from tasks.models import modules
 from tasks.worker.hardware import device, exactly
 
@@ -198,8 +205,10 @@ def _module(
         return Rows(), torchscript(model, held, place)
     if model.kind == "export":
         return load_program(model, held, place, prepare_images(np.zeros((1, *shape), np.uint8), interface).shape[1:])
-    make = network_of_timm if model.kind == "timm" else make_network
-    return Rows(), load_weights(model, held, make(model, shape, classes), place)
+    if model.factory is None:
+        return Rows(), load_weights(model, held, network_of_timm(model, shape, classes), place)
+    module = load_weights(model, held, make_network(model, shape, classes), place)
+    return Rows(), watch_first_call(model.factory, module)
 
 
 def _forward(module: Callable[[Tensor], Any], output: str, place: torch.device) -> Forward:

@@ -48,6 +48,7 @@ from tasks.datasets.source import digest_of
 from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
 from tasks.models import custom
 from tasks.models.custom import Factory
+from tasks.user_code.acceptance import digest_in_keys
 from tasks.worker import files, size_limits
 from tasks.worker.files import File
 
@@ -103,6 +104,16 @@ class ModelFile(PinnedName):
     def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - with a factory it is no file's digest
         """The same with the digest of its content; FileError for the file, ValueError for the factory."""
         return pin(self)
+
+    def identity(self) -> str:
+        """The content, never the name or path; of a factory's model whose source has changed see `acceptance`."""
+        return digest_in_keys(super().identity())
+
+    def digest_with_source(self, source: str) -> str:
+        """The digest that the model would have if its factory's source had this one."""
+        assert self.factory is not None
+        weights = hashlib.sha256(files.read(File(self.path))).hexdigest()
+        return _digest_with_factory(self.factory, source, weights)
 
     def paths(self) -> tuple[Path, ...]:
         """The file, and with a factory the Python files of its source."""
@@ -253,16 +264,20 @@ def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()
     if factory is not None:
-        source = custom.source_digest(factory)
-        digest = digest_of(RULE, (factory.function.encode(), source.encode(), digest.encode()))
+        digest = _digest_with_factory(factory, custom.source_digest(factory), digest)
     if model.timm is not None:
         digest = digest_of(TIMM_RULE, (model.timm.encode(), digest.encode()))
     _check_digest(model, digest)
     return digest, held
 
 
+def _digest_with_factory(factory: Factory, source: str, weights: str) -> str:
+    """The digest of a factory's model, from those of its source and of the bytes of its weights."""
+    return digest_of(RULE, (factory.function.encode(), source.encode(), weights.encode()))
+
+
 def _check_digest(model: ModelFile, digest: str) -> None:
-    if model.digest and model.digest != digest:
+    if model.digest and digest_in_keys(model.digest) != digest_in_keys(digest):
         raise ValueError(
             f"model {model.name} is not the one that was pinned: its content has digest {digest}, not {model.digest}"
         )

@@ -11,6 +11,7 @@ import io
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -21,8 +22,9 @@ from torch import Tensor
 from tasks.contract.extras import TIMM, TRANSFORMERS
 from tasks.external.file_contents import not_tensors_alone
 from tasks.external.model_file import ModelFile
-from tasks.models import modules
+from tasks.models import custom, modules
 from tasks.models.custom import Factory
+from tasks.user_code.loaded import UncoveredImport, watch_imports
 
 
 def load_weights(
@@ -46,7 +48,10 @@ def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | N
     height, width, channels = shape
     make = modules.import_factory(factory)
     try:
-        module = make((channels, height, width), classes)
+        with watch(factory):
+            module = make((channels, height, width), classes)
+    except UncoveredImport:
+        raise
     except Exception as error:
         raise ValueError(f"network {factory}: its factory failed: {one_line(error)}") from error
     if not isinstance(module, torch.nn.Module):
@@ -54,6 +59,27 @@ def make_network(model: ModelFile, shape: tuple[int, int, int], classes: int | N
             f"network {factory}: its factory made a {modules.kind(module)}; it must make a torch.nn.Module"
         )
     return module
+
+
+def watch(factory: Factory) -> AbstractContextManager[None]:
+    """Raise UncoveredImport if the block imports a file of the user's that the factory's digest does not cover."""
+    return watch_imports(f"network {factory}", custom.source_files(factory))
+
+
+def watch_first_call(factory: Factory, module: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """The module, whose first call is watched as by `watch`."""
+    is_called = False
+
+    def call(images: Tensor) -> Any:
+        nonlocal is_called
+        if is_called:
+            return module(images)
+        with watch(factory):
+            outputs = module(images)
+        is_called = True
+        return outputs
+
+    return call
 
 
 def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int | None) -> torch.nn.Module:

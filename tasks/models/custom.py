@@ -8,18 +8,17 @@ written in `tasks.training.custom_density`. Naming a factory imports nothing.
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
 
 from tasks.contract.pinnable import PinnedName
-from tasks.datasets.source import digest_of
+from tasks.user_code.acceptance import digest_in_keys
+from tasks.user_code.closure import SourceFile, digest_of_files, find_files
 
 T = TypeVar("T", bound="Named")
-RULE = "network: python source, 1"
+NAMED = 5  # files of a source that an error names
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Named(PinnedName):
             return self.name
         if not self.digest:
             raise ValueError(f"network {self.name!r} has no digest yet; pin it before planning")
-        return f"{Factory.parse(self.name).function}@{self.digest}"
+        return f"{Factory.parse(self.name).function}@{digest_in_keys(self.digest)}"
 
     def pin(self, known: MutableMapping[str, str]) -> Self:  # noqa: ARG002 - a source is short
         """The same with the digest of its source, if it is a user's own; ValueError where there is no such model."""
@@ -96,57 +95,44 @@ class Factory:
 
 def pin_factory(factory: Factory) -> Factory:
     """The factory with the digest of its source; ValueError where a digest given already is another."""
-    digest = source_digest(factory)
-    if factory.digest and factory.digest != digest:
+    return replace(factory, digest=check_digest(factory, source_files(factory)))
+
+
+def check_digest(factory: Factory, files: Mapping[str, SourceFile]) -> str:
+    """The digest of a factory's files; ValueError where a digest given already is another."""
+    digest = digest_of_files(files.values())
+    if factory.digest and digest_in_keys(factory.digest) != digest_in_keys(digest):
+        named = sorted(files)[:NAMED]
+        more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
         raise ValueError(
             f"network {factory.module}:{factory.function} is not the one that was pinned: its source has digest "
-            f"{digest}, not {factory.digest}"
+            f"{digest}, not {factory.digest}; its files are {', '.join(named)}{more}"
         )
-    return replace(factory, digest=digest)
+    return digest
 
 
 def source_digest(factory: Factory) -> str:
-    """SHA-256 of the names and content of the Python files that define the factory.
+    """The digest of the files that a factory's module may execute, as `source_files` finds them."""
+    return digest_of_files(source_files(factory).values())
 
-    For a module inside a package these are all files of the outermost package, for any other its own file. Imports from
-    elsewhere are not included.
+
+def source_files(factory: Factory) -> dict[str, SourceFile]:
+    """The user's files that a factory's module may execute, by their names below the import path.
+
+    ValueError, in one line, if there is no such module, or if one of its imports cannot be known before it runs.
     """
-    files = sources(factory)
-    parts = [part for name, path in sorted(files.items()) for part in (name.encode(), path.read_bytes())]
-    return digest_of(RULE, parts)[:32]
-
-
-def sources(factory: Factory) -> dict[str, Path]:
-    """The Python files by their names below the import path; ValueError where there is no such module."""
-    top = factory.module.partition(".")[0]
-    spec = inner = _top(top)
-    names = factory.module.split(".")
-    for depth in range(2, len(names) + 1):
-        locations = inner.submodule_search_locations if inner else None
-        inner = PathFinder.find_spec(".".join(names[:depth]), locations) if locations is not None else None
-    if spec is None or inner is None:
+    try:
+        files = find_files(factory.module)
+    except ValueError as error:
+        raise ValueError(f"network {factory}: {error}") from None
+    if files is None:
         raise ValueError(
             f"network {factory}: there is no module {factory.module!r} on Python's path; install its package or put "
             "its folder on PYTHONPATH"
         )
-    folders = spec.submodule_search_locations
-    if folders is None:
-        return {f"{top}.py": _file(factory, spec)}
-    return {
-        f"{top}/{path.relative_to(folder).as_posix()}": path
-        for folder in folders
-        for path in Path(folder).rglob("*.py")
-    }
+    return files
 
 
-def _top(name: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # a module without a spec, such as __main__
-        return None
-
-
-def _file(factory: Factory, spec: ModuleSpec) -> Path:
-    if spec.origin is None or not spec.origin.endswith(".py"):
-        raise ValueError(f"network {factory}: {factory.module!r} has no Python source that could be pinned")
-    return Path(spec.origin)
+def sources(factory: Factory) -> dict[str, Path]:
+    """The paths of a factory's files, by their names below the import path; ValueError as of `source_files`."""
+    return {name: file.path for name, file in source_files(factory).items()}

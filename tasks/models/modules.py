@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
 import numpy as np
@@ -22,8 +22,8 @@ from tasks.models import custom
 from tasks.models.custom import Factory
 from tasks.models.layers import Layers, Mode, Shape, Start, Weight
 from tasks.numerics import seeds
-
-_imported: dict[str, str] = {}  # module -> digest of the source that this process runs
+from tasks.user_code import loaded
+from tasks.user_code.loaded import UncoveredImport
 
 
 class Module:
@@ -35,7 +35,9 @@ class Module:
     def __init__(self, text: str, *arguments: object) -> None:
         self.name = text
         self._arguments = arguments
-        self._factory = import_factory(Factory.parse(text))
+        factory = Factory.parse(text)
+        self._factory = import_factory(factory)
+        self._files = custom.source_files(factory)
         self._module = self._make(0)
         self._called = _Called(self._module)
         self.constants = {name: b for name, b in self._module.named_buffers() if not b.is_floating_point()}
@@ -45,6 +47,10 @@ class Module:
         """The weights a model starts from: what its factory makes when torch's generator starts from the seed."""
         made = tensors_of(self._make(seed))
         return {name: made[name].detach().to(torch.float32).numpy().copy() for name in self.weights}
+
+    def watch(self) -> AbstractContextManager[None]:
+        """Raise UncoveredImport if the block imports a file of the user's that keys do not cover."""
+        return loaded.watch_imports(f"network {self.name}", self._files)
 
     def attribute(self, name: str, default: object = None) -> object:
         """The module's attribute of this name, or the default."""
@@ -70,7 +76,10 @@ class Module:
         """A new module; it neither depends on the global random state nor changes it."""
         with drawing(seeds.derive(seed, "initial weights"), torch.device("cpu")):
             try:
-                module = self._factory(*self._arguments)
+                with self.watch():
+                    module = self._factory(*self._arguments)
+            except UncoveredImport:
+                raise
             except Exception as error:
                 raise ValueError(f"network {self.name}: its factory failed: {one_line(error)}") from error
         if not isinstance(module, nn.Module):
@@ -107,20 +116,26 @@ class _Called(nn.Module):
 
 def import_factory(factory: Factory) -> Callable[..., object]:
     """The factory function; ValueError where its source is not the one pinned, or it cannot be imported."""
-    digest = custom.pin_factory(factory).digest
-    if _imported.setdefault(factory.module, digest) != digest:
-        raise ValueError(f"network {factory}: its source has changed since this process imported it; start again")
-    try:
-        module = importlib.import_module(factory.module)
-    except Exception as error:
-        del _imported[factory.module]
-        raise ValueError(f"network {factory}: {factory.module} cannot be imported: {one_line(error)}") from error
-    there = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
-    if factory.function not in there:
+    files = custom.source_files(factory)
+    custom.check_digest(factory, files)
+    changed = loaded.changed_file(files)
+    if changed is not None:
         raise ValueError(
-            f"network {factory}: {factory.module} has no function {factory.function}; it has {', '.join(there)}"
+            f"network {factory}: its source has changed since this process imported it ({changed}); start again"
         )
-    function: Callable[..., object] = there[factory.function]
+    try:
+        with loaded.watch_imports(f"network {factory}", files):
+            module = importlib.import_module(factory.module)
+    except UncoveredImport:
+        raise
+    except Exception as error:
+        raise ValueError(f"network {factory}: {factory.module} cannot be imported: {one_line(error)}") from error
+    functions = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
+    if factory.function not in functions:
+        raise ValueError(
+            f"network {factory}: {factory.module} has no function {factory.function}; it has {', '.join(functions)}"
+        )
+    function: Callable[..., object] = functions[factory.function]
     return function
 
 
@@ -175,8 +190,9 @@ class Method:
         self.module, self.name, self.values, self.result = module, name, values, result
         self._trial = trial
         self._random = {}
-        for training in (True, False):  # in evaluation at last, whose values are kept
-            self.tried, self._random[training] = self._try_outputs(training)
+        with module.watch():
+            for training in (True, False):  # in evaluation at last, whose values are kept
+                self.tried, self._random[training] = self._try_outputs(training)
         if self._random[False] and not chancy:
             raise ValueError(f"{self.whose} draws random numbers in evaluation; it may do so in training alone")
 

@@ -37,10 +37,10 @@ def test_plan_names_requested_classes_and_unused_levels(tmp_path: Path) -> None:
     assert json.loads(json.dumps(seen["classes"])) == [row]
     (line,) = describe_classes(seen["classes"])
     assert line == f"given.label=3 is '10' of {name}, whose classes are 0: 0, 1: 1, 2: 2, 3: 10"
-    (note,) = seen["notes"]
+    (note,) = seen["warnings"]
     assert "add #bits12 to the data set's name" in note
     fields["probe"] = f"{name}#bits12"
-    assert preview(Spec("unique_feature", None, fields, store=str(tmp_path / "store")))["notes"] == []
+    assert preview(Spec("unique_feature", None, fields, store=str(tmp_path / "store")))["warnings"] == []
 
 
 def test_numbers_beyond_the_classes_and_many_classes_fit_a_line() -> None:

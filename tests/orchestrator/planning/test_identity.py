@@ -60,9 +60,9 @@ def test_version_config_and_inputs_are_in_the_key() -> None:
     assert 5 == len(keys)
 
 
-def test_a_key_is_the_same_today_as_when_results_were_stored_under_it() -> None:
-    expected = "f04de35c"
-    assert expected == key(Config())[:8]
+def test_key_of_engrams_task_is_that_of_stored_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first, "__module__", "tasks.contract.job")  # a task in a file of the user's has its digest, too
+    assert key(Config())[:8] == "f04de35c"
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "given_net"
     sys.modules.pop("given_net", None)
-    loading.modules._imported.pop("given_net", None)
 
 
 def made(seed: int = 0, classes: int = CLASSES) -> nn.Module:

@@ -1,0 +1,61 @@
+"""A check of the user's tasks by the process that computes them: they are the code that their keys were made from."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from tasks.user_code.closure import SourceFile, digest_of_files, find_user_files
+from tasks.user_code.loaded import ImportWatch, UncoveredImport, open_watch
+
+
+class SourceChanged(ValueError):
+    """A task's files are not those that its keys were made from: one line for the user."""
+
+
+class TaskSource:
+    """The source of a task's module, and the imports of this process since it was opened."""
+
+    def __init__(self, module: str, digest: str, files: Mapping[str, SourceFile], watch: ImportWatch | None) -> None:
+        self._module = module
+        self._digest = digest
+        self._files = files
+        self._watch = watch
+
+    def problem(self) -> Exception | None:
+        """Why what the task computes does not belong to its key; None if it does."""
+        if self._watch is None:
+            return None
+        found = digest_of_files(self._files.values())
+        if found != self._digest:
+            return SourceChanged(
+                f"the code of {self._module} is not the one that this run was planned with: {', '.join(self._files)} "
+                f"have digest {found} here, not {self._digest}; start the command again, with the same code everywhere"
+            )
+        try:
+            self._watch.check()
+        except UncoveredImport as error:
+            return error
+        return None
+
+
+@contextmanager
+def open_source(digests: Mapping[str, str]) -> Iterator[TaskSource]:
+    """The source of the task whose functions, `module:name`, are not imported yet; they are all of one module.
+
+    Nothing is checked of a function without a digest, whose code has a version.
+    """
+    of_user = {function.partition(":")[0]: digest for function, digest in digests.items() if digest}
+    if not of_user:
+        yield TaskSource("", "", {}, None)
+        return
+    ((module, digest),) = of_user.items()
+    files = _files(module)
+    with open_watch(f"audit in {module}", files) as watch:
+        yield TaskSource(module, digest, files, watch)
+
+
+@functools.cache  # this process runs what it imports now, whatever happens to the files afterwards
+def _files(module: str) -> Mapping[str, SourceFile]:
+    return find_user_files(module)

@@ -1,0 +1,104 @@
+"""The user's code behind a plan, by names: `network hospital:small`, `audit label_memorization`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.planning.identity import source_of
+from orchestrator.planning.plan import Plan
+from orchestrator.spec.config_parts import rebuild, walk
+from tasks.external.model_file import ModelFile
+from tasks.models import custom
+from tasks.models.custom import Factory, Named, is_own
+from tasks.user_code.closure import SourceFile, digest_of_files, find_user_files
+
+NETWORK = "network "
+AUDIT = "audit "
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code of the user's as it is now: the digest that stands for it, and those of its files by name."""
+
+    name: str
+    digest: str
+    files: Mapping[str, str]
+
+
+def code_of(config: Any, plan: Plan | None = None) -> list[Code]:
+    """The user's code that a config names, and with a plan that of the tasks it plans. SpecError if it is not there."""
+    names = dict.fromkeys(f"{NETWORK}{_bare(factory)}" for factory in _factories(config))
+    if plan is not None:
+        modules = dict.fromkeys(job.function.__module__ for job in plan.jobs.values())
+        names |= dict.fromkeys(f"{AUDIT}{module}" for module in modules if source_of(module))
+    return [read_code(name) for name in names]
+
+
+def read_code(name: str) -> Code:
+    """The code of this name as it is now; SpecError, in one line, if it is not there or cannot be pinned."""
+    try:
+        if name.startswith(NETWORK):
+            files: Mapping[str, SourceFile] = custom.source_files(Factory.parse(name.removeprefix(NETWORK)))
+        else:
+            files = find_user_files(name.removeprefix(AUDIT))
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    return Code(name, digest_of_files(files.values()), {file.name: file.digest for file in files.values()})
+
+
+def pinned_digest(config: Any, name: str) -> str | None:
+    """The digest of the code of a network as a config has pinned it; None if it does not name it, or not directly."""
+    for _, part in walk(config):
+        if isinstance(part, Named) and is_own(part.name) and f"{NETWORK}{part.name}" == name:
+            return part.digest
+    return None
+
+
+def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, str]:
+    """The digests that stand in keys for those of a pinned config and of code that is accepted as the same.
+
+    `earlier` are, for each code by name, the digest by which it enters keys and those of the code between then and now.
+    """
+    found: dict[str, str] = {}
+    for name, (keys, same) in earlier.items():
+        found |= dict.fromkeys((read_code(name).digest, *same), keys)
+    for _, part in walk(config):
+        if isinstance(part, ModelFile) and part.factory is not None:
+            keys, same = earlier.get(f"{NETWORK}{_bare(part.factory)}", ("", ()))
+            if keys:
+                digests = (part.digest, *(part.digest_with_source(source) for source in same))
+                found |= dict.fromkeys(digests, part.digest_with_source(keys))
+    return {digest: keys for digest, keys in found.items() if digest != keys}
+
+
+def pin_code_again(config: Any, names: Iterable[str]) -> Any:
+    """A pinned config with the digests of this code as it is now; SpecError if a model's weights have changed, too."""
+    wanted = set(names)
+
+    def pin(value: Any) -> Any:
+        if isinstance(value, Named) and is_own(value.name) and f"{NETWORK}{value.name}" in wanted:
+            return replace(value, digest="").pin({})
+        if isinstance(value, ModelFile):
+            of_factory = value.factory is not None and f"{NETWORK}{_bare(value.factory)}" in wanted
+            return replace(value, digest="").pin({}) if of_factory else value
+        return rebuild(value, lambda part, _: pin(part))
+
+    return pin(config)
+
+
+def _factories(config: Any) -> list[Factory]:
+    found = []
+    for _, part in walk(config):
+        if isinstance(part, Named):
+            if is_own(part.name):
+                found.append(Factory.parse(part.name))
+        elif isinstance(part, ModelFile) and part.factory is not None:
+            found.append(part.factory)
+    return found
+
+
+def _bare(factory: Factory) -> str:
+    return str(replace(factory, digest=""))

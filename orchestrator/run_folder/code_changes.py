@@ -1,0 +1,196 @@
+"""Changes of the user's code since a run: which files, what they cost, and how a change is accepted.
+
+`run.json` holds under `code` the files of each network and audit of one's own that the run was planned with, by digest,
+and under `accepted` the changes that the user has accepted since: with those, results of the code before and of the
+code after stand under the same keys.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.errors import SpecError, StoreError
+from orchestrator.planning import code
+from orchestrator.planning.code import Code
+from orchestrator.planning.identity import source_of
+from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.quantities import format_count
+from orchestrator.run_folder.journal import Journal, reopen_cell
+from orchestrator.spec import audits
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.resolve import Cell
+from orchestrator.store import Store
+from orchestrator.store.provenance import now
+
+SHOWN_FILES = 3
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """Code that is another one now than when a run was planned.
+
+    `keys` is the digest by which it entered the keys of that run, `before` that of the code that computed last, `same`
+    are those of code that was accepted as the same. `files` are the names of those that were changed, added or removed,
+    as far as they were recorded.
+    """
+
+    code: str
+    run: str
+    keys: str
+    before: str
+    now: str
+    files: tuple[str, ...]
+    same: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """`network hospital:small: layers.py changed since run unique_feature-1f83d9ab`."""
+        shown = ", ".join(self.files[:SHOWN_FILES])
+        more = len(self.files) - SHOWN_FILES
+        what = f"{shown} and {format_count(more, 'more file')}" if more > 0 else shown or "its source"
+        return f"{self.code}: {what} changed since run {self.run}"
+
+
+def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
+    """The user's code as `run.json` holds it."""
+    found = {each.name: {"digest": each.digest, "files": dict(each.files)} for each in codes}
+    return {"code": found} if found else {}
+
+
+def changes_of_run(journal: Journal) -> list[CodeChange]:
+    """The user's code that has changed since a run was planned, or since a change of it was accepted."""
+    about = journal.about()
+    if "config" not in about:
+        return []
+    config = reopen_cell(journal).config
+    recorded = about.get("code", {})
+    changes = []
+    for name in dict.fromkeys((*recorded, *(each.name for each in code.code_of(config)))):
+        present = code.read_code(name)
+        before = recorded.get(name, {}).get("digest") or code.pinned_digest(config, name)
+        if before is not None and before != present.digest:
+            changes.append(_change(journal.run, about, present, before))
+    return changes
+
+
+def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
+    """The changes of the code behind these pinned cells since the newest runs of it, as `newest_changes` finds them."""
+    codes: dict[str, Code] = {}
+    for cell in cells:
+        audit = audits.find(cell.audit).audit
+        # Planning takes seconds where jobs are many, and only an audit of one's own has tasks in files of the user's.
+        plan = plan_of(cell) if source_of(audit.plan.__module__) else None
+        codes |= {each.name: each for each in code.code_of(cell.config, plan)}
+    return newest_changes(store, codes.values())
+
+
+def newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
+    """For each code the newest run that was planned with it, if its keys hold another digest than the present one."""
+    wanted = {each.name: each for each in codes}
+    if not wanted:
+        return []
+    abouts: list[tuple[str, dict[str, Any]]] = []
+    runs = store.folder("runs")
+    for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
+        try:
+            about = Journal(folder).about()
+        except StoreError:
+            continue
+        if wanted.keys() & about.get("code", {}).keys():
+            abouts.append((folder.name, about))
+    changes = []
+    for name, present in wanted.items():
+        having = [(str(about.get("created", "")), run, about) for run, about in abouts if name in about["code"]]
+        if not having:
+            continue
+        _, run, about = max(having, key=operator.itemgetter(0))
+        change = _change(run, about, present, about["code"][name]["digest"])
+        if change.keys != present.digest:
+            changes.append(change)
+    return changes
+
+
+def _change(run: str, about: Mapping[str, Any], present: Code, before: str) -> CodeChange:
+    accepted = [entry for entry in about.get("accepted", ()) if entry["code"] == present.name]
+    keys = accepted[-1]["keys"] if accepted else before
+    files = about.get("code", {}).get(present.name, {}).get("files", {})
+    names = [name for name in sorted({*files, *present.files}) if files.get(name) != present.files.get(name)]
+    if before == present.digest and accepted:
+        names = accepted[-1]["files"]
+    same = tuple(dict.fromkeys((before, *(entry["now"] for entry in accepted))))
+    return CodeChange(present.name, run, keys, before, present.digest, tuple(names) if files else (), same)
+
+
+def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
+    """The pinned cell whose code enters keys as it was before these changes, so that results of then are used."""
+    named = {each.name for each in code.code_of(cell.config)}
+    concerned = [change for change in changes if change.code in named or change.code.startswith(code.AUDIT)]
+    if not concerned:
+        return cell
+    entries = []
+    for change in concerned:
+        entry = {**asdict(change), "files": list(change.files), "time": now()}
+        del entry["same"]
+        entries.append(entry)
+    earlier = {change.code: (change.keys, change.same) for change in concerned}
+    return replace(cell, stand_ins=code.stand_ins(cell.config, earlier), accepted=tuple(entries))
+
+
+def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
+    """Keep with a run which changes of code it goes on with, and the code as it is now."""
+    about = journal.about()
+    before = list(about.get("accepted", ()))
+    new = [entry for entry in cell.accepted if not any(_is_same(entry, other) for other in before)]
+    if not new and about.get("stand_ins", {}) == cell.stand_ins:
+        return
+    content = {"config": plain(cell.config), "accepted": [*before, *new], "stand_ins": dict(cell.stand_ins)}
+    journal.rewrite({**about, **content, **describe_code(code.code_of(cell.config, plan))})
+
+
+def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(entry[name] == other[name] for name in ("code", "keys", "now"))
+
+
+def check_code(journal: Journal, store: Store, same_code: bool) -> None:
+    """Refuse to go on with a run whose code has changed, unless the user accepts it, which the run's folder then says.
+
+    Raises SpecError, in one line with the file's name. A run with all of its results goes on in any case.
+    """
+    planned = set(journal.tasks())
+    stored = planned & store.keys()
+    if stored == planned:
+        return
+    changes = changes_of_run(journal)
+    if not changes:
+        return
+    if not same_code:
+        raise SpecError(
+            f"{'; '.join(change.describe() for change in changes)}, which computed {len(stored)} of its {len(planned)} "
+            f"jobs: put it back, start anew with `engram run {journal.about()['audit']}`, or accept the change with "
+            "--same-code"
+        )
+    cell = reopen_cell(journal)
+    pinned = replace(cell, config=code.pin_code_again(cell.config, [change.code for change in changes]))
+    accepted = accept(pinned, changes)
+    accepted = replace(accepted, stand_ins={**cell.stand_ins, **accepted.stand_ins})
+    plan = plan_of(accepted)
+    if set(plan.jobs) != planned:
+        raise SpecError(
+            f"run {journal.run} cannot go on with the code as it is now: it plans other jobs, or a model's weights "
+            f"have changed, too; start anew with `engram run {cell.audit}`"
+        )
+    note_accepted(journal, accepted, plan)
+
+
+def describe_accepted(about: Mapping[str, Any]) -> list[str]:
+    """A line for each change of code that the user has accepted in a run."""
+    lines = []
+    for entry in about.get("accepted", ()):
+        files = ", ".join(entry["files"]) or "its source"
+        lines.append(
+            f"{entry['code']}: {files} changed while results of the code before were kept; the user accepted this as "
+            f"the same code ({entry['keys'][:12]} before, {entry['now'][:12]} after, {entry['time'][:10]})"
+        )
+    return lines

@@ -1,0 +1,1 @@
+"""Code of the user that results depend on: its files, their digests, and a check that nothing else was loaded."""

@@ -1,0 +1,224 @@
+"""The files of the user that a module's behaviour depends on: its own, and those it imports, directly or indirectly.
+
+A file is the user's unless it belongs to Python's standard library, to an installed package or to Engram: those have
+versions, which the record of a result holds. Files are found by reading imports (`imports`), so nothing is imported.
+An import that cannot be read from the source is refused by name. Data files that code opens are not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import importlib.util
+import sysconfig
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder
+from pathlib import Path
+
+from tasks.datasets.source import digest_of
+from tasks.user_code import canonical
+from tasks.user_code.imports import HiddenImport, Import, Reach, read_imports
+
+RULE = "network: python source, 2"
+INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
+STANDARD_LIBRARY = tuple({f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib")})
+ROOT = Path(__file__).resolve().parents[2]
+ENGRAM = ("dashboards", "engram", "engram_command.py", "orchestrator", "tasks")
+SUFFIXES = (".py", *EXTENSION_SUFFIXES, ".pyc")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file of the user's code: its name below the import path, where it lies, and the digest of what it does.
+
+    The digest of Python source is that of its canonical form, of any other file that of its bytes.
+    """
+
+    name: str
+    path: Path
+    digest: str
+
+
+@dataclass(frozen=True)
+class _Module:
+    """A module that was found: its file, None for a namespace package; and its folders if it is a package."""
+
+    name: str
+    path: Path | None
+    folders: tuple[str, ...] | None
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file below the import path."""
+        assert self.path is not None
+        parents = self.name.split(".") if self.folders is not None else self.name.split(".")[:-1]
+        return "/".join([*parents, self.path.name])
+
+
+def is_installed_file(path: str) -> bool:
+    """Whether a file belongs to the standard library or to an installed package."""
+    return path.startswith(STANDARD_LIBRARY) or bool(set(INSTALLED) & set(Path(path).parts))
+
+
+@functools.cache
+def is_user_file(path: str) -> bool:
+    """Whether a module's file is the user's: neither the standard library's, nor an installed package's, nor ours."""
+    resolved = Path(path).resolve()
+    if is_installed_file(path) or is_installed_file(str(resolved)):
+        return False
+    return not any(resolved.is_relative_to(ROOT / name) for name in ENGRAM)
+
+
+def digest_of_files(files: Iterable[SourceFile]) -> str:
+    """The digest that stands for these files in keys: of their names and digests."""
+    parts = []
+    for file in sorted(files, key=lambda file: file.name):
+        parts += [file.name.encode(), file.digest.encode()]
+    return digest_of(RULE, parts)[:32]
+
+
+def find_files(module: str) -> dict[str, SourceFile] | None:
+    """The files that importing and using a module may execute, by name; None if there is no such module.
+
+    Of a module of the user's these are all files of the user's that it imports, directly or indirectly; of a module of
+    an installed package all Python files of that package.
+
+    Raises ValueError, in one line, for a file that cannot be read, or imports what cannot be known before it runs.
+    """
+    importlib.invalidate_caches()
+    root = _find(module)
+    if root is None:
+        return None
+    if root.path is None:
+        raise ValueError(f"{module!r} is a folder without Python source that could be pinned")
+    return find_user_files(module) or _installed_files(module)
+
+
+def find_user_files(module: str) -> dict[str, SourceFile]:
+    """The files of the user's that a module of the user's may execute, by name; empty for any other module.
+
+    Raises ValueError as `find_files` does.
+    """
+    files: dict[str, SourceFile] = {}
+    waiting: deque[tuple[Import, Path | None]] = deque([(Import(module), None)])
+    seen: set[tuple[Import, Path | None]] = set()
+    while waiting:
+        wanted, importer = waiting.popleft()
+        if (wanted, importer) in seen:
+            continue
+        seen.add((wanted, importer))
+        for found in _reached(wanted, importer):
+            if found.path is None or found.file_name in files or not is_user_file(str(found.path)):
+                continue
+            file, imports = _read(found)
+            files[file.name] = file
+            waiting.extend((each, found.path) for each in imports)
+    return files
+
+
+def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
+    """A module's file with its digest, and what it imports."""
+    path = module.path
+    assert path is not None
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    if path.suffix != ".py":
+        return SourceFile(module.file_name, path, hashlib.sha256(content).hexdigest()), []
+    tree = canonical.parse(content, str(path))
+    imports = []
+    for each in read_imports(tree, module.name, module.folders is not None):
+        if isinstance(each, HiddenImport):
+            raise ValueError(
+                f"{path}, line {each.line}: {each.call} {each.effect}, so that its changes would go unnoticed; import "
+                "the module by its name instead"
+            )
+        imports.append(each)
+    digest = hashlib.sha256(canonical.canonical_form(tree).encode()).hexdigest()
+    return SourceFile(module.file_name, path, digest), imports
+
+
+def _reached(wanted: Import, importer: Path | None) -> Iterator[_Module]:
+    """The modules that an import executes: the packages above it, it, and the submodules that it may reach."""
+    names = wanted.name.split(".")
+    found = None
+    for depth in range(1, len(names) + 1):
+        found = _find(".".join(names[:depth]), importer)
+        if found is None or (found.path is not None and not is_user_file(str(found.path))):
+            return
+        yield found
+    if found is not None and wanted.reach != "module":
+        yield from _submodules(found, wanted.reach)
+
+
+def _submodules(package: _Module, reach: Reach) -> Iterator[_Module]:
+    for folder in package.folders or ():
+        if not is_user_file(folder):
+            return
+        for path in sorted(Path(folder).iterdir()):
+            name = path.name.partition(".")[0]
+            is_module = path.name.endswith(SUFFIXES) or (path.is_dir() and (path / "__init__.py").exists())
+            if not is_module or not name.isidentifier() or name == "__init__":
+                continue
+            found = _from_spec(PathFinder.find_spec(f"{package.name}.{name}", [folder]))
+            if found is not None:
+                yield found
+                if reach == "descendants":
+                    yield from _submodules(found, reach)
+
+
+def _find(name: str, importer: Path | None = None) -> _Module | None:
+    """The module of this name as Python would find it; no module is imported for it."""
+    top, *inner = name.split(".")
+    spec = _find_top(top)
+    if spec is None and importer is not None:
+        # Code often puts its own folder on the path before it imports what lies beside it.
+        spec = PathFinder.find_spec(top, [str(importer.parent)])
+    found = _from_spec(spec)
+    for part in inner:
+        if found is None or found.folders is None:
+            return None
+        found = _from_spec(PathFinder.find_spec(f"{found.name}.{part}", list(found.folders)))
+    return found
+
+
+def _find_top(name: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a module without a spec, such as __main__
+        return None
+
+
+def _from_spec(spec: ModuleSpec | None) -> _Module | None:
+    if spec is None:
+        return None
+    folders = spec.submodule_search_locations
+    path = None
+    if spec.has_location and spec.origin is not None:
+        path = Path(spec.origin)
+    elif folders is None:
+        return None  # built into Python
+    return _Module(spec.name, path, None if folders is None else tuple(folders))
+
+
+def _installed_files(module: str) -> dict[str, SourceFile]:
+    """All Python files of the outermost package of an installed module, or its own file."""
+    top = _find(module.partition(".")[0])
+    assert top is not None
+    paths: Mapping[str, Path] = {}
+    if top.folders is not None:
+        paths = {
+            f"{top.name}/{path.relative_to(folder).as_posix()}": path
+            for folder in top.folders
+            for path in Path(folder).rglob("*.py")
+        }
+    elif top.path is not None:
+        paths = {top.path.name: top.path}
+    files = {}
+    for name, path in paths.items():
+        files[name] = SourceFile(name, path, hashlib.sha256(path.read_bytes()).hexdigest())
+    return files

@@ -1,0 +1,102 @@
+"""What this process has loaded of the user's code: that it is what was digested, and nothing beside it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.user_code.closure import SourceFile, is_user_file
+
+_digests: dict[str, str] = {}  # path of a file that this process has imported -> digest of the file then
+_watches: list[ImportWatch] = []  # those that are open, the outermost first
+
+
+class UncoveredImport(ValueError):
+    """Code of the user's was imported that no key covers: one line for the user."""
+
+
+class ImportWatch:
+    """Finds files of the user's that are imported from now on beside those that a digest covers.
+
+    `subject` begins the message. Files that another watch covers meanwhile, of a network that an audit of one's own
+    trains, are in the keys by that.
+    """
+
+    def __init__(self, subject: str, files: Mapping[str, SourceFile]) -> None:
+        self._subject = subject
+        self._files = files
+        self._covered = {file.path.resolve() for file in files.values()}
+        self._before = set(sys.modules)
+
+    def check(self) -> None:
+        """Raise UncoveredImport if such a file was imported.
+
+        The modules that were imported since are then forgotten, so that the next attempt meets them again.
+        """
+        for name, path in self._imported().items():
+            if path.resolve() not in self._covered:
+                self.forget_modules()
+                raise UncoveredImport(
+                    f"{self._subject}: {path} is imported when it runs, but no import in its source names {name}; "
+                    "import it by its name, from a folder on PYTHONPATH, so that keys see its changes"
+                )
+        for file in self._files.values():
+            _digests.setdefault(str(file.path), file.digest)
+        for watch in _watches:
+            watch._covered |= self._covered
+
+    def forget_modules(self) -> None:
+        """Forget the user's modules that were imported since, as if this process had never met them."""
+        for name in self._imported():
+            del sys.modules[name]
+
+    def _imported(self) -> dict[str, Path]:
+        """The user's modules that were imported since, by name, with their files."""
+        found = {}
+        for name, module in [*sys.modules.items()]:
+            if name in self._before:
+                continue
+            path = vars(module).get("__file__")  # `getattr` would load a module that is lazy
+            if isinstance(path, str) and is_user_file(path):
+                found[name] = Path(path)
+        return found
+
+
+def changed_file(files: Mapping[str, SourceFile]) -> str | None:
+    """The path of a file that has changed since this process imported it; None if there is none."""
+    for file in files.values():
+        if _digests.get(str(file.path), file.digest) != file.digest:
+            return str(file.path)
+    return None
+
+
+@contextmanager
+def open_watch(subject: str, files: Mapping[str, SourceFile]) -> Iterator[ImportWatch]:
+    """A watch on the imports of the block, which the caller checks.
+
+    No bytecode is written inside: Python takes bytecode for current if its source has the same size and second of
+    change, which an edit that replaces 32 by 64 may leave alike.
+    """
+    watch = ImportWatch(subject, files)
+    writes_no_bytecode = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    _watches.append(watch)
+    try:
+        yield watch
+    finally:
+        _watches.remove(watch)
+        sys.dont_write_bytecode = writes_no_bytecode
+
+
+@contextmanager
+def watch_imports(subject: str, files: Mapping[str, SourceFile]) -> Iterator[None]:
+    """Watch the imports of the block, and check them at its end. What a block that fails imported is forgotten."""
+    with open_watch(subject, files) as watch:
+        try:
+            yield
+        except BaseException:
+            watch.forget_modules()
+            raise
+        watch.check()
