@@ -204,11 +204,11 @@ def _ports() -> Iterator[MachineCheck]:
 
 
 def _store(location: str) -> MachineCheck:
-    from orchestrator.store import open_store
+    from orchestrator.store import local_path, open_store
 
-    path = Path(location.removeprefix("file://"))
+    path = Path(location)
     try:
-        path = path.expanduser().absolute()
+        path = (local_path(location) or path).absolute()
         near = next(folder for folder in (path, *path.parents) if folder.exists())
         results = "not made yet"
         if path.exists() and any(path.iterdir()):

@@ -25,6 +25,7 @@ from orchestrator.cli.store import command_store, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.quantities import format_count, format_duration, printable, printable_lines
+from orchestrator.store import given_location
 
 if TYPE_CHECKING:
     from orchestrator.inspection.logs import JobLog
@@ -169,6 +170,7 @@ def submit(
 
 def shared_location(store: str | None) -> str:
     """The store of a run on a cluster, by a name that holds on every node. SpecError if none is given."""
+    store = given_location(store)
     if store is None:
         raise SpecError("which store? give --store (or ENGRAM_STORE): a bucket, or a folder that every node sees")
     return store if "://" in store else str(Path(store).absolute())

@@ -22,7 +22,7 @@ from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
 from orchestrator.spec.resolve import Cell, left_out_as_json, pin_available, pin_cells, pin_one, resolve_cells
 from orchestrator.spec.specification import GpusName, Spec, execution
-from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
+from orchestrator.store import Store, is_there, open_store, store_location
 from tasks.contract.extras import Extra
 from tasks.contract.job import marks
 from tasks.contract.pinnable import Pinnable
@@ -37,7 +37,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
     that is of `cells`; `left_out` are those of the preset whose data are missing. Does not create a store.
     """
-    place = asked.store or DEFAULT_STORE
+    place = store_location(asked.store)
     cells, how = resolve_cells(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
     cells, left_out = pin_available(cells, {} if store is None else store.digests())
