@@ -231,14 +231,18 @@ def _store(location: str) -> MachineCheck:
 
 def _tracking(location: str, uri: str | None) -> MachineCheck:
     from orchestrator.spec.specification import absolute_uri
+    from orchestrator.sqlite_uri import sqlite_path, sqlite_uri
+    from orchestrator.store import local_path
     from orchestrator.tracking.tracking_store import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:
         return MachineCheck("tracking", True, "off")
-    if uri is None:
-        place = Path(os.path.expanduser(location.removeprefix("file://"))).absolute() / FOLDER / DATABASE
-        uri = f"sqlite:///{place}"
     try:
+        if uri is None:
+            folder = local_path(location)
+            if folder is None:
+                return MachineCheck("tracking", None, "off: a bucket holds no database", "set MLFLOW_TRACKING_URI")
+            uri = sqlite_uri(folder.absolute() / FOLDER / DATABASE)
         uri = absolute_uri(uri)
     except EngramError as error:
         return MachineCheck("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
@@ -249,8 +253,8 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
         return MachineCheck(
             "tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice
         )
-    if uri.startswith("sqlite:///"):
-        path = Path(uri.removeprefix("sqlite:///"))
+    path = sqlite_path(uri)
+    if path is not None:
         near = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
         if not os.access(near, os.W_OK):
             return MachineCheck(

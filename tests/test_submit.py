@@ -132,7 +132,8 @@ def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code:
     assert [] == list(tmp_path.iterdir())
 
 
-def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path) -> None:
+def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
     here = Here(tmp_path)
     (tmp_path / "a.yaml").write_text(f"audit: toys\nexecution: {{mlflow: '{PASSWORD}'}}\n")
     where = ("--store", "s", "--address", "http://127.0.0.1:1")

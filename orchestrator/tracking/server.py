@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import COMPLETE, Journal, MergedLog
 from orchestrator.run_folder.notes import Receipt
 from orchestrator.run_folder.progress import seconds_of
+from orchestrator.sqlite_uri import sqlite_uri
 from orchestrator.store import Store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import artifacts, database, facts, note, tracking_store
@@ -345,7 +347,11 @@ def _ready(target: Target, store: Store, used: bool) -> str:
 def _fill(draft: Path) -> None:
     from mlflow import MlflowClient
 
-    MlflowClient(tracking_uri=f"sqlite:///{draft}").search_experiments(max_results=1)
+    # MLflow pastes the working directory, as Python's literal, into the SQL that makes its own first experiment, which
+    # is not ours. SQLite reads no literal of a path that holds both kinds of quotes.
+    is_unquotable = {"'", '"'} <= set(os.getcwd())
+    with chdir("/") if is_unquotable else nullcontext():
+        MlflowClient(tracking_uri=sqlite_uri(draft)).search_experiments(max_results=1)
 
 
 def _metrics(point: Point) -> Iterator[Any]:
