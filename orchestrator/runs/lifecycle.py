@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from orchestrator.executors.metrics import Metrics
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.price import highest_price
 from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
 from orchestrator.run_folder.journal import Journal, cell_description, reopen_cell, sweep_description
@@ -175,6 +177,11 @@ def _run(
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
+        @cache
+        def price_of_group(group: str) -> float | None:
+            """The most seconds of a job of this group: by earlier runs of this store, else by the reference timings."""
+            return seconds[group] if group in seconds else highest_price(session.plan, group)
+
         def check_ours() -> None:
             """Raise Held if another driver has taken a run over: nothing of it may be written any more."""
             if (by := lost_run()) is not None:
@@ -194,6 +201,7 @@ def _run(
             budget=Budget(execution),
             seconds=seconds,
             timeout=execution.timeout,
+            price=price_of_group,
             elsewhere=neighbours.find_claims,
             cancelled=cancellation.look,
             ours=check_ours,
