@@ -107,6 +107,8 @@ def _create_file(file: Path, secret: bool) -> None:
 def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
+    except UnicodeEncodeError:
+        raise SpecError(f"{file}: an answer holds a file name that is not UTF-8, which YAML cannot hold") from None
     except OSError as error:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 

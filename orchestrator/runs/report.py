@@ -96,10 +96,11 @@ class Report:
     store: Store | None = field(default=None, repr=False)
     page: Path | None = None
     mlflow: str | None = None
+    undrawn: str = ""  # why a page that was asked for could not be drawn
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES[self.state]
+        return EXIT_CODES[self.state] or int(bool(self.undrawn))
 
     @cached_property
     @short_traceback

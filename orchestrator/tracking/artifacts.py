@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from orchestrator.inspection import answers, page_seal, pages, results, search_results, status
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.quantities import jsonable
+from orchestrator.quantities import encodable, jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from orchestrator.store.entry import content
@@ -65,7 +65,7 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         whole = table.num_rows <= ROWS
         shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
         columns = [column for column in table.schema.names if column not in alongside]
-        rows = [[jsonable(row[column]) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
+        rows = [[jsonable(row[column], encodable) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
         yield Artifact(shown, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
