@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator.errors import EngramError
+from orchestrator.executors.session_folder import session_folder
 from orchestrator.quantities import format_size
 from orchestrator.spec.specification import PLACES, host_and_port
 from tasks.contract.extras import COMMON, EVERY_RUN, EXTRAS, install_command
@@ -26,7 +27,6 @@ CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # what every installatio
 FAISS = ("faiss-gpu", "faiss-cpu")
 ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
 SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
-SOCKET_PATH = 107  # the most characters of a unix socket's path
 PROBE = 3.0  # seconds to reach an address in
 TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
@@ -163,17 +163,15 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
         free = shutil.disk_usage(shm).free
         slow = "" if free > SHM else "in a container give --shm-size=1g"
         yield MachineCheck("ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", slow)
-    session = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
-    # session_2026-11-21_02-51-00_123456_12345/sockets/plasma_store
-    length = len(str(session)) + 62
+    try:
+        session = session_folder()
+    except EngramError as error:
+        yield MachineCheck("ray session", False, str(error), "set RAY_TMPDIR to a shorter path")
+        return
     good = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
     if not good:
         yield MachineCheck(
             "ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that can be"
-        )
-    elif length > SOCKET_PATH:
-        yield MachineCheck(
-            "ray session", False, f"{session} is too long for a socket", "set RAY_TMPDIR to a shorter path"
         )
     else:
         yield MachineCheck("ray session", True, str(session))

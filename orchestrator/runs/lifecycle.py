@@ -18,6 +18,7 @@ from typing import Any
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
 from orchestrator.executors.metrics import Metrics
+from orchestrator.executors.session_folder import session_folder
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
@@ -250,7 +251,7 @@ def _run(
 def _describe_dashboard(pages: Mapping[str, str]) -> str:
     """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
     if not pages:
-        return "Ray's dashboard did not start; /tmp/ray/session_latest/logs/dashboard.log may say why"
+        return f"Ray's dashboard did not start; {session_folder()}/session_latest/logs/dashboard.log may say why"
     token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
     return f"Ray's dashboard: {pages['driver']}; it asks for the token {token}"
 
