@@ -18,7 +18,7 @@ from dashboards.gallery import PRINTED
 from dashboards.run import Run
 from orchestrator.inspection import page_seal
 from orchestrator.inspection.search_results import TRIALS
-from orchestrator.quantities import format_count, format_duration
+from orchestrator.quantities import encodable, format_count, format_duration
 from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
@@ -72,7 +72,7 @@ def make_environment(templates: Path) -> Environment:
 def write(path: Path, text: str) -> None:
     """Write the file atomically; OSError if it cannot be written."""
     with atomic_write.put_in_place(path) as draft:
-        draft.write_text(text, encoding="utf-8")
+        draft.write_text(encodable(text), encoding="utf-8")
 
 
 def inline(figure: Figure) -> Markup:
@@ -104,4 +104,4 @@ def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
         several=several,
         element=Markup(page_seal.element([run.name for run in runs], named, tables)),
     )
-    return page_seal.seal_page(page.replace(PLACEHOLDER, section))
+    return page_seal.seal_page(encodable(page.replace(PLACEHOLDER, section)))

@@ -18,6 +18,7 @@ from dashboards import document, page
 from dashboards.run import Run, open_run
 from orchestrator.errors import EngramError
 from orchestrator.inspection import pages, results, status
+from orchestrator.quantities import encodable
 from orchestrator.run_folder.progress import Event, RunProgress
 from orchestrator.store import Store
 from orchestrator.tracking import ui
@@ -128,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_error(404)
 
     def _send(self, code: int, text: str, kind: str) -> None:
-        body = text.encode()
+        body = encodable(text).encode()
         self.send_response(code)
         for name, value in {**HEADERS, "Content-Type": f"{kind}; charset=utf-8"}.items():
             self.send_header(name, value)

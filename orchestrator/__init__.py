@@ -70,7 +70,7 @@ def run(
     """
     from orchestrator.runs.lifecycle import prepare_cells, start
     from orchestrator.spec import resolve, specification
-    from orchestrator.store import DEFAULT_STORE, open_store
+    from orchestrator.store import open_store, store_location
 
     given = {
         "address": address or os.environ.get("RAY_ADDRESS"),
@@ -95,7 +95,7 @@ def run(
     }
     asked = _specification(audit, preset, store, fields, specification.sweep_values(sweep), given, observe, all_cells)
     cells = resolve.resolve_cells(asked)
-    opened = open_store(asked.store or DEFAULT_STORE)
+    opened = open_store(store_location(asked.store))
     here, left_out = resolve.pin_available(cells, opened.digests())
     here, lines = prepare_cells(asked, here, opened)
     for line in lines:
@@ -146,7 +146,7 @@ def search(
     from orchestrator.runs.report import open_report
     from orchestrator.searches import definition, searching
     from orchestrator.spec import specification
-    from orchestrator.store import DEFAULT_STORE, open_store
+    from orchestrator.store import open_store, store_location
 
     settings = specification.search_settings(
         {
@@ -176,7 +176,7 @@ def search(
     found = definition.search_from_spec(spec, specification.search_domains(over), settings)
     how = specification.execution(spec)
     searching.check(how)
-    opened = open_store(spec.store or DEFAULT_STORE)
+    opened = open_store(store_location(spec.store))
     ended = searching.run(found, opened, how, observe)
     searching.publish_results(ended, opened, how, observe)
     return replace(open_report(status.find(opened, ended.name), opened), note=ended.left)
@@ -192,7 +192,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
     from orchestrator.inspection import status
     from orchestrator.runs.report import open_report
     from orchestrator.spec import specification
-    from orchestrator.store import DEFAULT_STORE, is_there, open_store
+    from orchestrator.store import is_there, open_store, store_location
 
     name = specification.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
     location = None if store is None else specification.name_or_path(store, "store", STORE)
@@ -202,7 +202,7 @@ def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = Non
         if location is None and folder.parent.name != "runs":
             raise SpecError(f"{name} is no folder or page of a run; those lie in runs/ of a store, which may be given")
         name, location = folder.name, location or str(folder.parent.parent)
-    location = location or os.environ.get("ENGRAM_STORE") or DEFAULT_STORE
+    location = store_location(location)
     if not is_there(location):
         raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
     opened = open_store(location, create=False)
@@ -254,10 +254,11 @@ def _specification(
 ) -> Spec:
     """What `run` and `search` are asked for, as a specification. Raises SpecError where an argument is none."""
     from orchestrator.spec import resolve, specification
+    from orchestrator.store import given_location
 
     source = specification.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
     start_from = None if preset is None else specification.name_or_path(preset, "preset", "the name of a preset")
-    location = os.environ.get("ENGRAM_STORE") if store is None else specification.name_or_path(store, "store", STORE)
+    location = given_location(None if store is None else specification.name_or_path(store, "store", STORE))
     if not isinstance(all_cells, bool):
         raise SpecError(f"all_cells is {all_cells!r}; it must be true or false")
     flags = specification.Spec(

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 
 from orchestrator.errors import EngramError
+from orchestrator.executors.session_folder import session_folder
 from orchestrator.quantities import format_size
 from orchestrator.spec.specification import PLACES, host_and_port
 from tasks.contract.extras import COMMON, EVERY_RUN, EXTRAS, install_command
@@ -26,7 +27,6 @@ CORE = ("numpy", "pyarrow", "pyyaml", "typer", "rich")  # what every installatio
 FAISS = ("faiss-gpu", "faiss-cpu")
 ROOM = 1_000_000_000  # bytes free in the store below which a run may have to pause
 SHM = 500_000_000  # bytes in /dev/shm below which Ray keeps its objects on the disk
-SOCKET_PATH = 107  # the most characters of a unix socket's path
 PROBE = 3.0  # seconds to reach an address in
 TLS_FILES = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
@@ -163,17 +163,15 @@ def _ray(address: str | None) -> Iterator[MachineCheck]:
         free = shutil.disk_usage(shm).free
         slow = "" if free > SHM else "in a container give --shm-size=1g"
         yield MachineCheck("ray memory", True if free > SHM else None, f"{format_size(free)} free in /dev/shm", slow)
-    session = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
-    # session_2026-11-21_02-51-00_123456_12345/sockets/plasma_store
-    length = len(str(session)) + 62
+    try:
+        session = session_folder()
+    except EngramError as error:
+        yield MachineCheck("ray session", False, str(error), "set RAY_TMPDIR to a shorter path")
+        return
     good = os.access(next(path for path in (session, *session.parents) if path.exists()), os.W_OK)
     if not good:
         yield MachineCheck(
             "ray session", False, f"{session} cannot be written", "set RAY_TMPDIR to a short path that can be"
-        )
-    elif length > SOCKET_PATH:
-        yield MachineCheck(
-            "ray session", False, f"{session} is too long for a socket", "set RAY_TMPDIR to a shorter path"
         )
     else:
         yield MachineCheck("ray session", True, str(session))
@@ -204,11 +202,11 @@ def _ports() -> Iterator[MachineCheck]:
 
 
 def _store(location: str) -> MachineCheck:
-    from orchestrator.store import open_store
+    from orchestrator.store import local_path, open_store
 
-    path = Path(location.removeprefix("file://"))
+    path = Path(location)
     try:
-        path = path.expanduser().absolute()
+        path = (local_path(location) or path).absolute()
         near = next(folder for folder in (path, *path.parents) if folder.exists())
         results = "not made yet"
         if path.exists() and any(path.iterdir()):
@@ -231,14 +229,18 @@ def _store(location: str) -> MachineCheck:
 
 def _tracking(location: str, uri: str | None) -> MachineCheck:
     from orchestrator.spec.specification import absolute_uri
+    from orchestrator.sqlite_uri import sqlite_path, sqlite_uri
+    from orchestrator.store import local_path
     from orchestrator.tracking.tracking_store import DATABASE, FOLDER, OFF, Target
 
     if uri == OFF:
         return MachineCheck("tracking", True, "off")
-    if uri is None:
-        place = Path(os.path.expanduser(location.removeprefix("file://"))).absolute() / FOLDER / DATABASE
-        uri = f"sqlite:///{place}"
     try:
+        if uri is None:
+            folder = local_path(location)
+            if folder is None:
+                return MachineCheck("tracking", None, "off: a bucket holds no database", "set MLFLOW_TRACKING_URI")
+            uri = sqlite_uri(folder.absolute() / FOLDER / DATABASE)
         uri = absolute_uri(uri)
     except EngramError as error:
         return MachineCheck("tracking", False, str(error), "mend MLFLOW_TRACKING_URI")
@@ -249,8 +251,8 @@ def _tracking(location: str, uri: str | None) -> MachineCheck:
         return MachineCheck(
             "tracking", True if reached else None, f"{shown} {'answers' if reached else 'is away'}", advice
         )
-    if uri.startswith("sqlite:///"):
-        path = Path(uri.removeprefix("sqlite:///"))
+    path = sqlite_path(uri)
+    if path is not None:
         near = next(folder for folder in (path, *path.parents) if os.path.exists(folder))
         if not os.access(near, os.W_OK):
             return MachineCheck(

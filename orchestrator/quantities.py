@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MORE = "more "
@@ -17,6 +17,8 @@ INVISIBLE = (
 )
 IN_LINES = re.compile(f"[{INVISIBLE}]")
 IN_A_LINE = re.compile(f"[\t\n{INVISIBLE}]")
+SURROGATES = re.compile("[\ud800-\udfff]")
+OTHER_SURROGATES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # of no byte
 FORMULA = re.compile(r"[=+\-@\t\r\n]")  # OWASP, "CSV injection"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
 
@@ -65,14 +67,25 @@ def format_size(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def encodable(text: str) -> str:
+    """The text as it can be written in UTF-8: a byte of a file's name that is none is shown as Python escapes it.
+
+    Python reads such a byte as a lone surrogate, and so each byte of an umlaut if the locale is C.
+    """
+    if not SURROGATES.search(text):
+        return text
+    escaped = OTHER_SURROGATES.sub(_escape, text)
+    return escaped.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def printable(text: str) -> str:
     """The text in one line, with every character that a terminal would obey written as Python escapes it."""
-    return IN_A_LINE.sub(_escape, text)
+    return IN_A_LINE.sub(_escape, encodable(text))
 
 
 def printable_lines(text: str) -> str:
     """The same of a text of several lines, whose ends and tabs are kept."""
-    return IN_LINES.sub(_escape, text)
+    return IN_LINES.sub(_escape, encodable(text))
 
 
 def inert(text: str) -> str:
@@ -84,16 +97,19 @@ def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
 
 
-def jsonable(value: Any) -> Any:
-    """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601."""
+def jsonable(value: Any, shown: Callable[[str], str] = str) -> Any:
+    """The value in JSON's types: NaN and infinities become null, bytes base64, times ISO 8601.
+
+    Texts and names are passed through `shown`; what is read again must keep them.
+    """
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): jsonable(part) for name, part in value.items()}
+        return {shown(str(name)): jsonable(part, shown) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [jsonable(part) for part in value]
+        return [jsonable(part, shown) for part in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | int):
         return value
-    return str(value)
+    return shown(str(value))

@@ -6,18 +6,21 @@ import os
 import secrets
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.cli.options import RunOptions
+from orchestrator.store import lease
 from tests.support.mlflow_server import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, Here, Shell
 from tests.test_networks import OWN
 
 HANGING = 900.0  # seconds
+PASSWORD = "http://auditor:hunter4@127.0.0.1:9"
 TINY = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "network=hospital:steady")
 
 
@@ -64,17 +67,30 @@ def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsew
 
 @pytest.mark.slow
 def test_a_submitted_run_is_cancelled_through_the_store(engram: Shell, server: dict[str, str], tmp_path: Path) -> None:
-    engram.env |= server
+    engram.env |= server | {"MLFLOW_TRACKING_URI": PASSWORD}
     fields = ("toys", "parts=6", "trouble=wait", "at=1", f"folder={tmp_path}")
     given = engram.json("submit", *fields, "--store", "store", "--together", "1")
     assert "RUNNING" == given["state"]
     log = tmp_path / "began.log"
     engram.until(log.exists)
+    submissions = engram.python("-m", "ray.scripts.scripts", "job", "list").communicate()[0]
+    assert given["submission"] in submissions
+    assert "hunter4" not in submissions + _command_lines()
+    assert "has a driver already" in engram("submit", *fields, "--store", "store", code=1).stderr
     here = Here(tmp_path)
     here("cancel", "toys", "--store", "store")
     engram.until(lambda: not list(tmp_path.glob("store/runs/*/ways/cancel.txt")))
     engram.go()
     engram.until(lambda: here.json("status", "--store", "store")["state"] == "interrupted")
+
+
+def _command_lines() -> str:
+    """The command lines of all processes of this machine."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return "\n".join(lines)
 
 
 @pytest.mark.slow
@@ -101,6 +117,11 @@ def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str,
         ),  # no answer of 401, but a port
         (("toys", "--store", "s", "--address", "http://[::1"), 1, "is no address of a job server"),
         (("toys", "--store", "s", "--address", "http://x:y"), 1, "is no address of a job server"),
+        (
+            ("toys", "--store", "s", "--address", "http://127.0.0.1:1", "--mlflow", PASSWORD),
+            2,
+            "--mlflow holds a password",
+        ),
         (("toys", "no=1", "--store", "s", "--address", "http://127.0.0.1:1"), 2, "no"),
     ],
 )
@@ -109,6 +130,32 @@ def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code:
     (line,) = ended.stderr.strip().splitlines()
     assert said in line
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    here = Here(tmp_path)
+    (tmp_path / "a.yaml").write_text(f"audit: toys\nexecution: {{mlflow: '{PASSWORD}'}}\n")
+    where = ("--store", "s", "--address", "http://127.0.0.1:1")
+    (line,) = here("submit", "a.yaml", *where, code=2).stderr.splitlines()
+    assert "names a tracking store with a password" in line
+    here.env = {"MLFLOW_TRACKING_URI": PASSWORD}
+    first, second = here("submit", "toys", *where, code=1).stderr.splitlines()
+    assert first.startswith("MLFLOW_TRACKING_URI holds a password and is not handed to the cluster")
+    assert "cannot be used" in second
+    assert "hunter4" not in line + first + second
+
+
+def test_a_run_that_is_driven_is_not_handed_over(tmp_path: Path) -> None:
+    here = Here(tmp_path)
+    here.env = {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off"}
+    run = here.json("run", "toys", "parts=1", "--address", "none")["run"]
+    where = ("--store", "engram-store", "--address", "http://127.0.0.1:1")
+    with lease.acquire([tmp_path / "engram-store" / "runs" / run]):
+        (line,) = here("submit", "toys", "parts=1", *where, code=1).stderr.splitlines()
+        assert line.startswith(f"engram: {run} has a driver already: ")
+        assert "cannot be used" in here("submit", "toys", "parts=2", *where, code=1).stderr
+        assert "cannot be used" in here("submit", "toys", "parts=1", "--again", *where, code=1).stderr
 
 
 def test_options_are_written_as_they_were_given() -> None:

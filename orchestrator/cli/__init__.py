@@ -7,9 +7,15 @@ These modules import only typer; a command imports the rest when it is called, s
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
+import time
 from typing import NoReturn
+
+INTERRUPTED = 130
+ENDING = 2.0  # seconds that the threads of an interrupted command may take to end
 
 
 def main() -> NoReturn:
@@ -21,4 +27,19 @@ def main() -> NoReturn:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    sys.exit(commands.run_command())
+    code = commands.run_command()
+    if code == INTERRUPTED and not _threads_ended(time.monotonic() + ENDING):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _threads_ended(deadline: float) -> bool:
+    """Whether all threads end by then that the interpreter would wait for: one may be in a read that never returns."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                return False
+    return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.options import Json, StoreOption
-from orchestrator.cli.store import one_line, path_of, store_option
+from orchestrator.cli.store import one_line, output_file, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import EngramError, SpecError
 
@@ -50,8 +50,10 @@ def ask(
     """
     from orchestrator.guide import document, fears_with, find_guide, has_secret, set_answer, waits_for_table
     from orchestrator.spec.specification import settings
+    from orchestrator.store import store_location
     from tasks.contract.situation import HAVE
 
+    store_location(store)  # refused before anything is asked
     file = _free(out)
     given = settings(answers or ())
     have = (
@@ -105,6 +107,8 @@ def _create_file(file: Path, secret: bool) -> None:
 def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8")
+    except UnicodeEncodeError:
+        raise SpecError(f"{file}: an answer holds a file name that is not UTF-8, which YAML cannot hold") from None
     except OSError as error:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
@@ -158,7 +162,7 @@ def _free(out: str) -> Path:
             raise SpecError(f"--out {out}: there is no folder {file.parent}")
     except OSError as error:  # of a name that no file can have
         raise SpecError(f"--out {out}: {error.strerror or error}") from None
-    return file
+    return output_file("--out", out)
 
 
 def _check_answered(missing: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from orchestrator.cli import completion
 from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.terminal import columns, emit, show
 from orchestrator.errors import StoreError
-from orchestrator.store import DEFAULT_STORE
+from orchestrator.store import store_location
 
 if TYPE_CHECKING:
     from orchestrator.inspection.preview import DescribedPreset
@@ -58,7 +58,7 @@ def show_audit(audit: Audit, part: PresetOrField = None, store: StoreOption = No
             else []
         )
     names = () if part is None else (part,) if is_preset else None
-    place = store or DEFAULT_STORE
+    place = store_location(store)
     opened = None
     with suppress(StoreError):  # its prices are wanted, if it is a store already
         opened = open_store(place, create=False) if names is not None and is_there(place) else None

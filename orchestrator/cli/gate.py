@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from orchestrator.cli.options import GateOptions
-from orchestrator.cli.store import path_of
+from orchestrator.cli.store import output_file
 from orchestrator.errors import SpecError, Unwritable
 from orchestrator.quantities import printable
 
@@ -39,9 +39,7 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     from orchestrator.spec import audits
 
     asked = tuple(dict.fromkeys(answer.strip() for answer in (options.fail_on or "").split(",")))
-    junit = None if options.junit is None else path_of("--junit", options.junit)
-    if junit is not None and not junit.absolute().parent.is_dir():
-        raise SpecError(f"--junit is {options.junit}; the folder it is written to must exist")
+    junit = None if options.junit is None else output_file("--junit", options.junit)
     if options.fail_on is None:
         return Gate((), junit)
     known = audits.find(audit).audit.wording.answers
@@ -71,7 +69,8 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
         )
     cells = cell_answers(journal, store) or [CellAnswer(journal.run, {}, answer(journal, store), None)]
     if gate.junit is not None:
-        suite = junit_xml(journal.run, about["audit"], cells, gate.answers)
+        finished = {cell.run for cell in cells if journal.sibling(cell.run).has_finished()}
+        suite = junit_xml(journal.run, about["audit"], cells, gate.answers, finished)
         try:
             gate.junit.write_bytes(ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True))
         except OSError as error:
@@ -80,8 +79,13 @@ def pass_gate(gate: Gate, journal: Journal, store: Store, code: int = 0) -> int:
     return code or (EXIT_CODE if stopped else 0)
 
 
-def junit_xml(run: str, audit: str, cells: Sequence[CellAnswer], fails: Sequence[str]) -> ElementTree.Element:
-    """The answers of a run's or sweep's cells as test cases; those in `fails` are failures."""
+def junit_xml(
+    run: str, audit: str, cells: Sequence[CellAnswer], fails: Sequence[str], finished: Container[str] = ()
+) -> ElementTree.Element:
+    """The answers of a run's or sweep's cells as test cases; those in `fails` are failures.
+
+    A cell without an answer is an error, whose message says whether its run is one of the `finished`.
+    """
     counts = {
         "tests": len(cells),
         "failures": sum(cell.verdict is not None and cell.verdict.answer in fails for cell in cells),
@@ -94,7 +98,8 @@ def junit_xml(run: str, audit: str, cells: Sequence[CellAnswer], fails: Sequence
             suite, "testcase", _attributes({"classname": f"engram.{audit}", "name": cell.label})
         )
         if cell.verdict is None:
-            ElementTree.SubElement(case, "error", {"message": "no answer: not all of its results are there"})
+            reason = "the audit gives none" if cell.run in finished else "not all of its results are there"
+            ElementTree.SubElement(case, "error", {"message": f"no answer: {reason}"})
             continue
         said = cell.verdict
         if said.answer in fails:

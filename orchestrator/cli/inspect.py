@@ -18,11 +18,11 @@ from orchestrator.cli.options import (
     StoreOption,
     take_run_options,
 )
-from orchestrator.cli.store import command_store, one_line, store_option
+from orchestrator.cli.store import command_store, one_line, output_file, store_option
 from orchestrator.cli.terminal import cell, emit, paragraph, say, show, stdout, summary, table
 from orchestrator.errors import EngramError
 from orchestrator.quantities import format_count, printable
-from orchestrator.store import DEFAULT_STORE
+from orchestrator.store import store_location
 
 
 def list_audits(json: Json = False) -> None:
@@ -153,6 +153,7 @@ def results(
     from orchestrator.cli.gate import open_gate, pass_gate
     from orchestrator.inspection import results, search_results, status
 
+    path = None if out is None else output_file("--out", out, list(results.WRITERS))
     with command_store(store) as opened:
         journal = status.find(opened, run)
         asked = open_gate(gate, journal.about()["audit"])
@@ -160,8 +161,8 @@ def results(
         code = pass_gate(asked, journal, opened)
     if result.absent:
         say(f"{result.absent} of the {result.planned} results behind {name!r} are not there yet")
-    if out is not None:
-        results.write(result.table, out)
+    if path is not None:
+        results.write(result.table, path)
         say(f"{result.table.num_rows} rows in {out}")
         return code
     rows = result.table.to_pylist()
@@ -276,7 +277,7 @@ def doctor(store: StoreOption = None, address: Address = None, json: Json = Fals
 
     checks = []
     console = stdout()
-    for check in examine(store or DEFAULT_STORE, address):
+    for check in examine(store_location(store), address):
         checks.append(check)
         if not json:
             mark, style = {True: ("ok", "green"), None: ("--", "yellow"), False: ("BAD", "bold red")}[check.ok]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -23,8 +26,9 @@ from orchestrator.cli.options import (
 )
 from orchestrator.cli.store import command_store, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.quantities import format_count, format_duration, printable, printable_lines
+from orchestrator.store import given_location, is_there, open_store
 
 if TYPE_CHECKING:
     from orchestrator.inspection.logs import JobLog
@@ -142,16 +146,23 @@ def submit(
     """
     from orchestrator.executors.submission import JobServer, factory_files
     from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
+    from orchestrator.runs.driven import check_undriven
     from orchestrator.spec.resolve import is_file, resolve_cells
 
+    options = _withhold_password(options)
     asked = command_line_spec(what, fields, preset, sweep, store, options)
+    if has_password(asked.execution.get("mlflow")):
+        raise SpecError(
+            f"{what} names a tracking store with a password, which a cluster shows to its users; {CREDENTIALS}"
+        )
     if server is None:
         raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
     location = shared_location(asked.store)
     idle = find_idle_fields(asked, {})
     if idle:
         say(describe_idle_fields(idle, asked))
-    files = factory_files(cell.config for cell in resolve_cells(asked))
+    cells = resolve_cells(asked)
+    files = factory_files(cell.config for cell in cells)
     if options.prices is not None:
         files["prices.yaml"] = path_of("--prices", options.prices)
         options = replace(options, prices="prices.yaml")
@@ -161,6 +172,10 @@ def submit(
     arguments = ["run", what, *(fields or ()), "--address", "auto", "--store", location]
     arguments += [] if preset is None else ["--preset", preset]
     arguments += [word for each in sweep or () for word in ("--sweep", each)]
+    if not options.again:
+        with suppress(StoreError):  # the store may be out of reach from this machine
+            if is_there(location):
+                check_undriven(cells, open_store(location, create=False))
     cluster = JobServer(server)
     name, state = cluster.submit([*arguments, *options.words()], files, location)
     if json:
@@ -171,8 +186,33 @@ def submit(
     return cluster.wait(name, say) if wait else 0
 
 
+CREDENTIALS = "set MLFLOW_TRACKING_URI on the cluster's nodes, or MLFLOW_TRACKING_USERNAME and _PASSWORD there"
+
+
+def has_password(uri: str | None) -> bool:
+    """Whether a URI holds a password, or a user name, which may be a token."""
+    try:
+        return uri is not None and "@" in urlsplit(uri).netloc
+    except ValueError:  # refused later
+        return False
+
+
+def _withhold_password(options: RunOptions) -> RunOptions:
+    """The options as a command line may show them: without a tracking URI of the environment that holds a password.
+
+    Raises SpecError for one that is given on the command line.
+    """
+    if not has_password(options.mlflow):
+        return options
+    if options.mlflow != os.environ.get("MLFLOW_TRACKING_URI"):
+        raise SpecError(f"--mlflow holds a password, which everybody on the cluster could read; {CREDENTIALS}")
+    say(f"MLFLOW_TRACKING_URI holds a password and is not handed to the cluster; {CREDENTIALS}")
+    return replace(options, mlflow=None)
+
+
 def shared_location(store: str | None) -> str:
     """The store of a run on a cluster, by a name that holds on every node. SpecError if none is given."""
+    store = given_location(store)
     if store is None:
         raise SpecError("which store? give --store (or ENGRAM_STORE): a bucket, or a folder that every node sees")
     return store if "://" in store else str(Path(store).absolute())

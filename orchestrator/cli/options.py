@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.cli import completion
 from orchestrator.errors import SpecError
-from orchestrator.store import DEFAULT_STORE
+from orchestrator.store import DEFAULT_STORE, given_location
 
 if TYPE_CHECKING:
     from orchestrator.spec.specification import Spec
@@ -328,13 +328,14 @@ def command_line_spec(
     from orchestrator.spec.resolve import read_spec
 
     values, swept = specification.settings(fields or ()), specification.sweeps(sweep or ())
+    location = given_location(store)
     flags = specification.Spec(
         "",
         preset,
         values,
         swept,
         options.settings(),
-        store,
+        location,
         all_cells=options.all_cells,
         same_code=options.same_code,
     )

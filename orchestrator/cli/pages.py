@@ -15,9 +15,8 @@ from orchestrator.cli.options import (
     StoreOption,
     take_run_options,
 )
-from orchestrator.cli.store import command_store, path_of
+from orchestrator.cli.store import command_store, output_file
 from orchestrator.cli.terminal import emit, show
-from orchestrator.errors import SpecError
 
 
 @take_run_options()
@@ -62,6 +61,8 @@ def report(
     with command_store(store) as opened:
         journal = status.find(opened, run) if run else status.newest(opened)
         asked = open_gate(gate, journal.about()["audit"])
+        if as_pdf:
+            pages.check_pdf(opened, journal.run)
         if said:
             kept.give_details(journal.folder, said)
         page = pages.draw(opened, journal.run, bool(show_images))
@@ -95,18 +96,15 @@ def compare(
 
     Their settings, where they were computed, both answers, and the summaries row by row.
     """
-    from pathlib import Path
-
     from orchestrator.cli import verdict
     from orchestrator.inspection import compare, pages, status
 
-    if out is not None and Path(out).suffix != ".html":
-        raise SpecError(f"--out {out}: a page must end in .html")
+    page = None if out is None else output_file("--out", out, [".html"])
     with command_store(store) as opened:
         journals = status.find(opened, a), status.find(opened, b)
         compared = compare.compare(opened, *journals)
-        if out is not None:
-            pages.compare(opened, compared.runs, path_of("--out", out))
+        if page is not None:
+            pages.compare(opened, compared.runs, page)
     if json:
         emit(verdict.comparison_shape(compared))
     else:

@@ -28,10 +28,10 @@ from orchestrator.cli.options import (
     command_line_spec,
     take_run_options,
 )
-from orchestrator.cli.store import command_store, path_of, report_interrupt
+from orchestrator.cli.store import command_store, output_folder, report_interrupt
 from orchestrator.cli.terminal import emit, paragraph, show, table
 from orchestrator.errors import SpecError
-from orchestrator.store import DEFAULT_STORE
+from orchestrator.store import store_location
 
 FEW = 6  # sets of images that are listed by name
 PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
@@ -106,7 +106,7 @@ def run(
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()
-            new = not is_there(asked.store or DEFAULT_STORE)
+            new = not is_there(store_location(asked.store))
             if new:
                 cells, left_out = pin_available(cells, known)
                 check_cells(cells, how.address)
@@ -213,7 +213,8 @@ def probes(
         return
     if out is None:
         raise SpecError("--out is missing; it must be the folder to write, or --commit given, which writes none")
-    written = hand_out(asked, path_of("--out", out), nonce, nonce_by)
+    folder = output_folder("--out", out)
+    written = hand_out(asked, folder, nonce, nonce_by)
     if json:
         emit(written)
         return

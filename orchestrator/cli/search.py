@@ -24,7 +24,7 @@ from orchestrator.cli.options import (
 from orchestrator.cli.store import command_store, report_interrupt, store_option
 from orchestrator.cli.terminal import emit, say, show
 from orchestrator.errors import SpecError
-from orchestrator.store import DEFAULT_STORE
+from orchestrator.store import store_location
 
 if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
@@ -198,7 +198,7 @@ def _new_search(
         raise SpecError("what is to be searched? give an audit or a file, or --resume")
     spec = command_line_spec(what, fields, preset, store=store, options=options)
     found = searches.search_from_spec(spec, parse_domains(over or ()), asked)
-    if not is_there(spec.store or DEFAULT_STORE):  # so that no empty store is left behind if data is missing
+    if not is_there(store_location(spec.store)):  # so that no empty store is left behind if data is missing
         resolve.pin_cells([found.start], {})
     return spec, found, specification.execution(spec)
 

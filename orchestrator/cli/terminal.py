@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from orchestrator import rounding
-from orchestrator.quantities import format_count, jsonable, printable, printable_lines
+from orchestrator.quantities import encodable, format_count, jsonable, printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,7 +83,7 @@ def _write(text: str) -> None:
 
 def emit(value: Any) -> None:
     """Print the command's result as JSON on stdout."""
-    _write(json.dumps(jsonable(value), indent=2, allow_nan=False))
+    _write(json.dumps(jsonable(value, encodable), indent=2, allow_nan=False))
 
 
 def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> None:

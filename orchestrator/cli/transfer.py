@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli.options import Json
 from orchestrator.cli.store import command_store
 from orchestrator.cli.terminal import emit, say, show
-from orchestrator.quantities import format_count, format_size
+from orchestrator.quantities import format_count, format_size, printable
 
 if TYPE_CHECKING:
     from orchestrator.store import Store
@@ -34,7 +34,8 @@ def copy(origin: Origin, target: Target, json: Json = False) -> int:
 
     Each result and checkpoint is checked against its digest before it is copied, and each file is read back. Nothing
     is removed; a result is never replaced, a run's folder is where FROM has the longer log. The same command goes on
-    where a copy was cut off. Exit 1 if damaged files were left; engram verify --store FROM sets them aside.
+    where a copy was cut off. Links in FROM are not followed. Exit 1 if damaged files, links
+    or pipes were left, each of which is named; engram verify --store FROM sets damaged results aside.
     """
     from orchestrator.store.transfer import copy_store
 
@@ -65,5 +66,7 @@ def _report(copies: list[tuple[Store, Store, Transfer]], json: bool) -> int:
             files = f"{format_count(done.copied, 'file')}, {size}, copied to {target.location}"
             show(f"{files}; {done.present:,} were there")
         for name in done.damaged:
-            say(f"engram: {origin.location}/{name} is damaged and was not copied")
-    return 1 if any(done.damaged for _, _, done in copies) else 0
+            say(f"engram: {origin.location}/{printable(name)} is damaged and was not copied")
+        for name, reason in done.irregular.items():
+            say(f"engram: {origin.location}/{printable(name)} was not copied: {reason}")
+    return 1 if any(done.damaged or done.irregular for _, _, done in copies) else 0

@@ -14,7 +14,7 @@ from orchestrator.cli.store import command_store, path_of
 from orchestrator.cli.terminal import emit, say, show, stdout
 from orchestrator.errors import SpecError
 from orchestrator.quantities import printable
-from orchestrator.store import DEFAULT_STORE, is_there
+from orchestrator.store import is_there, store_location
 
 if TYPE_CHECKING:
     from orchestrator.inspection.page_checks import SealCheck
@@ -50,7 +50,7 @@ def verify(
     if page is not None:
         named = store if _is_flag(context, "store") else None
         public = None if key is None else path_of("--key", key)
-        return _verify_page(path_of("PAGE", page), file or [], public, named, store or DEFAULT_STORE, json, strict)
+        return _verify_page(path_of("PAGE", page), file or [], public, named, store_location(store), json, strict)
     if key is not None:
         raise SpecError("--key is given without a page; say which: engram verify report.html --key KEY.pub")
     if strict:

@@ -23,6 +23,7 @@ from orchestrator.errors import ClusterError
 from orchestrator.executors.cluster import reason
 from orchestrator.executors.environment import ONE_THREAD, handler_kept, no_stderr, variables
 from orchestrator.executors.guard import Guard
+from orchestrator.executors.session_folder import session_variables
 from orchestrator.spec.specification import host_and_port
 
 OBJECT_STORE_BYTES = 100 * 2**20  # only outcomes travel
@@ -123,10 +124,11 @@ def connect(
     guard: Guard | None = None
     with contextlib.ExitStack() as stack:
         if address == "local":
+            short = session_variables()
             guard = Guard()
             stack.callback(guard.close)
             token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            _set(stack, {**OURS, **ONE_THREAD, **token, "RAY_worker_niceness": "0"})
+            _set(stack, {**OURS, **ONE_THREAD, **token, **short, "RAY_worker_niceness": "0"})
             stack.enter_context(_loopback())
             with _variables(guard.variables):  # for Ray's processes, and none that is started later
                 options = {"include_dashboard": dashboard, "object_store_memory": OBJECT_STORE_BYTES}

@@ -23,6 +23,7 @@ from orchestrator.quantities import printable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits
 from orchestrator.store import Store
+from orchestrator.store.regular_file import regular_bytes
 from tasks.contract.verdict import Verdict
 from tasks.datasets.dataset import Dataset
 
@@ -58,7 +59,7 @@ def model_card(journal: Journal, store: Store, page: Path) -> str:
     entries = [entry for run in shown.parts() if (entry := _entry(run, store)) is not None]
     if not entries:
         raise EngramError(f"run {journal.run} has no answer with a number yet; engram resume {journal.run} goes on")
-    digest = hashlib.sha256(page.read_bytes()).hexdigest()
+    digest = hashlib.sha256(regular_bytes(page)).hexdigest()
     index = [{"name": _model(entries[0].run), "results": [_result(entry, digest) for entry in entries]}]
     block = yaml.safe_dump({"model-index": index}, sort_keys=False, allow_unicode=True, width=10_000)
     return f"---\n{block}---\n\n{_section(audits.find(about['audit']).question, entries, digest)}"

@@ -131,6 +131,15 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
         raise EngramError(f"the report cannot be drawn: {type(error).__name__}: {line}") from error
 
 
+def check_pdf(store: Store, run: str) -> None:
+    """Raise EngramError unless the page of this run can be printed, as far as that is known before it is drawn."""
+    browser()
+    for name in (PAGE, PRIVATE_PAGE):
+        path = (store.folder("runs", run) / name).with_suffix(".pdf")
+        if path.is_dir():
+            raise EngramError(f"the report cannot be written: {path}: it is a folder")
+
+
 def print_pdf(page: Path) -> Path:
     """Print a page into the PDF file beside it; return that file's path.
 

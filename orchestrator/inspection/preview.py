@@ -33,7 +33,7 @@ from orchestrator.spec.resolve import (
     resolve_cells,
 )
 from orchestrator.spec.specification import GpusName, Spec, execution
-from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
+from orchestrator.store import Store, is_there, open_store, store_location
 from tasks.contract.extras import Extra
 from tasks.contract.job import marks
 from tasks.contract.pinnable import Pinnable
@@ -47,10 +47,11 @@ def preview(asked: Spec) -> dict[str, Any]:
     Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
     `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
     that is of `cells`; `left_out` are those of the preset whose data are missing. `classes` say what the class numbers
-    of the settings mean, `code_changes` which files of the user's code changed since an earlier run and what that costs,
-    and `warnings` name settings without effect and what is unusual in the data, one line each. Does not create a store.
+    of the settings mean, `code_changes` which files of the user's code changed since an earlier run and what that
+    costs, and `warnings` name settings without effect and what is unusual in the data, one line each. Does not create a
+    store.
     """
-    place = asked.store or DEFAULT_STORE
+    place = store_location(asked.store)
     cells, how = resolve_cells(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
     known: MutableMapping[str, str] = {} if store is None else store.digests()

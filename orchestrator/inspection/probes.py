@@ -21,7 +21,7 @@ from orchestrator.spec.config_parts import differing_paths, plain
 from orchestrator.spec.fields import replace_fields
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
-from orchestrator.store import DEFAULT_STORE, is_there, open_store
+from orchestrator.store import is_there, open_store, store_location
 from tasks.contract.audit import Handout
 from tasks.datasets.dataset import DatasetError
 from tasks.external.blinding import Split, write_private
@@ -115,7 +115,7 @@ def _pin_config(asked: Spec, handout: Handout) -> Any:
     if len(cells) > 1:
         fields = ", ".join(differing_paths([plain(cell.config) for cell in cells]))
         raise SpecError(f"that is {len(cells)} cells; say whose pictures are meant: they differ in {fields}")
-    place = asked.store or DEFAULT_STORE
+    place = store_location(asked.store)
     known = open_store(place, create=False).digests() if is_there(place) else {}
     (cell,) = pin_cells([replace(cells[0], config=handout.config(cells[0].config))], known)
     return cell.config

@@ -200,10 +200,10 @@ def short_answer(journal: Journal, store: Store) -> str:
     return ""
 
 
-def write(table: pa.Table, out: str) -> None:
+def write(table: pa.Table, out: str | Path) -> None:
     """Write the table in the format of the file's suffix, .parquet, .csv or .arrow; whole or not at all."""
     try:
-        path = expand_home(out)
+        path = expand_home(str(out))
     except FileError as error:
         raise SpecError(f"--out {error}") from None
     writer = WRITERS.get(path.suffix)

@@ -105,6 +105,27 @@ def prices_by_group(plan: Plan, missing: Iterable[str]) -> dict[str, float]:
     }
 
 
+def highest_price(plan: Plan, group: str) -> float | None:
+    """The most seconds that a job of this group takes by the reference timings, on the machine that they are of.
+
+    None if nothing is known of one of them.
+    """
+    reference = load_reference()
+    highest = 0.0
+    for key in plan.jobs:
+        if plan.groups[key] != group:
+            continue
+        span = _job_span(plan, key, reference)
+        if span is not None:
+            highest = max(highest, span.high)
+            continue
+        bounds = _bounds(plan, key, reference)
+        if bounds is None:
+            return None
+        highest = max(highest, bounds[1])
+    return highest
+
+
 ENDS = ("expected", "low", "high")
 
 

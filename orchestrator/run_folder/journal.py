@@ -23,7 +23,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import EngramError, StoreError, Unwritable
+from orchestrator.errors import EngramError, StoreError, Unreadable, Unwritable
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.quantities import jsonable
 from orchestrator.run_folder import run_files
@@ -35,6 +35,7 @@ from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Spec
 from orchestrator.store import atomic_write
 from orchestrator.store.provenance import commit, now, versions
+from orchestrator.store.regular_file import regular_bytes, regular_opener
 
 Disclose = Callable[[Path, dict[str, Any]], dict[str, Any]]
 STARTED = b'"event": "started"'  # in a line of the log; inside a text its quotes would be escaped
@@ -185,7 +186,7 @@ class Journal:
     def has_finished(self) -> bool:
         """Whether the log says that all planned results were there when the run last ended, told by its last lines."""
         try:
-            with open(self.folder / "events.jsonl", "rb") as log:
+            with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
                 ends = [event for event in _events(log.read()) if event["event"] not in BESIDE]
         except OSError:
@@ -216,11 +217,13 @@ class Journal:
     def _log(self, position: int) -> bytes | None:
         """The complete lines of the log from this byte on; None if there is no log."""
         try:
-            with open(self.folder / "events.jsonl", "rb") as log:
+            with open(self.folder / "events.jsonl", "rb", opener=regular_opener) as log:
                 log.seek(position)
                 data = log.read()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise Unreadable(f"cannot read {self.folder / 'events.jsonl'}: {error.strerror or error}") from error
         return data[: data.rfind(b"\n") + 1]
 
     def _plan(self) -> Any:
@@ -232,7 +235,7 @@ class Journal:
     def _read(self, name: str, checked: Callable[[Any], None]) -> Any:
         path = self.folder / name
         try:
-            content = run_files.unseal(path.read_bytes())
+            content = run_files.unseal(regular_bytes(path))
             checked(content)
         except (OSError, ValueError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error

@@ -21,6 +21,7 @@ from orchestrator.run_folder.run_files import seal, unseal
 from orchestrator.spec.fields import nearest
 from orchestrator.spec.yaml_file import load_yaml
 from orchestrator.store import atomic_write
+from orchestrator.store.regular_file import regular_bytes, regular_text
 
 RECEIPT_FILE = "mlflow.json"
 DETAILS_FILE = "details.json"
@@ -48,7 +49,7 @@ class Receipt:
 def read_receipt(folder: Path) -> Receipt | None:
     """The receipt of the run in this folder; None if it is absent or unreadable: then all is delivered again."""
     with suppress(OSError, ValueError, TypeError):
-        return Receipt(**json.loads((folder / RECEIPT_FILE).read_text(encoding="utf-8")))
+        return Receipt(**json.loads(regular_text(folder / RECEIPT_FILE)))
     return None
 
 
@@ -78,7 +79,7 @@ def read_details(folder: Path) -> Details:
     """
     path = folder / DETAILS_FILE
     try:
-        data = path.read_bytes()
+        data = regular_bytes(path)
     except FileNotFoundError:
         return Details()
     except OSError as error:
@@ -151,7 +152,7 @@ class Verified:
 def read_verified(journal: Journal) -> Verified:
     """What was verified when the run last finished; nothing where its folder keeps nothing, or that is damaged."""
     with suppress(OSError, ValueError, TypeError, RecursionError):
-        content = run_files.unseal((journal.folder / VERIFIED_FILE).read_bytes(), sealed=True)
+        content = run_files.unseal(regular_bytes(journal.folder / VERIFIED_FILE), sealed=True)
         return Verified(content["results"], content["tables"])
     return Verified()
 

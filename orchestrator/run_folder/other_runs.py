@@ -16,6 +16,7 @@ from orchestrator.run_folder import run_files
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder
+from orchestrator.store.regular_file import regular_text
 
 RUNS = 20  # the newest runs that are read
 SAMPLES = 200  # of one group in one run
@@ -59,7 +60,7 @@ def mean_seconds(runs: Path) -> dict[str, float]:
 def _read_timings(path: Path) -> dict[str, list[float]]:
     """A run's timings by group; none where they cannot be read: then only the expected time is unknown."""
     try:
-        return dict(run_files.parse_timings(json.loads(path.read_text())))
+        return dict(run_files.parse_timings(json.loads(regular_text(path))))
     except (OSError, ValueError, RecursionError):
         return {}
 

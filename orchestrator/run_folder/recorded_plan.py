@@ -26,6 +26,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import run_files
 from orchestrator.run_folder.journal import Journal, reopen_run
 from orchestrator.store import atomic_write
+from orchestrator.store.regular_file import regular_bytes
 from tasks.contract.job import Job
 
 FILE = "derivation.json"
@@ -109,7 +110,7 @@ def record(journal: Journal, plan: Plan) -> None:
 def _read(journal: Journal) -> Any:
     """What a run's folder keeps of its plan's derivation; None where it keeps nothing, or it is damaged."""
     with suppress(OSError, ValueError, RecursionError):
-        return run_files.unseal((journal.folder / FILE).read_bytes(), sealed=True)
+        return run_files.unseal(regular_bytes(journal.folder / FILE), sealed=True)
     return None
 
 
@@ -120,7 +121,7 @@ def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
     with suppress(OSError, ValueError, ImportError):
         packages = sorted(package for folder in sys.path for package in _installed(Path(folder)))
         digest.update(json.dumps([about["audit"], about.get("config"), sys.version, packages]).encode())
-        digest.update(hashlib.sha256((journal.folder / "plan.json").read_bytes()).digest())
+        digest.update(hashlib.sha256(regular_bytes(journal.folder / "plan.json")).digest())
         for name in modules:
             digest.update(name.encode() + hashlib.sha256(_source(name).read_bytes()).digest())
         return digest.hexdigest()

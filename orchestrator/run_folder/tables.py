@@ -20,6 +20,7 @@ from orchestrator.spec.fields import text
 from orchestrator.store import Store, atomic_write, entry, files, read_each
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.durability import is_stamping
+from orchestrator.store.regular_file import regular_bytes
 
 # In a part's metadata: the keys of its results, and their run, which those of earlier versions do not tell.
 # A part is sealed by a digest of its bytes, as a result is: readers of Parquet notice no flipped bit of its values.
@@ -139,7 +140,7 @@ class Publisher:
         Parts of earlier versions have no digest; of these only the footer is read.
         """
         try:
-            data = pa.py_buffer(part.read_bytes())
+            data = pa.py_buffer(regular_bytes(part))
             metadata = _parquet().read_metadata(pa.BufferReader(data)).metadata or {}
             if DIGEST in metadata:
                 entry.check(memoryview(data), MAGIC)

@@ -81,9 +81,10 @@ def _share_folders(session: Session) -> None:
 def _draw_pages(report: Report, session: Session, execution: Execution) -> Report:
     """The report with the pages of the run, or of the sweep and its cells, redrawn if anything changed.
 
-    An error that keeps a page from being drawn is reported, and does not change how the run ended.
+    An error that keeps a page from being drawn is reported. It does not change how the run ended, but the exit code.
     """
     drawn: dict[str, Path] = {}
+    undrawn = ""
     for entry in (*report.cells, report):
         folder = session.store.folder("runs", entry.run)
         there = pages.page(folder)
@@ -93,8 +94,9 @@ def _draw_pages(report: Report, session: Session, execution: Execution) -> Repor
                 session.step("writing the report")
                 there = pages.draw(session.store, entry.run, execution.show_images)
         except EngramError as error:
+            undrawn = undrawn or str(error)
             session.tell({"event": "told", "line": str(error)})
         if there is not None:
             drawn[entry.run] = there
     cells = tuple(replace(cell, page=drawn.get(cell.run)) for cell in report.cells)
-    return replace(report, page=drawn.get(report.run), cells=cells)
+    return replace(report, page=drawn.get(report.run), cells=cells, undrawn=undrawn)

@@ -11,17 +11,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Absent, Damaged, Held, SpecError, StoreError
 from orchestrator.executors import Executor, open_executor
 from orchestrator.executors.metrics import Metrics
+from orchestrator.executors.session_folder import session_folder
 from orchestrator.planning.code import code_of
 from orchestrator.planning.extras import check_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.planning.plan import Plan, plan_of
+from orchestrator.pricing.price import highest_price
 from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
 from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
@@ -206,6 +209,11 @@ def _run(
 
         planned, states = session.plan, CheckpointGc(store, runs, names, execution.keep == "state")
 
+        @cache
+        def price_of_group(group: str) -> float | None:
+            """The most seconds of a job of this group: by earlier runs of this store, else by the reference timings."""
+            return seconds[group] if group in seconds else highest_price(session.plan, group)
+
         def check_ours() -> None:
             """Raise Held if another driver has taken a run over: nothing of it may be written any more."""
             if (by := lost_run()) is not None:
@@ -226,6 +234,7 @@ def _run(
             budget=Budget(execution),
             seconds=seconds,
             timeout=execution.timeout,
+            price=price_of_group,
             elsewhere=neighbours.find_claims,
             cancelled=cancellation.look,
             ours=check_ours,
@@ -274,7 +283,7 @@ def _run(
 def _describe_dashboard(pages: Mapping[str, str]) -> str:
     """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
     if not pages:
-        return "Ray's dashboard did not start; /tmp/ray/session_latest/logs/dashboard.log may say why"
+        return f"Ray's dashboard did not start; {session_folder()}/session_latest/logs/dashboard.log may say why"
     token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
     return f"Ray's dashboard: {pages['driver']}; it asks for the token {token}"
 

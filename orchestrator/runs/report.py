@@ -23,6 +23,7 @@ from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver
 from orchestrator.spec.resolve import LeftOut
 from orchestrator.store import Store
+from orchestrator.store.regular_file import regular_text
 
 FIRST = 5  # rows of a summary
 HEIGHT = 620  # pixels of the certificate's frame, which scrolls
@@ -43,7 +44,7 @@ EXIT_CODES: Mapping[State, int] = {
 def certificate(page: Path) -> str | None:
     """The first page of a report in a frame of its own, so that its styles stay in it; None where it has none."""
     try:
-        text = page.read_text(encoding="utf-8")
+        text = regular_text(page)
     except (OSError, ValueError):
         return None
     head, section = HEAD.match(text), CERTIFICATE.search(text)
@@ -95,10 +96,11 @@ class Report:
     store: Store | None = field(default=None, repr=False)
     page: Path | None = None
     mlflow: str | None = None
+    undrawn: str = ""  # why a page that was asked for could not be drawn
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES[self.state]
+        return EXIT_CODES[self.state] or int(bool(self.undrawn))
 
     @cached_property
     @short_traceback

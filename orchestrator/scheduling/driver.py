@@ -22,7 +22,15 @@ from orchestrator.quantities import format_duration
 from orchestrator.run_folder.other_runs import SAMPLES, CheckpointGc
 from orchestrator.scheduling.schedule import Schedule
 from orchestrator.scheduling.stop import GRACE, Budget, OutOfTime, Stop
-from orchestrator.scheduling.waiting import SYSTEM, Claims, Clock, TimeLimits, Waiting
+from orchestrator.scheduling.waiting import (
+    SYSTEM,
+    Claims,
+    Clock,
+    PriceOfGroup,
+    TimeLimits,
+    Waiting,
+    unknown_price,
+)
 from orchestrator.store import Store
 from tasks.contract.job import marks
 from tasks.worker.compute_context import StrategyName
@@ -54,9 +62,10 @@ class Driver:
 
     `way`, `together` (the most models in one step) and the `runs` that store the strategy choices go with each call.
     The `budget` is what its calls may use up. `timeout` is the most seconds a job may take; None derives it from jobs
-    of the same kind. `observe` takes the events of what has come back together. `elsewhere` gives what other runs
-    compute of the planned keys that are not done, `cancelled` the reason to end if somebody asked for it,
-    `ours` raises Held once another driver has this run, and `states` decides which states of trainings are removed.
+    of the same group, and until one has ended from the `price` of a group's job in seconds. `observe` takes the events
+    of what has come back together. `elsewhere` gives what other runs compute of the planned keys that are not done,
+    `cancelled` the reason to end if somebody asked for it, `ours` raises Held once another driver has this run, and
+    `states` decides which states of trainings are removed.
     What comes back is counted in `metrics`.
     """
 
@@ -77,6 +86,7 @@ class Driver:
         budget: Budget | None = None,
         seconds: Mapping[str, float] | None = None,
         timeout: float | None = None,
+        price: PriceOfGroup = unknown_price,
         elsewhere: Elsewhere | None = None,
         cancelled: Callable[[], str | None] = lambda: None,
         ours: Callable[[], None] = lambda: None,
@@ -99,7 +109,7 @@ class Driver:
         self._deadline = deadline
         self._budget = budget if budget is not None and budget.limited else None
         self._seconds = dict(seconds or {})
-        self._limits = TimeLimits(timeout)
+        self._limits = TimeLimits(timeout, price)
         self._elsewhere = elsewhere
         self._cancelled = cancelled
         self._ours = ours
@@ -325,7 +335,7 @@ class Driver:
             return
         self._claims = self._elsewhere(schedule.plan.jobs.keys(), schedule.done)
         theirs = self._waiting.deferred_keys(
-            self._claims, lambda keys: self._limits.limit(dict.fromkeys(map(schedule.group, keys), 1))
+            self._claims, lambda keys: self._limits.learned_limit(dict.fromkeys(map(schedule.group, keys), 1))
         )
         schedule.defer(theirs)
         stored = {key for key in schedule.elsewhere if key in self.store}
@@ -344,14 +354,11 @@ class Driver:
         running = executor.running()
         self._tell_running(now, sum(len(call.items) for call, _ in running))
         for call, seconds in running:
-            limit = self._limit(schedule, call) if seconds > self._limits.least else None
-            if limit is not None and seconds > limit:
+            if seconds > self._limits.least and seconds > (limit := self._limits.limit(_jobs(schedule, call))):
                 executor.end(call, f"it was ended after {format_duration(limit)}, which is all that it may take")
         if running:
             self._waiting.reset("elsewhere")
-            self._waiting.report_running(
-                now, running, lambda: all(self._limit(schedule, call) is not None for call, _ in running)
-            )
+            self._waiting.report_running(now, running, lambda call: self._unmeasured_limit(schedule, call))
         elif schedule.elsewhere and not executor.pending and not self._delayed:
             self._waiting.report_elsewhere(now, self._claims, set(schedule.elsewhere))
         else:
@@ -364,9 +371,10 @@ class Driver:
             self._running_told = (jobs, now)
             self.observe([{"event": "running", "count": jobs}])
 
-    def _limit(self, schedule: Schedule, call: Call) -> float | None:
-        """The time limit of a call, whose jobs are of one group, in seconds; None for no limit."""
-        return self._limits.limit({schedule.group(call.items[0].key): len(call.items)})
+    def _unmeasured_limit(self, schedule: Schedule, call: Call) -> float | None:
+        """The time limit of a call in seconds if no job of its group has ended yet."""
+        jobs = _jobs(schedule, call)
+        return self._limits.limit(jobs) if self._limits.learned_limit(jobs) is None else None
 
     def _wind_down(self, schedule: Schedule, executor: Executor) -> None:
         """Send nothing more, wait a moment for running calls, then cancel them."""
@@ -381,3 +389,8 @@ class Driver:
             self._settle(schedule, ended)
         if executor.pending:
             executor.cancel()
+
+
+def _jobs(schedule: Schedule, call: Call) -> dict[str, int]:
+    """The number of jobs of a call by group: all of them are of one."""
+    return {schedule.group(call.items[0].key): len(call.items)}

@@ -12,12 +12,17 @@ from orchestrator.store.holder import Holder
 
 FLOOR = 600.0  # seconds that any call gets: a worker may have to load, compile or wait for a slow disk first
 TIMES = 20.0  # of the longest that a job of its kind took in this run, on these machines
+UNMEASURED = 3600.0  # seconds that a call gets at least until a job of its kind has ended
+UNPRICED = 86400.0  # seconds that it gets then if nothing is known of its price
 # Seconds of waiting before the first line: for other runs or machines, and for our own calls.
 ELSEWHERE, HERE = 10.0, 300.0
 GROWTH, LONGEST = 3.0, 3600.0  # of the time to the next line, which is an hour at most
 PATIENCE = FLOOR  # seconds without progress of another run, after which the jobs shared with it are computed here
 
 Claims = Mapping[str, tuple[Holder, set[str], float]]  # by run: its driver, the shared keys, and seconds of no progress
+
+
+PriceOfGroup = Callable[[str], float | None]  # seconds of a job of this group at most, None if that is not known
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,22 @@ class Clock:
 SYSTEM = Clock()
 
 
-class TimeLimits:
-    """Time limits of calls in seconds: `given` per job, or learned from jobs of the same groups.
+def unknown_price(_group: str) -> float | None:
+    """No price."""
+    return None
 
-    Only jobs of this start of the run count: an earlier start may have had faster machines.
+
+class TimeLimits:
+    """Time limits of calls in seconds: `given` per job, or learned from jobs of the same kinds.
+
+    Only jobs of this start of the run count: an earlier start may have had faster machines. `price` gives the seconds
+    of one job of a kind that the plan is priced by at most, None if nothing like it was ever timed; kinds of which no
+    job has ended yet are limited by it.
     """
 
-    def __init__(self, given: float | None = None) -> None:
+    def __init__(self, given: float | None = None, price: PriceOfGroup = unknown_price) -> None:
         self._given = given
+        self._price = price
         self._longest: dict[str, float] = {}
 
     def learn(self, kind: str, seconds: float) -> None:
@@ -50,13 +63,28 @@ class TimeLimits:
         """Seconds that every call gets."""
         return FLOOR if self._given is None else self._given
 
-    def limit(self, jobs: Mapping[str, int]) -> float | None:
-        """Seconds for so many jobs of these kinds, one after another; None unless all kinds are known."""
+    def learned_limit(self, jobs: Mapping[str, int]) -> float | None:
+        """Seconds for that many jobs of these kinds, one after another; None unless all kinds are known."""
         if self._given is not None:
             return self._given * sum(jobs.values())
         if not jobs.keys() <= self._longest.keys():
             return None
         return max(FLOOR, TIMES * sum(count * self._longest[kind] for kind, count in jobs.items()))
+
+    def limit(self, jobs: Mapping[str, int]) -> float:
+        """The same, by the prices of kinds of which no job has ended: an hour at least, a day without a price."""
+        learned = self.learned_limit(jobs)
+        if learned is not None:
+            return learned
+        seconds = 0.0
+        for kind, count in jobs.items():
+            of_kind = self._longest.get(kind)
+            if of_kind is None:
+                of_kind = self._price(kind)
+            if of_kind is None:
+                return UNPRICED
+            seconds += count * of_kind
+        return max(UNMEASURED, TIMES * seconds)
 
 
 class Waiting:
@@ -126,12 +154,23 @@ class Waiting:
             ),
         )
 
-    def report_running(self, now: float, calls: Sequence[tuple[Call, float]], timed: Callable[[], bool]) -> None:
-        """Report running calls, each with its seconds; `timed` says whether all have a time limit."""
+    def report_running(
+        self, now: float, calls: Sequence[tuple[Call, float]], unmeasured: Callable[[Call], float | None]
+    ) -> None:
+        """Report running calls, each with its seconds so far.
+
+        `unmeasured` gives the time limit of a call if no job like it has ended yet, which makes it a long one.
+        """
 
         def line(time: str) -> str:
             oldest, seconds = max(calls, key=lambda call: call[1])
-            hint = "" if timed() else "; if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
+            limit = unmeasured(oldest)
+            hint = ""
+            if limit is not None:
+                hint = (
+                    f"; no job like it has ended yet, so it is ended and sent again after {format_duration(limit)}; "
+                    "`--timeout` (10m, say) sets a shorter limit"
+                )
             return (
                 f"nothing has come back for {time}; {format_count(len(calls), 'call')} running, the oldest for "
                 f"{format_duration(seconds)}: {oldest.task} {oldest.items[0].key[:12]}{hint}"

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.fields import coerce, nearest, text
 from orchestrator.spec.yaml_file import Prices, read_prices
+from orchestrator.sqlite_uri import SCHEME, sqlite_path, sqlite_uri
 from tasks.worker.compute_context import STRATEGIES, StrategyName
 
 KeepName = Literal["none", "state"]
@@ -76,12 +77,12 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 def absolute_uri(uri: str) -> str:
     """The URI, or path, independent of the working directory. Raises SpecError if it is not a valid one."""
-    for scheme in ("sqlite:///", "file:///"):
-        if uri.startswith(scheme):
-            path = uri.removeprefix(scheme)
-            if scheme == "file:///" or path.startswith("/"):
-                return uri
-            return f"{scheme}{Path(path).absolute()}"
+    if uri.startswith("file:///"):
+        return uri
+    if uri.startswith(SCHEME):
+        file, mark, options = uri.partition("?")
+        path = sqlite_path(file)
+        return uri if path is None or path.is_absolute() else sqlite_uri(path.absolute()) + mark + options
     if "://" in uri or uri.startswith("databricks"):
         try:
             parts = urlsplit(uri)

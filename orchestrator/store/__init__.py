@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import StoreError
+from orchestrator.errors import SpecError, StoreError
 from orchestrator.store.interface import Store, WriteEffect
 from orchestrator.store.marker import is_blank
 from tasks.contract.extras import OBSTORE, describe_missing, missing
@@ -16,10 +18,49 @@ from tasks.contract.extras import OBSTORE, describe_missing, missing
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DEFAULT_STORE", "Store", "WriteEffect", "is_there", "list_once", "open_store", "read_each", "stored_keys"]
+__all__ = [
+    "DEFAULT_STORE",
+    "Store",
+    "WriteEffect",
+    "given_location",
+    "is_there",
+    "list_once",
+    "local_path",
+    "open_store",
+    "read_each",
+    "store_location",
+    "stored_keys",
+]
 
 DEFAULT_STORE = "./engram-store"
+STORE_VARIABLE = "ENGRAM_STORE"
+# `s3:/bucket` is a mistyped URI, and as a path it would be a folder of that name.
+MISTYPED_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/|$)|(s3|az|gs|abfs|https?|file):", re.IGNORECASE)
 _listed: ContextVar[dict[str, Set[str]] | None] = ContextVar("listed", default=None)
+
+
+def store_location(given: str | None) -> str:
+    """The location of the store: the one that is given, else that of ENGRAM_STORE, else the default.
+
+    Raises SpecError if either is set and empty, as it is when a script's variable has no value: the default would be a
+    store that nobody has named.
+    """
+    return given_location(given) or DEFAULT_STORE
+
+
+def given_location(given: str | None) -> str | None:
+    """The location that is given, else that of ENGRAM_STORE; None if there is neither. Raises as `store_location`."""
+    if given is not None:
+        if not given.strip():
+            raise SpecError("the store's location is empty; name a folder or bucket, or leave out --store")
+        _check_location(given)
+        return given
+    from_environment = os.environ.get(STORE_VARIABLE)
+    if from_environment is not None and not from_environment.strip():
+        raise SpecError(f"{STORE_VARIABLE} is set and empty; name a folder or bucket, or unset it")
+    if from_environment is not None:
+        _check_location(from_environment)
+    return from_environment
 
 
 def open_store(location: str | Path, create: bool = True) -> Store:
@@ -31,7 +72,7 @@ def open_store(location: str | Path, create: bool = True) -> Store:
     marker, a bucket that cannot be reached, a scheme that is not supported. Existing files are never overwritten. Any
     number of processes may create it at once.
     """
-    path = _path(location)
+    path = local_path(location)
     if path is None:
         from orchestrator.store.objects import ObjectStore
 
@@ -53,15 +94,11 @@ def read_each(store: Store, keys: Iterable[str]) -> Iterator[tuple[str, pa.Table
     if store.mirror is None:
         yield from map(read, keys)
         return
-    from concurrent.futures import ThreadPoolExecutor
-
     from orchestrator.store.mirror import JOURNEYS
+    from orchestrator.store.threads import thread_pool
 
-    pool = ThreadPoolExecutor(JOURNEYS, "read")
-    try:
+    with thread_pool(JOURNEYS, "read") as pool:
         yield from pool.map(read, keys)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -93,7 +130,7 @@ def stored_keys(store: Store) -> Set[str]:
 
 def is_there(location: str | Path) -> bool:
     """Whether a file or a folder that is not empty, or in a bucket a store, is there. Raises as `open_store` does."""
-    path = _path(location)
+    path = local_path(location)
     if path is not None:
         try:
             return path.exists() and not is_blank(path)
@@ -105,27 +142,42 @@ def is_there(location: str | Path) -> bool:
     return objects.is_there(Bucket(str(location)))
 
 
-def _path(location: str | Path) -> Path | None:
-    """The local path of a store; None for one in an object store."""
-    if "\0" in str(location):
-        raise StoreError(f"cannot open the store {str(location)!r}: no path holds a NUL")
+def local_path(location: str | Path) -> Path | None:
+    """The local path of a store; None for one in an object store. Raises StoreError for what is neither."""
+    _check_location(str(location))
     scheme, separator, rest = str(location).partition("://")
     if not separator:
         try:
             return _readable(Path(location).expanduser())
         except RuntimeError:
             raise StoreError(f"cannot open the store {location}: there is no home of that name") from None
-    if scheme.lower() == "file" and rest.startswith("/"):
+    if scheme.lower() == "file":
         from urllib.parse import unquote
 
         return _readable(Path(unquote(rest)))
-    if scheme.lower() in ("s3", "az"):
-        if missing([OBSTORE]):
-            raise StoreError(describe_missing([OBSTORE]))
-        return None
-    raise StoreError(
-        f"cannot open the store {location}: give a local path, file:///path, s3://bucket/prefix or az://container/prefix"
-    )
+    if missing([OBSTORE]):
+        raise StoreError(describe_missing([OBSTORE]))
+    return None
+
+
+def _check_location(location: str) -> None:
+    """Raise StoreError for a text that is neither a path nor a URI."""
+    if not location.strip():
+        raise StoreError("cannot open the store: its location is empty")
+    if "\0" in location:
+        raise StoreError(f"cannot open the store {location!r}: no path holds a NUL")
+    scheme, separator, rest = location.partition("://")
+    if separator and not (scheme.lower() in ("s3", "az") or (scheme.lower() == "file" and rest.startswith("/"))):
+        raise StoreError(
+            f"cannot open the store {location}: give a local path, file:///path, s3://bucket/prefix or "
+            "az://container/prefix"
+        )
+    mistyped = None if separator else MISTYPED_URI.match(location)
+    if mistyped is not None:
+        scheme = mistyped[1] or mistyped[3]
+        raise StoreError(
+            f"cannot open the store {location}: a URI begins with {scheme}://, and a path to such a folder with ./"
+        )
 
 
 def _readable(path: Path) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError, PreconditionError
 
 from orchestrator.errors import StoreError, Unwritable
 from orchestrator.store.clouds import CREDENTIALS, ENDPOINTS, Place
@@ -40,6 +40,8 @@ CAUSES = {
     "HTTP error": "it cannot be reached; check the network, and {endpoint} where it is set",
 }
 PASSING = re.compile(r"HTTP error|status code: (?:50\d|429)|SlowDown|OperationAborted|ConditionalRequestConflict")
+INVALID_NAME = re.compile(r'Path "(.*?)"(?: contained|: )', re.DOTALL)  # in an error of obstore
+FIRST_NAMES = re.compile(r"/(?:/|\.\.?(?:/|$))")  # `a//b` and `a/../b` stand before all names of a store in a listing
 UNCONDITIONAL = (
     "its server overwrites what may only be created (it ignores If-None-Match or If-Match), so two drivers could have "
     "one run; use a server with conditional puts"
@@ -144,10 +146,65 @@ class Bucket:
             raise Unwritable(f"cannot delete {self.location}/{names[0]}: {self._cause(error)}") from None
 
     def objects(self, below: str) -> list[Object]:
-        """All objects below a folder, recursively; empty if there is no such folder."""
+        """All objects below a folder, recursively; empty if there is no such folder.
+
+        Objects whose names are no paths are left out: Engram has written none of them.
+        """
+        return self._list(below)[0]
+
+    def invalid_names(self, below: str) -> list[str]:
+        """The names of objects below a folder that are no paths, such as `a/../b`."""
+        return self._list(below)[1]
+
+    def _list(self, below: str) -> tuple[list[Object], list[str]]:
+        """The objects below a folder, and the names there that are no paths.
+
+        One such name makes the client refuse the page of a listing that holds it. So the folder is then listed folder
+        by folder, and a folder that has the name itself from that name on.
+        """
         with self.reading(below):
-            pages = obstore.list(self._client, self._path(below) or None, chunk_size=PAGE)
-            return [self._object(found) for page in pages for found in page]
+            try:
+                return self._pages(self._path(below)), []
+            except InvalidPathError:
+                return self._list_by_folder(self._path(below))
+
+    def _pages(self, prefix: str, after: str | None = None) -> list[Object]:
+        pages = obstore.list(self._client, prefix or None, chunk_size=PAGE, offset=after)
+        return [self._object(found) for page in pages for found in page]
+
+    def _list_by_folder(self, prefix: str) -> tuple[list[Object], list[str]]:
+        try:
+            found = obstore.list_with_delimiter(self._client, prefix or None)
+        except ValueError:  # the prefix itself is no path
+            return [], [self._relative(prefix)]
+        except InvalidPathError as error:
+            return self._list_after(prefix, error)
+        objects = [self._object(entry) for entry in found["objects"]]
+        invalid: list[str] = []
+        for folder in found["common_prefixes"]:
+            more, wrong = self._list_by_folder(folder)
+            objects += more
+            invalid += wrong
+        return objects, invalid
+
+    def _list_after(self, prefix: str, error: Exception) -> tuple[list[Object], list[str]]:
+        """What is listed after the names that are no paths. `error` is of the first of them.
+
+        Raises it again if other names may stand before it, which this listing would leave out.
+        """
+        invalid: list[str] = []
+        while True:
+            named = INVALID_NAME.search(str(error))
+            if named is None or named[1] in invalid or not FIRST_NAMES.match(named[1], len(prefix)):
+                raise error
+            invalid.append(named[1])
+            try:
+                return self._pages(prefix, _path_after(named[1])), [self._relative(name) for name in invalid]
+            except InvalidPathError as another:
+                error = another
+
+    def _relative(self, path: str) -> str:
+        return path.removeprefix(f"{self._prefix}/" if self._prefix else "")
 
     def names(self) -> list[str]:
         """The objects and folders at the top level. Raises StoreError if there is no such bucket."""
@@ -175,8 +232,7 @@ class Bucket:
         return "/".join(part for part in (self._prefix, name) if part)
 
     def _object(self, meta: Any) -> Object:
-        name = meta["path"].removeprefix(f"{self._prefix}/" if self._prefix else "")
-        return Object(name, meta["size"], meta["last_modified"], _tag(meta))
+        return Object(self._relative(meta["path"]), meta["size"], meta["last_modified"], _tag(meta))
 
     @contextmanager
     def reading(self, name: str) -> Iterator[None]:
@@ -194,6 +250,11 @@ class Bucket:
 
     def _cause(self, error: Exception) -> str:
         return cause(error, self._place.scheme)
+
+
+def _path_after(name: str) -> str:
+    """A path that follows this name in a listing, with only its own subfolders in between."""
+    return f"{name[:-1]}0" if name.endswith("/") else f"{name} "
 
 
 def _seconds(size: int) -> float:

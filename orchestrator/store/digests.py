@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.store import atomic_write
 from orchestrator.store.atomic_write import file_lock
+from orchestrator.store.regular_file import regular_bytes
 
 
 class Digests(MutableMapping[str, str]):
@@ -49,7 +50,7 @@ class Digests(MutableMapping[str, str]):
 
     def _load(self) -> dict[str, str]:
         with suppress(OSError, ValueError, KeyError, TypeError):
-            stored = json.loads(self._path.read_bytes())
+            stored = json.loads(regular_bytes(self._path))
             if _sum(stored["digests"]) == stored["sha256"]:
                 return dict(stored["digests"])
         return {}

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from orchestrator.errors import Unreadable
 from orchestrator.store import atomic_write, entry
+from orchestrator.store.regular_file import READ_ONLY
 
 SECOND = 10**9  # nanoseconds
 TICK = SECOND // 10  # at most SECOND / 100 on Linux, where it is no second
@@ -38,7 +39,7 @@ def read_all(handle: int) -> pa.Buffer:
 
 def quick_read(path: str) -> bytes:
     """The bytes of a file, or fewer where the system returns fewer at a time."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, READ_ONLY)
     try:
         data = os.read(handle, MOST)
         return data if len(data) < MOST else data + os.read(handle, os.fstat(handle).st_size)

@@ -109,6 +109,12 @@ class Store(Protocol):
     def files(self, folder: str) -> dict[str, int]:
         """The bytes of each file below one of the store's folders, by its name in the store: results/ab/KEY.arrow."""
 
+    def irregular_files(self, folder: str) -> dict[str, str]:
+        """What lies below one of the store's folders and is no file of it, by name, with the reason.
+
+        Links and pipes in a folder; objects whose names are no paths in a bucket.
+        """
+
     def read_file(self, name: str) -> bytes:
         """The bytes of the file of this name in the store, unchecked. Raises Absent, or another StoreError."""
 

@@ -27,6 +27,7 @@ from orchestrator.errors import Held, Unreadable
 from orchestrator.store import atomic_write
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.holder import STALE, Holder, is_local, refusal, this_process
+from orchestrator.store.regular_file import READ_ONLY, IrregularFile, regular_bytes
 
 KEPT = "ways"  # the folder in a run's folder for the files that the run keeps
 LEASE, LOCK = "lease.json", "lease.lock"
@@ -179,7 +180,7 @@ def living_drivers(runs: Path, now: Clock | None = None) -> Iterator[tuple[str, 
         driver = _read(path)
         if driver is not None and driver.alive(_silent(path, driver, now)):
             with suppress(OSError, ValueError, KeyError, TypeError):
-                yield from ((str(run), driver) for run in json.loads(path.read_bytes())["runs"])
+                yield from ((str(run), driver) for run in json.loads(regular_bytes(path))["runs"])
 
 
 def _refuse(folder: Path, now: Clock | None, tell: Tell, dead: Holder | None = None) -> Holder | None:
@@ -256,9 +257,11 @@ def _read(path: Path) -> Holder | None:
     """The holder named in a file, alive or not; None if there is no file. An unreadable file counts until it is old."""
     try:
         touched = _stat(path).st_mtime
-        data = path.read_bytes()
+        data = regular_bytes(path)
     except FileNotFoundError:
         return None
+    except IrregularFile:
+        data = b""
     try:
         fields = json.loads(data)
         holder = Holder(**{name: value for name, value in fields.items() if name != "runs"})
@@ -278,7 +281,7 @@ def _sign(folder: Path) -> tuple[int, int] | None:
 
 def _stat(path: Path) -> os.stat_result:
     """The file's present status: a network file system may cache it for a minute, but not once the file is opened."""
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, READ_ONLY)
     try:
         return os.fstat(handle)
     finally:

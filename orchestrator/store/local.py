@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,14 @@ from orchestrator.store.durability import Folders, sync
 from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
 from orchestrator.store.interface import WriteEffect
 from orchestrator.store.lease import KEPT
+from orchestrator.store.regular_file import (
+    READ_ONLY,
+    IrregularFile,
+    bytes_inside,
+    check_regular,
+    irregular_kind,
+    regular_bytes,
+)
 
 TMP = "tmp"
 FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
@@ -102,7 +111,7 @@ class LocalStore:
         return {key: stamp for key, stamp in zip(wanted, found, strict=True) if stamp}
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
-        from concurrent.futures import ThreadPoolExecutor
+        from orchestrator.store.threads import thread_pool
 
         wanted = list(keys)
         batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
@@ -111,12 +120,9 @@ class LocalStore:
             yield from errors
         waits = time.perf_counter() - time.thread_time() - waited > (time.perf_counter() - begun) / 2
         # Threads wait for a disk side by side; where nothing waits, they hinder one another.
-        pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1) if waits else 1, "verify")
-        try:
+        with thread_pool(min(4, os.cpu_count() or 1) if waits else 1, "verify") as pool:
             for errors in pool.map(self._wrong, batches[1:]):
                 yield from errors
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def _wrong(self, keys: list[str]) -> list[tuple[str, StoreError]]:
         errors = []
@@ -148,7 +154,7 @@ class LocalStore:
         path = self._failure(key)
         try:
             with files.reading(path):
-                return path.read_text(encoding="utf-8", errors="replace")
+                return regular_bytes(path).decode(errors="replace")
         except FileNotFoundError:
             return None
         except entry.CorruptError as error:
@@ -170,7 +176,7 @@ class LocalStore:
         path = self._state(key)
         try:
             with files.reading(path):
-                return entry.unseal_state(key, memoryview(path.read_bytes()))
+                return entry.unseal_state(key, memoryview(regular_bytes(path)))
         except FileNotFoundError:
             raise Absent(f"no state {key} in {self.location}") from None
         except (entry.CorruptState, entry.CorruptError) as error:
@@ -194,7 +200,7 @@ class LocalStore:
     def read_run_file(self, run: str, name: str) -> bytes | None:
         path = self._run_file(run, name)
         try:
-            return path.read_bytes()
+            return regular_bytes(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -228,13 +234,27 @@ class LocalStore:
         for above, _, names in os.walk(self._root / folder):
             for path in (Path(above, name) for name in names):
                 with suppress(FileNotFoundError):  # it was moved or removed meanwhile
-                    found[path.relative_to(self._root).as_posix()] = path.lstat().st_size
+                    status = path.lstat()
+                    if S_ISREG(status.st_mode):
+                        found[path.relative_to(self._root).as_posix()] = status.st_size
+        return found
+
+    def irregular_files(self, folder: str) -> dict[str, str]:
+        found = {}
+        for above, folders, names in os.walk(self._root / folder):
+            for path in (Path(above, name) for name in (*folders, *names)):
+                if (kind := irregular_kind(path)) is not None:
+                    found[path.relative_to(self._root).as_posix()] = kind
+        if (kind := irregular_kind(self._root / folder)) is not None:
+            found[folder] = kind
         return found
 
     def read_file(self, name: str) -> bytes:
         path = self._root / name
         try:
-            return path.read_bytes()
+            return bytes_inside(self._root, name)
+        except IrregularFile:
+            raise
         except (FileNotFoundError, NotADirectoryError):
             raise Absent(f"no {name} in {self.location}") from None
         except OSError as error:
@@ -253,9 +273,11 @@ class LocalStore:
             atomic_write.replace(self._tmp, path, data)
 
     def _make_folders(self, folder: Path) -> None:
-        """Create a folder of the store and those above it durably, if they do not exist."""
+        """Create a folder of the store and those above it durably. Raises Unwritable if one of them is a link."""
         if folder != self._root:
             self._make_folders(folder.parent)
+            if folder.is_symlink():
+                raise Unwritable(f"cannot write {folder}: it is a link, which may lead out of the store")
             self._folders.make(folder)
 
     def remove(self, name: str) -> None:
@@ -294,6 +316,7 @@ class LocalStore:
     def _unchecked_record(self, key: str) -> Mapping[str, Any]:
         path = self._path(key)
         try:
+            check_regular(path)
             with pa.OSFile(str(path)) as file:
                 return entry.record_of(file, key)
         except FileNotFoundError:
@@ -330,7 +353,7 @@ class LocalStore:
         with entry.reading_result(self, key, lambda why: self._set_aside(path, inode, why)):
             with files.reading(path):
                 try:
-                    handle = os.open(path, os.O_RDONLY)
+                    handle = os.open(path, READ_ONLY)  # a pipe reads as an empty file, so as a damaged one
                 except OSError as error:
                     inode = os.lstat(path).st_ino
                     if isinstance(error, FileNotFoundError) and path.is_symlink():

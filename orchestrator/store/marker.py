@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.errors import StoreError
 from orchestrator.store import atomic_write
 from orchestrator.store.durability import sync
+from orchestrator.store.regular_file import regular_bytes
 
 FORMAT = 1
 MARKER = "engram-store.json"
@@ -60,7 +61,7 @@ def _others(root: Path) -> list[str]:
 
 def _check_format(marker: Path) -> None:
     try:
-        data = marker.read_bytes()
+        data = regular_bytes(marker)
     except OSError as error:
         raise _unreadable(str(marker), error) from error
     check(data, str(marker))

@@ -11,7 +11,6 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from orchestrator.errors import StoreError
 from orchestrator.store import atomic_write, claims, lease
 from orchestrator.store.bucket import Bucket, Object
 from orchestrator.store.lease import KEPT
+from orchestrator.store.threads import thread_pool
 
 RUNS, TABLES = "runs", "tables"
 JOURNEYS = 16  # concurrent requests to a remote store: each waits for the network
@@ -46,7 +46,7 @@ class Mirror:
         """Hold runs against drivers on all machines, and update their folders. Raises as `claims.claim` does."""
         held = claims.claim(self._bucket, *runs)
         try:
-            with ThreadPoolExecutor(JOURNEYS, "list") as pool:
+            with thread_pool(JOURNEYS, "list") as pool:
                 for objects in pool.map(self._bucket.objects, (f"{RUNS}/{run}" for run in runs)):
                     self._bring(objects)
         except BaseException:
@@ -82,7 +82,7 @@ class Mirror:
         folder = self.home / RUNS / run
         states = {path: _state(path) for path in _files(folder)}
         new = [path for path, state in states.items() if state is not None and self._copied.get(path) != state]
-        with ThreadPoolExecutor(JOURNEYS, "push") as pool:
+        with thread_pool(JOURNEYS, "push") as pool:
             list(pool.map(self._put, (path for path in new if path.name != FIRST)))
         if folder / FIRST in new:
             self._put(folder / FIRST)
@@ -99,7 +99,7 @@ class Mirror:
                 self._copied[path] = state
 
     def _bring(self, objects: Iterable[Object]) -> None:
-        with ThreadPoolExecutor(JOURNEYS, "pull") as pool:
+        with thread_pool(JOURNEYS, "pull") as pool:
             list(pool.map(self._bring_one, objects))
 
     def _bring_one(self, stored: Object) -> None:

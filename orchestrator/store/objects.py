@@ -93,13 +93,10 @@ class ObjectStore:
         return {versions[stored.name]: stored.tag for stored in objects if stored.name in versions}
 
     def verify(self, keys: Iterable[str]) -> Iterator[tuple[str, StoreError]]:
-        from concurrent.futures import ThreadPoolExecutor
+        from orchestrator.store.threads import thread_pool
 
-        pool = ThreadPoolExecutor(JOURNEYS, "verify")
-        try:
+        with thread_pool(JOURNEYS, "verify") as pool:
             yield from (unsound for unsound in pool.map(self._wrong, keys) if unsound is not None)
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def _wrong(self, key: str) -> tuple[str, StoreError] | None:
         try:
@@ -169,6 +166,9 @@ class ObjectStore:
 
     def files(self, folder: str) -> dict[str, int]:
         return {stored.name: stored.size for stored in self._bucket.objects(folder)}
+
+    def irregular_files(self, folder: str) -> dict[str, str]:
+        return dict.fromkeys(self._bucket.invalid_names(folder), "its name is no path")
 
     def read_file(self, name: str) -> bytes:
         try:

@@ -1,5 +1,7 @@
 """Copies of a store: what another store lacks, file by file, each checked before and after.
 
+The store may be somebody else's: links in it are not followed, and a name that is no path is not written.
+
 Files have the same names in every store, so that two listings tell what is missing: a copy that was cut off goes on
 where it stopped. Results, checkpoints and tracebacks are never replaced; a run's folder is, where the copy's log is the
 shorter one.
@@ -8,7 +10,6 @@ shorter one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,22 +18,30 @@ from orchestrator.errors import Absent, Held, StoreError
 from orchestrator.store import Store, entry, lease, mirror
 from orchestrator.store.entry import FAILURES, RESULTS, STATES, CorruptError, CorruptState
 from orchestrator.store.mirror import FIXED, JOURNEYS, LOG, OURS, RUNS
+from orchestrator.store.regular_file import IrregularFile
+from orchestrator.store.threads import thread_pool
 
-KEYED = (RESULTS, STATES, FAILURES)
+# The folders of keys, each with the name that a key has in it.
+NAMES = {RESULTS: entry.result_name, STATES: entry.state_name, FAILURES: entry.failure_name}
+KEYED = tuple(NAMES)
 
 
 @dataclass
 class Transfer:
-    """What a copy did: files and bytes that were copied, files that were there, and damaged ones that were left."""
+    """What a copy did: files and bytes that were copied, files that were there, and those that were left.
+
+    `damaged` are not what their digests say; `irregular` are links, pipes and names that are no paths, with the reason.
+    """
 
     copied: int = 0
     bytes: int = 0
     present: int = 0
     damaged: list[str] = field(default_factory=list)
+    irregular: dict[str, str] = field(default_factory=dict)
 
 
 def copy_store(origin: Store, target: Store) -> Transfer:
-    """Copy what the target lacks. A damaged file of the origin is left and named.
+    """Copy what the target lacks. A damaged file of the origin is left and named, and so is what is no file.
 
     Raises Held where a run to be copied anew is driven in the target; StoreError or Unwritable where either store
     fails: the files that were copied until then stay.
@@ -40,7 +49,9 @@ def copy_store(origin: Store, target: Store) -> Transfer:
     if origin.location == target.location:
         raise StoreError(f"{origin.location} is both the store to copy and the one to copy to; name two")
     done = Transfer()
-    with ThreadPoolExecutor(JOURNEYS, "copy") as pool:
+    with thread_pool(JOURNEYS, "copy") as pool:
+        for folder in (*KEYED, RUNS):
+            done.irregular |= origin.irregular_files(folder)
         for folder in KEYED:
             there, here = origin.files(folder), target.files(folder)
             missing = [name for name in there if name not in here and _is_keyed(name)]
@@ -51,10 +62,12 @@ def copy_store(origin: Store, target: Store) -> Transfer:
     return done
 
 
-def _count(done: Transfer, copied: Iterable[tuple[str, int | None]]) -> None:
+def _count(done: Transfer, copied: Iterable[tuple[str, int | IrregularFile | None]]) -> None:
     for name, size in copied:
         if size is None:
             done.damaged.append(name)
+        elif isinstance(size, IrregularFile):
+            done.irregular[name] = size.strerror or str(size)
         else:
             done.copied += 1
             done.bytes += size
@@ -86,8 +99,11 @@ def _by_run(files: Mapping[str, int]) -> dict[str, dict[str, int]]:
     return runs
 
 
-def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tuple[str, int | None]:
-    """Copy a file and read it back; its name and bytes, None if it is damaged. Nothing if it has just gone."""
+def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tuple[str, int | IrregularFile | None]:
+    """Copy a file and read it back; its name and bytes, None if it is damaged. Nothing if it has just gone.
+
+    The error instead of the bytes if it is no regular file inside the store.
+    """
     try:
         data = origin.read_file(name)
         _check(name, data)
@@ -95,6 +111,8 @@ def _copy(origin: Store, target: Store, name: str, replace: bool = False) -> tup
         return name, 0
     except (CorruptError, CorruptState, pa.ArrowException):
         return name, None
+    except IrregularFile as error:
+        return name, error
     if replace:
         target.replace_file(name, data)
     elif not target.create_file(name, data):
@@ -116,5 +134,7 @@ def _check(name: str, data: bytes) -> None:
 
 
 def _is_keyed(name: str) -> bool:
-    """Whether a file below a folder of keys is one of a key."""
-    return entry.KEY.fullmatch(name.rpartition("/")[2].partition(".")[0]) is not None
+    """Whether a file below a folder of keys is one of a key, at the place that belongs to it."""
+    folder, _, last = name.partition("/")
+    key = last.rpartition("/")[2].partition(".")[0]
+    return entry.KEY.fullmatch(key) is not None and name == NAMES[folder](key)

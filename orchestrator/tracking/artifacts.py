@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from orchestrator.inspection import answers, page_seal, pages, results, search_results, status
 from orchestrator.inspection.search_results import SearchResults
-from orchestrator.quantities import jsonable
+from orchestrator.quantities import encodable, jsonable
 from orchestrator.run_folder.journal import Journal
 from orchestrator.store import Store
 from orchestrator.store.entry import content
+from orchestrator.store.regular_file import regular_bytes
 from tasks.contract.schemas import SUMMARY
 
 ROWS = 1000  # rows of a table shown in MLflow's pages; the Parquet file has them all
@@ -44,7 +45,7 @@ class Artifact:
 def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
     """The artifacts of a run or sweep, or of a search, which is given, in their present state."""
     for path in page_files(journal.folder):
-        data = path.read_bytes()
+        data = regular_bytes(path)
         # In MLflow no other page lies beside it, and its frame follows no link.
         data = page_seal.make_standalone(data) if path.name == pages.PAGE else data
         yield Artifact(str(path.relative_to(journal.folder)), data)
@@ -64,7 +65,7 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         whole = table.num_rows <= ROWS
         shown = f"tables/{name}.json" if whole else f"tables/{name}, first {ROWS} of {table.num_rows} rows.json"
         columns = [column for column in table.schema.names if column not in alongside]
-        rows = [[jsonable(row[column]) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
+        rows = [[jsonable(row[column], encodable) for column in columns] for row in table.slice(0, ROWS).to_pylist()]
         yield Artifact(shown, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
@@ -103,7 +104,7 @@ def fingerprint(journal: Journal, store: Store, search: SearchResults | None) ->
     """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
     seen = hashlib.sha256()
     for path in page_files(journal.folder):
-        seen.update(f"{path.name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+        seen.update(f"{path.name}\0{hashlib.sha256(regular_bytes(path)).hexdigest()}\n".encode())
     seen.update(json.dumps(journal.about(), sort_keys=True).encode())
     if search is not None:
         seen.update(content(search.table(search_results.TRIALS)).encode())

@@ -26,7 +26,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import DEFAULT_STORE, Store
 from orchestrator.tracking import artifacts, database
 from orchestrator.tracking.facts import is_end, is_news
-from orchestrator.tracking.tracking_store import EXPERIMENT, FOLDER, Target, default_uri
+from orchestrator.tracking.tracking_store import EXPERIMENT, FOLDER, Target, Untracked, default_uri
 
 ROOT = Path(__file__).resolve().parents[1]
 # Our packages are loaded before others of the same name, and hide no library.
@@ -103,11 +103,17 @@ class Delivery:
         words = ["engram", "resume", self._name]
         if self.store.location != os.path.abspath(os.environ.get("ENGRAM_STORE") or DEFAULT_STORE):
             words += ["--store", self.store.location]
-        if self.target.uri not in (os.environ.get("MLFLOW_TRACKING_URI"), default_uri(self.store)):
+        if self.target.uri != os.environ.get("MLFLOW_TRACKING_URI") and not self._is_default():
             words += ["--mlflow", self.target.public_uri]
         if self.target.experiment not in (os.environ.get("MLFLOW_EXPERIMENT_NAME"), EXPERIMENT):
             words += ["--experiment", self.target.experiment]
         return shlex.join(words)
+
+    def _is_default(self) -> bool:
+        """Whether the tracking store is the one that lies in the store."""
+        with suppress(Untracked):  # a bucket holds none
+            return self.target.uri == default_uri(self.store)
+        return False
 
     def close(self) -> None:
         """Close the pipe to the child: it ends, and marks the run as interrupted unless it has finished."""

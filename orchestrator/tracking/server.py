@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, nullcontext
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,10 +21,12 @@ from orchestrator.errors import EngramError
 from orchestrator.inspection import search_results
 from orchestrator.inspection.search_results import SearchResults
 from orchestrator.inspection.status import WORST
+from orchestrator.quantities import encodable
 from orchestrator.run_folder import notes
 from orchestrator.run_folder.journal import COMPLETE, Journal, MergedLog
 from orchestrator.run_folder.notes import Receipt
 from orchestrator.run_folder.progress import seconds_of
+from orchestrator.sqlite_uri import sqlite_uri
 from orchestrator.store import Store
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.tracking import artifacts, database, facts, note, tracking_store
@@ -100,7 +103,8 @@ class Server:
             runs = self.client.search_runs([self.experiment], mine, max_results=100)
             if not runs:
                 tags = {**tags, "engram.run": name, "engram.store": store_id, SHOWN: shown}
-                made = self.client.create_run(self.experiment, int(began * 1000), tags=dict(tags), run_name=shown)
+                tags = {tag: encodable(value) for tag, value in tags.items()}
+                made = self.client.create_run(self.experiment, int(began * 1000), tags=tags, run_name=encodable(shown))
                 return str(made.info.run_id)
             first, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
             for other in others:  # duplicates, created by a server that answered too late
@@ -265,7 +269,7 @@ class Entry:
         there = {(logged.dataset.name, logged.dataset.digest) for logged in seen.inputs.dataset_inputs}
         fresh = [
             DatasetInput(
-                Dataset(dataset.name, dataset.digest[: facts.DIGEST], "engram", dataset.source),
+                Dataset(encodable(dataset.name), dataset.digest[: facts.DIGEST], "engram", dataset.source),
                 [InputTag("mlflow.data.context", dataset.context)],
             )
             for entry in self._runs()
@@ -300,7 +304,9 @@ class Entry:
     def _tag(self, there: Mapping[str, str], tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
 
-        self._log(tags=[RunTag(name, value) for name, value in tags.items() if there.get(name) != value])
+        self._log(
+            tags=[RunTag(name, encodable(value)) for name, value in tags.items() if there.get(name) != encodable(value)]
+        )
 
     def _log(
         self, metrics: Sequence[Any] = (), params: Mapping[str, str] | None = None, tags: Sequence[Any] = ()
@@ -311,7 +317,7 @@ class Entry:
         for some in _batches(list(metrics), METRICS):
             server.client.log_batch(run_id, metrics=some)
         for some_params in _batches(list((params or {}).items()), PARAMS):
-            server.client.log_batch(run_id, params=[Param(name, value) for name, value in some_params])
+            server.client.log_batch(run_id, params=[Param(name, encodable(value)) for name, value in some_params])
         for batch in _batches(list(tags), PARAMS):
             server.client.log_batch(run_id, tags=batch)
 
@@ -345,7 +351,11 @@ def _ready(target: Target, store: Store, used: bool) -> str:
 def _fill(draft: Path) -> None:
     from mlflow import MlflowClient
 
-    MlflowClient(tracking_uri=f"sqlite:///{draft}").search_experiments(max_results=1)
+    # MLflow pastes the working directory, as Python's literal, into the SQL that makes its own first experiment, which
+    # is not ours. SQLite reads no literal of a path that holds both kinds of quotes.
+    is_unquotable = {"'", '"'} <= set(os.getcwd())
+    with chdir("/") if is_unquotable else nullcontext():
+        MlflowClient(tracking_uri=sqlite_uri(draft)).search_experiments(max_results=1)
 
 
 def _metrics(point: Point) -> Iterator[Any]:

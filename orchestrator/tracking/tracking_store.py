@@ -13,6 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.errors import EngramError
 from orchestrator.spec.specification import absolute_uri
+from orchestrator.sqlite_uri import sqlite_path, sqlite_uri
 from orchestrator.store import Store
 from tasks.contract.extras import MLFLOW, install_command, missing
 
@@ -62,8 +63,7 @@ class Target:
     @property
     def database(self) -> Path | None:
         """The SQLite file; None if the tracking store is not one."""
-        path = self.uri.removeprefix("sqlite:///")
-        return None if path == self.uri or "?" in path else Path(path)
+        return sqlite_path(self.uri)
 
     @property
     def public_uri(self) -> str:
@@ -93,10 +93,10 @@ def target(store: Store, uri: str | None, experiment: str | None) -> Target | No
     """
     if uri == OFF:
         return None
-    location = default_uri(store) if uri is None else absolute_uri(uri)
+    location = None if uri is None else absolute_uri(uri)
     if missing([MLFLOW]):
         raise Untracked(f"tracking is off: mlflow is not installed ({install_command([MLFLOW])})")
-    return Target(location, experiment or EXPERIMENT)
+    return Target(location or default_uri(store), experiment or EXPERIMENT)
 
 
 def default_uri(store: Store) -> str:
@@ -106,7 +106,10 @@ def default_uri(store: Store) -> str:
             f"tracking is off: {store.location} is no folder that could hold it; "
             "give a tracking store by --mlflow or MLFLOW_TRACKING_URI"
         )
-    return f"sqlite:///{store.folder(FOLDER) / DATABASE}"  # not quoted: SQLAlchemy takes the path as it stands
+    try:
+        return sqlite_uri(store.folder(FOLDER) / DATABASE)
+    except EngramError as error:
+        raise Untracked(f"tracking is off: {error}") from None
 
 
 def rehome(store: Store) -> None:

@@ -50,12 +50,19 @@ def test_an_installation_without_a_version_says_so(template: Path, monkeypatch: 
     assert provenance.versions()["python"]
 
 
+def write_half(path: Path, text: str, encoding: str) -> None:
+    path.write_bytes(text.encode(encoding)[:1])
+    raise OSError("full")
+
+
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.html"
     document.write(path, "ε")
     assert "ε".encode() == path.read_bytes()
-    with pytest.raises(UnicodeEncodeError):
-        document.write(path, "new \ud800")  # it fails in the midst of writing
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", write_half)
+        with pytest.raises(OSError, match="full"):
+            document.write(path, "new")
     assert ("ε", [path]) == (path.read_text(encoding="utf-8"), list(tmp_path.iterdir()))
     with pytest.raises(FileNotFoundError):
         document.write(tmp_path / "gone" / "page.html", "text")

@@ -14,6 +14,7 @@ from orchestrator.doctor import MachineCheck, Port, examine
 from orchestrator.quantities import format_size
 from orchestrator.store import open_store
 from tasks.contract.extras import RAY, install_command
+from tests.support.shell import Shell, refusals
 
 
 def checks(store: Path, address: str | None = "none") -> dict[str, MachineCheck]:
@@ -92,6 +93,19 @@ def test_a_session_folder_too_long_for_a_socket_is_bad(tmp_path: Path, monkeypat
     found = checks(tmp_path, None)["ray session"]
     assert found.ok is False
     assert "shorter path" in found.advice
+
+
+@pytest.mark.parametrize(("variable", "code"), [("TMPDIR", 0), ("RAY_TMPDIR", 1)])
+def test_a_long_folder_for_temporary_files_does_not_end_in_rays_words(
+    variable: str, code: int, shell: Shell, tmp_path: Path
+) -> None:
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    shell.env[variable] = str(folder)
+    lines = refusals(shell("run", "toys", "parts=1", "--address", "local", code=code).stderr)
+    if code:
+        assert lines[-1].startswith(f"engram: RAY_TMPDIR is {folder}: a path of Ray's sockets has ")
+    assert [] == list(folder.iterdir())
 
 
 def test_data_that_is_not_there_is_no_fault_and_says_how_to_get_it(

@@ -95,6 +95,14 @@ def test_every_cell_and_the_sweep_get_their_pages_and_what_cannot_be_drawn_is_to
     assert [folder / "one" / pages.PAGE, None] == [cell.page for cell in found.cells]
 
 
+def test_a_report_that_was_asked_for_and_failed_is_not_exit_0(
+    session: Session, drawn: list[tuple[str, bool]], store: Store
+) -> None:
+    found = [follow(session, ended(run), execution=Execution()) for run in ("one", "two")]
+    assert [(report.state, report.exit_code) for report in found] == [("finished", 0), ("finished", 1)]
+    assert drawn
+
+
 @pytest.mark.parametrize(
     ("report", "execution", "expected"),
     [

@@ -8,17 +8,39 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.executors.calls import Call, Item
-from orchestrator.scheduling.waiting import ELSEWHERE, FLOOR, HERE, LONGEST, PATIENCE, TIMES, TimeLimits, Waiting
+from orchestrator.scheduling.waiting import (
+    ELSEWHERE,
+    FLOOR,
+    HERE,
+    LONGEST,
+    PATIENCE,
+    TIMES,
+    UNMEASURED,
+    UNPRICED,
+    TimeLimits,
+    Waiting,
+)
 from orchestrator.store.holder import this_process
 
 OTHER = replace(this_process(time.time()), host="another", pid=77)
 
 
-def test_what_was_never_measured_has_no_limit() -> None:
+def test_what_was_never_measured_has_no_learned_limit() -> None:
     limits = TimeLimits()
-    assert limits.limit({"train": 1}) is None
+    assert limits.learned_limit({"train": 1}) is None
     limits.learn("train", 3.0)
-    assert limits.limit({"train": 1, "score": 1}) is None
+    assert limits.learned_limit({"train": 1, "score": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("price", "limit"), [(None, UNPRICED), (1.0, UNMEASURED), (600.0, TIMES * 2 * 600.0)], ids=["no", "low", "high"]
+)
+def test_a_first_call_is_limited_by_its_price(price: float | None, limit: float) -> None:
+    limits = TimeLimits(price=lambda kind: price)
+    assert limits.limit({"train": 2}) == limit
+    limits.learn("train", 1.0)
+    assert limits.limit({"train": 2}) == FLOOR
+    assert limits.limit({"train": 2, "score": 1}) >= UNMEASURED
 
 
 def test_a_limit_is_many_times_the_longest_and_minutes_at_least() -> None:
@@ -78,10 +100,11 @@ def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> No
 def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
     old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
     for second in range(int(HERE) + 2):
-        waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], timed=lambda: False)
+        waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
     assert [
         "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
-        "if it hangs, `--timeout` (10m, say) has such jobs ended and sent again"
+        "no job like it has ended yet, so it is ended and sent again after 1 h; "
+        "`--timeout` (10m, say) sets a shorter limit"
     ] == lines
 
 

@@ -1,0 +1,52 @@
+"""Where Ray keeps the sessions of a cluster on this machine: their sockets need a short path."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.errors import ClusterError
+
+SOCKET_PATH = 107  # the most characters of a unix socket's path
+# RAY_TMPDIR/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1
+BELOW = len("/ray/session_2026-11-21_02-51-00_123456_1234567/sockets/plasma_store.1")
+LONGEST = SOCKET_PATH - BELOW
+VARIABLE = "RAY_TMPDIR"
+SHORT = "/tmp"
+
+
+def session_variables() -> Mapping[str, str]:
+    """The variables with which Ray's sessions lie at a path that is short enough; empty if they do anyway.
+
+    Raises ClusterError if RAY_TMPDIR is too long, or if TMPDIR is and /tmp cannot be written.
+    """
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        if len(os.fsencode(named)) > LONGEST:
+            raise ClusterError(f"{VARIABLE} is {named}: a path of Ray's sockets has {LONGEST} characters there at most")
+        return {}
+    folder = _temporary_folder()
+    if len(os.fsencode(folder)) <= LONGEST:
+        return {}
+    if not os.access(SHORT, os.W_OK):
+        raise ClusterError(
+            f"TMPDIR is {folder}, too long for Ray's sockets, and {SHORT} cannot be written; set {VARIABLE} to a path "
+            f"of {LONGEST} characters at most"
+        )
+    return {VARIABLE: SHORT}
+
+
+def session_folder() -> Path:
+    """The folder of Ray's sessions. Raises as `session_variables`."""
+    chosen = session_variables().get(VARIABLE) or os.environ.get(VARIABLE) or _temporary_folder()
+    return Path(chosen) / "ray"
+
+
+def _temporary_folder() -> str:
+    """The folder that Ray uses without RAY_TMPDIR."""
+    if sys.platform.startswith("linux"):
+        return os.environ.get("TMPDIR") or SHORT
+    return tempfile.gettempdir()

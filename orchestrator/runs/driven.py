@@ -1,0 +1,36 @@
+"""Whether what somebody asks for is a run that has a driver already, wherever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from orchestrator.errors import EngramError, Held
+from orchestrator.planning.identity import run_id
+from orchestrator.planning.plan import plan_of
+from orchestrator.spec.resolve import Cell, pin_available
+from orchestrator.store import Store, lease
+from orchestrator.store.holder import Holder
+
+
+def check_undriven(cells: Sequence[Cell], store: Store) -> None:
+    """Raise Held if one of the cells is a run of the store with a living driver.
+
+    Nothing is planned unless a run of this audit is driven now. Passes if the data are not on this machine, since the
+    run's name follows from them: its driver then finds out.
+    """
+    runs = store.folder("runs")
+    driven: dict[str, Holder] = {}
+    for folder in sorted(runs.glob(f"{cells[0].audit}-*")):
+        holder = lease.holder(folder)
+        if holder is not None:
+            driven[folder.name] = holder
+    if not driven:
+        return
+    names: list[str] = []
+    with suppress(EngramError):
+        here, _ = pin_available(cells, store.digests())
+        names = [run_id(cell.audit, list(plan_of(cell).jobs)) for cell in here]
+    for name in names:
+        if name in driven:
+            raise Held(f"{name} has a driver already: {driven[name].name}; engram status {name} --watch follows it")

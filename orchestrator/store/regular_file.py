@@ -1,0 +1,122 @@
+"""Reads files of a store that anybody may have filled: regular files alone, and below a folder no links.
+
+Opening a named pipe waits for a writer, and a link leads anywhere. So a file is opened without waiting and looked at
+before a byte of it is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+# Without effect on a regular file; the open of a pipe returns at once.
+READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+KINDS = {
+    stat.S_IFDIR: "it is a folder",
+    stat.S_IFIFO: "it is a named pipe, not a file",
+    stat.S_IFSOCK: "it is a socket, not a file",
+    stat.S_IFLNK: "it is a link",
+}
+CHUNK = 2**20  # bytes of one read
+
+
+class IrregularFile(OSError):
+    """Something else than a regular file stands at the path."""
+
+
+def open_regular(path: str | Path) -> int:
+    """A descriptor of the regular file at this path. Raises OSError; IrregularFile for anything else."""
+    return _checked(_open(path, READ_ONLY, None), path)
+
+
+def regular_opener(path: str, _flags: int) -> int:
+    """The `opener` with which `open` reads regular files alone."""
+    return open_regular(path)
+
+
+def regular_bytes(path: str | Path) -> bytes:
+    """The bytes of the regular file at this path, which a link may lead to. Raises as `open_regular`."""
+    return _read(open_regular(path))
+
+
+def regular_text(path: str | Path) -> str:
+    """The text (UTF-8) of the regular file at this path. Raises as `open_regular`, and UnicodeDecodeError."""
+    return regular_bytes(path).decode()
+
+
+def bytes_inside(root: Path, name: str) -> bytes:
+    """The bytes of the regular file of this name below the folder, without following a link on the way.
+
+    Raises OSError; IrregularFile for a link, a pipe, or a name that leads out of the folder.
+    """
+    *folders, last = name.split("/")
+    if any(part in ("", ".", "..") for part in (*folders, last)):
+        raise IrregularFile(errno.EINVAL, "its name leads out of the store", name)
+    above = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            below = _open(folder, READ_ONLY | os.O_NOFOLLOW | os.O_DIRECTORY, above)
+            os.close(above)
+            above = below
+        handle = _open(last, READ_ONLY | os.O_NOFOLLOW, above)
+    finally:
+        os.close(above)
+    return _read(_checked(handle, name))
+
+
+def check_regular(path: str | Path) -> None:
+    """Raise IrregularFile, or OSError if there is none, unless a regular file stands at this path."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise IrregularFile(errno.EINVAL, _kind(mode), str(path))
+
+
+def irregular_kind(path: str | Path) -> str | None:
+    """What stands at this path that is neither file nor folder, such as a link; None for these, and for nothing."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return None
+    return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else _kind(mode)
+
+
+def _open(path: str | Path, flags: int, folder: int | None) -> int:
+    try:
+        return os.open(path, flags, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENXIO):
+            with suppress(OSError):
+                mode = os.lstat(path, dir_fd=folder).st_mode
+                # A file in the place of a folder is as if there were no file below it.
+                if stat.S_ISLNK(mode) or stat.S_ISSOCK(mode):
+                    raise IrregularFile(error.errno, _kind(mode), str(path)) from None
+        raise
+
+
+def _checked(handle: int, path: str | Path) -> int:
+    """The descriptor, if it is of a regular file; otherwise it is closed."""
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return handle
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise IrregularFile(errno.EINVAL, _kind(mode), str(path))
+
+
+def _read(handle: int) -> bytes:
+    try:
+        size = os.fstat(handle).st_size
+        parts = []
+        while part := os.read(handle, max(size, CHUNK)):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def _kind(mode: int) -> str:
+    return KINDS.get(stat.S_IFMT(mode), "it is a device, not a file")

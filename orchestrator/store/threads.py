@@ -1,0 +1,22 @@
+"""Threads that read and write side by side, of which an interrupt waits for none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+
+@contextmanager
+def thread_pool(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads, which is waited for at the end, but not on an error or interrupt.
+
+    A thread may be in a read that does not return, of a disk that is away, for instance.
+    """
+    pool = ThreadPoolExecutor(count, name)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
