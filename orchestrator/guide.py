@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from orchestrator.errors import SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
-from orchestrator.spec.fields import nearest, replace_fields
+from orchestrator.spec.fields import nearest, read_field, replace_fields
 from orchestrator.spec.resolve import pin_one
 from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
@@ -63,25 +64,75 @@ def _guides() -> dict[tuple[Have, Fear], Guide]:
     return found
 
 
-def set_answer(config: Any, asked: Asked, answer: str) -> Any:
-    """The config with this answer. SpecError or EngramError, in one line, for one that is refused or not there."""
+def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
+    """Check one answer by itself: its type, its range, and whether the file or data set that it names exists.
+
+    What several answers must fulfil together is checked by `build_config`. Raises SpecError or EngramError in one line.
+    """
     if not answer:
         if asked.optional:
-            return config
+            return
         raise SpecError(f"{asked.field} is empty; it must be given, as {asked.example}")
-    config = replace_fields(config, _settings(asked, answer))
-    value = config
-    for name in asked.field.split("."):
-        value = getattr(value, name)
+    value = read_field(type(guide.base_config()), asked.field, answer)
     for _, part in walk(value):
         if isinstance(part, Dataset | Pinnable):
             pin_one(part, {})
-    return config
 
 
-def _settings(asked: Asked, answer: str) -> dict[str, Any]:
-    follow = asked.sets if answer != asked.default else {}
-    return {asked.field: answer, **follow}
+def build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
+    """The config with all answers set at once. Raises SpecError if they do not fit together."""
+    settings = collect_settings(guide, answers)
+    own = {name: value for name, value in settings.items() if name not in guide.situation.sets}
+    return replace_fields(guide.base_config(), own)
+
+
+def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
+    """The stand-in that the answer will name (`in a stand-in network, mlp1`); empty if there is none.
+
+    Raises SpecError if the answers do not fit together.
+    """
+    name = audits.find(guide.audit).audit.wording.stand_in
+    config = build_config(guide, answers)
+    return "" if name is None else name(config)
+
+
+def collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]:
+    """The fields that the situation and these answers set, in the order of the questions."""
+    settings: dict[str, Any] = dict(guide.situation.sets)
+    for asked in guide.situation.asks:
+        if answer := answers.get(asked.field, ""):
+            settings[asked.field] = answer
+            if answer != asked.default:
+                settings.update(asked.sets)
+    return settings
+
+
+def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> list[Asked]:
+    """The questions whose answers an error is about; all of them if it names none.
+
+    A message that quotes a value, such as `examples is 0`, is about that field alone, whatever else it mentions.
+    """
+    asks = guide.situation.asks
+    text = _without_paths(message, asks)
+    quoted = [asked for asked in asks if _quotes(text, asked.field, answers.get(asked.field, ""))]
+    named = [asked for asked in asks if re.search(rf"(?<![\w.]){_last(asked.field)}(?![\w.])", text)]
+    return quoted or named or list(asks)
+
+
+def _quotes(text: str, field: str, answer: str) -> bool:
+    return bool(answer) and f"{_last(field)} is {answer}" in text.replace("'", "")
+
+
+def _last(field: str) -> str:
+    return field.rpartition(".")[2]
+
+
+def _without_paths(message: str, asks: Iterable[Asked]) -> str:
+    """The message without the list of all fields that were set, `data, examples, network: `, at its beginning."""
+    paths, colon, rest = message.partition(": ")
+    known = {asked.field for asked in asks}
+    names = paths.split(", ")
+    return rest if colon and len(names) > 1 and known & set(names) else message
 
 
 def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
@@ -90,10 +141,7 @@ def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
     Where probes are handed out first, a secret is drawn for it if the situation has one.
     """
     situation = guide.situation
-    settings: dict[str, Any] = dict(situation.sets)
-    for asked in situation.asks:
-        if answer := answers.get(asked.field, ""):
-            settings.update(_settings(asked, answer))
+    settings = collect_settings(guide, answers)
     if situation.secret and waits_for_table(guide, answers) and situation.secret not in settings:
         settings[situation.secret] = secrets.token_hex(16)
     lines = [*_comment(f"I have: {HAVE[situation.have]}. I fear: {FEAR[situation.fear]}."), "#"]

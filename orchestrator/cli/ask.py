@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +13,14 @@ import typer
 from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.store import one_line, output_file, path_of, store_option
 from orchestrator.cli.terminal import emit, say, show
-from orchestrator.errors import EngramError, SpecError
+from orchestrator.errors import EngramError, SpecError, StoreError
 
 if TYPE_CHECKING:
     from orchestrator.guide import Guide
+    from tasks.contract.situation import Asked
 
+TRIES = 5  # answers to one question
+ROUNDS = 4  # sets of answers that are tried together
 Answers = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FIELD=VALUE]...", help="Answers that are not to be asked for."),
@@ -46,9 +48,9 @@ def ask(
     """Find the audit for your situation by questions.
 
     Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
-    and FIELD=VALUE must say it all.
+    and FIELD=VALUE, in any order, must say it all.
     """
-    from orchestrator.guide import document, fears_with, find_guide, has_secret, set_answer, waits_for_table
+    from orchestrator.guide import fears_with, find_guide
     from orchestrator.spec.specification import settings
     from orchestrator.store import store_location
     from tasks.contract.situation import HAVE
@@ -64,36 +66,95 @@ def ask(
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = find_guide(have, fear or "")
-    config, told = guide.base_config(), _only(given, guide)
+    _check_names(given, guide)
+    collected = _collect(guide, given)
+    summary = _write_priced(guide, collected, file, out, store)
+    if json and not run:
+        emit(summary)
+        return 0
+    if not json:
+        show(f"{guide.audit}, written to {out}: {summary['time'] or 'probes are handed out first'}")
+        if summary["stand_in"]:
+            say(f"the answer will be {summary['stand_in']}; name your own to ask about that")
+    if summary["time"] is None:
+        show(f"next: {summary['next']}")
+        return 0
+    return _run(file, summary["next"], store, run, json)
+
+
+def _collect(guide: Guide, given: Mapping[str, str]) -> dict[str, str]:
+    """All answers by field: those given, and the others as they are typed, each checked by itself."""
+    from orchestrator.guide import check_answer
+
     if not _asks():
         _check_answered(
             [asked.field for asked in guide.situation.asks if not asked.optional and asked.field not in given]
         )
+    collected = {}
     for asked in guide.situation.asks:
         if asked.field in given or not _asks():
             answer = given.get(asked.field, asked.default)
-            config = set_answer(config, asked, answer)
+            check_answer(guide, asked, answer)
+            collected[asked.field] = answer or (asked.default if asked.optional else "")
         else:
-            hint = f"such as {asked.example}" if asked.example else ""
-            answer, config = _until(asked.question, asked.default, hint, partial(set_answer, config, asked))
-        told[asked.field] = answer
-    waits = waits_for_table(guide, told)
-    _create_file(file, has_secret(guide, told))
+            collected[asked.field] = _ask_for(guide, asked, asked.default)
+    return collected
+
+
+def _ask_for(guide: Guide, asked: Asked, default: str) -> str:
+    """The answer to one question, checked by itself."""
+    from orchestrator.guide import check_answer
+
+    hint = f"such as {asked.example}" if asked.example else ""
+    return _until(asked.question, default, hint, lambda answer: check_answer(guide, asked, answer))
+
+
+def _write_priced(guide: Guide, answers: dict[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
+    """Write the file that these answers make, and price it.
+
+    If the answers do not fit together, a terminal repeats the questions for the fields that the error names. The error
+    is raised without a terminal, if no answer changes, and after ROUNDS attempts; the file is then removed.
+    """
+    for remaining in reversed(range(ROUNDS)):
+        try:
+            return _try_write(guide, answers, file, out, store)
+        except StoreError:
+            raise
+        except EngramError as error:
+            if not remaining or not _asks():
+                raise
+            changed = _ask_again(guide, answers, error)
+            if changed == answers:
+                raise
+            answers = changed
+    raise AssertionError("unreachable: the last round returns or raises")
+
+
+def _ask_again(guide: Guide, answers: Mapping[str, str], error: EngramError) -> dict[str, str]:
+    """Repeat the questions for the fields that the error names. An empty line keeps the previous answer."""
+    from orchestrator.guide import fields_in_error
+
+    say(f"  {one_line(error)}")
+    changed = dict(answers)
+    for asked in fields_in_error(guide, answers, str(error)):
+        changed[asked.field] = _ask_for(guide, asked, answers[asked.field])
+    return changed
+
+
+def _try_write(guide: Guide, answers: Mapping[str, str], file: Path, out: str, store: str | None) -> dict[str, Any]:
+    """Write and plan the file. If planning fails, remove it, so that the same command can be repeated."""
+    from orchestrator.guide import document, has_secret, stand_in_of, waits_for_table
+
+    waits = waits_for_table(guide, answers)
+    stand_in = stand_in_of(guide, answers)  # checks that the answers fit together before a file is there
+    _create_file(file, has_secret(guide, answers))
     try:
-        _write(file, document(guide, told, out))
-        found = {"audit": guide.audit, "file": str(file), **_price_summary(file, out, store, waits)}
+        _write(file, document(guide, answers, out))
+        price = _price_summary(file, out, store, waits)
     except BaseException:
-        file.unlink(missing_ok=True)  # so that the same command can be given again
+        file.unlink(missing_ok=True)
         raise
-    if json and not run:
-        emit(found)
-        return 0
-    if not json:
-        show(f"{guide.audit}, written to {out}: {found['time'] or 'probes are handed out first'}")
-    if waits:
-        show(f"next: {found['next']}")
-        return 0
-    return _run(file, found["next"], store, run, json)
+    return {"audit": guide.audit, "file": str(file), "stand_in": "" if waits else stand_in, **price}
 
 
 def _create_file(file: Path, secret: bool) -> None:
@@ -113,24 +174,24 @@ def _write(file: Path, text: str) -> None:
         raise EngramError(f"cannot write {file}: {error.strerror or error}") from None
 
 
-def _only(given: Mapping[str, str], guide: Guide) -> dict[str, str]:
-    """No answers yet; SpecError for one that nobody asks for."""
+def _check_names(given: Mapping[str, str], guide: Guide) -> None:
+    """Raise SpecError for an answer without a question."""
     from orchestrator.spec.fields import nearest
 
     fields = [asked.field for asked in guide.situation.asks]
     for name in given:
         if name not in fields:
             raise SpecError(f"{name} is not asked for; there are {', '.join(fields)}{nearest(name, fields)}")
-    return {}
 
 
 def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:
     """The expected time in words, and what to do next with the file, which is named as it was given."""
     from orchestrator.inspection.preview import preview
-    from orchestrator.spec.resolve import read_spec
+    from orchestrator.spec.resolve import pin_cells, read_spec, resolve_cells
     from orchestrator.spec.specification import Spec
 
     if waits:
+        pin_cells(resolve_cells(read_spec(str(file), Spec("", store=store))), {})
         then = f"engram probes {out} --out probes{store_option(store)}"
         return {"time": None, "expected_seconds": None, "next": then}
     seen = preview(read_spec(str(file), Spec("", store=store)))
@@ -184,20 +245,19 @@ def _choice(name: str, question: str, known: Mapping[str, str], default: str = "
     if not _asks():
         raise SpecError(f"--{name} is missing; it must be one of {', '.join(known)}")
 
-    def check(text: str) -> str:
+    def check(text: str) -> None:
         if text not in known:
             raise SpecError(f"{text!r} is not among {', '.join(known)}{nearest(text, known)}")
-        return text
 
     for each, words in known.items():
         if words:
             say(f"  {each:<8} {words}")
-    return _until(question, default, ", ".join(known), check)[0]
+    return _until(question, default, ", ".join(known), check)
 
 
-def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) -> tuple[str, Any]:
-    """The first answer that the check takes, and what it makes of it; others are asked again with what is allowed."""
-    while True:
+def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) -> str:
+    """The first answer that the check accepts. Raises its error after TRIES answers that it refuses."""
+    for remaining in reversed(range(TRIES)):
         before = f"{question} " + (f"({hint}) " if hint else "") + (f"[{default}] " if default else "")
         print(before, end="", file=sys.stderr, flush=True)  # noqa: T201
         line = sys.stdin.readline()
@@ -205,9 +265,14 @@ def _until(question: str, default: str, hint: str, check: Callable[[str], Any]) 
             raise SpecError("the answers ended before the questions; nothing was written")
         answer = line.strip() or default
         try:
-            return answer, check(answer)
+            check(answer)
         except EngramError as error:
+            if not remaining:
+                raise SpecError(f"no answer was accepted in {TRIES} tries: {error}") from None
             say(f"  {one_line(error)}")
+        else:
+            return answer
+    raise AssertionError("unreachable: the last try returns or raises")
 
 
 @new_app.callback()

@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tasks.contract.certificate import Certificate, add_names, made_of
+from tasks.contract.certificate import Certificate, add_names, made_of, name_stand_in
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rules
 from tasks.contract.situation import Situation
+from tasks.contract.stand_in import begin_verdict
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 
 
@@ -35,7 +36,8 @@ class Wording:
     `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
     `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
     which somebody needs the audit. `attacks` are those that it tries, by which `tasks.contract.crosswalk` finds the
-    controls that it speaks to.
+    controls that it speaks to. `stand_in(config)` names a built-in model in the place of the user's model
+    (`tasks.contract.stand_in`); the first sentence of every answer then names it.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
@@ -47,6 +49,7 @@ class Wording:
     repeats: Mapping[str, str] = field(default_factory=dict)
     situations: tuple[Situation, ...] = ()
     attacks: tuple[Attack, ...] = ()
+    stand_in: Callable[[Any], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,19 @@ class Audit:
                 raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
     def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
-        """The verdict; None where the audit gives none. UndeclaredAnswer where its answer is not one of `answers`."""
+        """The verdict, which names a stand-in first; None if the audit gives none.
+
+        Raises UndeclaredAnswer if the answer is not one of `answers`.
+        """
+        verdict = self._verdict(config, summary)
+        if verdict is None:
+            return None
+        return replace(verdict, sentence=begin_verdict(verdict.sentence, verdict.answer, self._stand_in(config)))
+
+    def _stand_in(self, config: Any) -> str:
+        return "" if self.wording.stand_in is None else self.wording.stand_in(config)
+
+    def _verdict(self, config: Any, summary: pa.Table) -> Verdict | None:
         verdict = None if self.verdict is None else self.verdict(config, summary)
         if verdict is not None and verdict.answer not in self.wording.answers:
             declared = ", ".join(self.wording.answers) or "none"
@@ -126,12 +141,14 @@ class Audit:
         return add_names(made, named) if made and named else made
 
     def _certificate(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
-        verdict = self.answer(config, summary)
+        verdict = self._verdict(config, summary)
         if verdict is None:
             return None
         if self.wording.certificate is not None:
-            return self.wording.certificate(config, summary, verdict)
-        return made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+            made = self.wording.certificate(config, summary, verdict)
+        else:
+            made = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+        return name_stand_in(made, self._stand_in(config))
 
     @property
     def compared(self) -> Objective | None:

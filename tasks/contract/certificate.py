@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tasks.contract.stand_in import begin_sentence
 from tasks.contract.summaries import blank_weak_interval, index_rows
 
 if TYPE_CHECKING:
@@ -114,6 +115,14 @@ def add_names(certificate: Certificate, names: str) -> Certificate:
     """The certificate whose first finding says by number what was found."""
     first, *others = certificate.findings
     return replace(certificate, findings=(replace(first, sentence=f"{first.sentence} {names}"), *others))
+
+
+def name_stand_in(certificate: Certificate, stand_in: str) -> Certificate:
+    """The certificate whose first finding begins with the stand-in, if there is one."""
+    if not stand_in:
+        return certificate
+    first, *rest = certificate.findings
+    return replace(certificate, findings=(replace(first, sentence=begin_sentence(first.sentence, stand_in)), *rest))
 
 
 def line_of(row: Mapping[str, Any] | None, what: str = "", **more: Any) -> NumberLine | None:

@@ -235,14 +235,16 @@ def check_ranges(config: Any) -> None:
     """ValueError naming the first field that is out of its range, its value, and what is allowed."""
     kind: Any = type(config)
     for name, allowed in field_ranges(kind).items():
-        value = getattr(config, name)
-        if value is None:
-            continue
-        refused = next((each for each in allowed if not resolve(each, config).holds(value)), None)
-        if refused is not None:
-            subject = "each" if isinstance(refused, Each) else "it"
+        check_value(name, getattr(config, name), [resolve(each, config) for each in allowed])
+
+
+def check_value(name: str, value: Any, allowed: Iterable[Range]) -> None:
+    """Raise ValueError if the value of the field `name` is outside one of these ranges. None is in every range."""
+    for each in allowed:
+        if value is not None and not each.holds(value):
+            subject = "each" if isinstance(each, Each) else "it"
             shown = repr(value) if isinstance(value, str) else value
-            raise ValueError(f"{name} is {shown}; {subject} must be {resolve(refused, config).words}")
+            raise ValueError(f"{name} is {shown}; {subject} must be {each.words}")
 
 
 @functools.cache

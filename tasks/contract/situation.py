@@ -41,6 +41,13 @@ class Asked:
     sets: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+NETWORK = Asked(
+    "network",
+    "Your network, as package.module:factory (or mlp1 as a stand-in)?",
+    "mymodels:make_network",
+    "mlp1",
+    optional=True,
+)
 TABLE = Asked("given.outputs", "The table that the owner returned (empty: none yet)?", "outputs.csv", optional=True)
 
 

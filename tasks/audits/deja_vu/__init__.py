@@ -38,6 +38,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 
 __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
@@ -51,6 +52,13 @@ def plan(config: DejaVu) -> Roots:
 
 def subject(config: DejaVu) -> str:
     return f"{config.criterion} on {config.data.name}" if config.given is None else f"encoder of {config.data.name}"
+
+
+def stand_in(config: DejaVu) -> str:
+    if config.given.has_reference:
+        return ""
+    name = stand_in_compared if config.given.there else stand_in_trained
+    return name(config.data, config.backbone, "encoder")
 
 
 AUDIT = Audit(
@@ -68,6 +76,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.ATTRIBUTE, Attack.RECONSTRUCTION),
     ),
     handout=Handout(probes),

@@ -43,7 +43,7 @@ from tasks.audits.density.answer import OBJECTIVES, RULES, verdict
 from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.measures import MEASURES, summary
-from tasks.audits.density.presets import PRESETS, REPEATS, SITUATIONS, repeats, tiny
+from tasks.audits.density.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS
 from tasks.audits.density.trainings import trainings
@@ -51,6 +51,7 @@ from tasks.contract.audit import Audit, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_trained
 
 __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
@@ -78,6 +79,10 @@ def subject(config: Density) -> str:
     return f"{config.model} of {config.data.name}"
 
 
+def stand_in(config: Density) -> str:
+    return stand_in_trained(config.data, config.model.name, "density model")
+
+
 AUDIT = Audit(
     config=Density,
     plan=plan,
@@ -91,8 +96,8 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         repeats=REPEATS,
-        situations=SITUATIONS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
     ),
 )

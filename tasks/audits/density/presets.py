@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from tasks.audits.density.config import AROUND, Density, MeasureName
 from tasks.contract.ranges import with_defaults
-from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.training.recipe import Privacy
@@ -173,20 +172,6 @@ def numbers(cell: str) -> Numbers:
 def comparable_config(config: Density) -> Density:
     """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
     return with_defaults(config, OPEN, data=Dataset(config.data.name))
-
-
-# When the audit is asked.
-SITUATIONS = (
-    Situation(
-        "data",
-        "unknown",
-        (
-            Asked("data", "Which images?", "folder:scans#28x28#grey", "digits"),
-            Asked("model", "Which density model?", "conv-vae", "vae"),
-        ),
-        preset="quickstart",
-    ),
-)
 
 
 def tiny(config: Density) -> Density:

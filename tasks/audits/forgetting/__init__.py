@@ -48,6 +48,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -90,6 +91,11 @@ def subject(config: Forgetting) -> str:
     return f"{config.query.data.name} forgotten"
 
 
+def stand_in(config: Forgetting) -> str:
+    name = stand_in_compared if config.given.is_given else stand_in_trained
+    return name(config.query.data, config.network.name)
+
+
 AUDIT = Audit(
     config=Forgetting,
     plan=plan,
@@ -106,6 +112,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes, split=split, draw=draw, secret="query.secret"),

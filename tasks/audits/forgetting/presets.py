@@ -14,7 +14,7 @@ from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting, least_
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
 from tasks.contract.ranges import with_defaults
-from tasks.contract.situation import TABLE, Asked, Situation
+from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
@@ -209,7 +209,6 @@ CALIBRATION = Asked(
 KEPT_BACK = "Images of the same source as D_Q that nobody was ever given"
 CONTROL = Asked("query.control.data", f"{KEPT_BACK}?", "folder:kept")
 PERHAPS = Asked("query.control.data", f"{KEPT_BACK} (empty: half of D_Q is held back)?", "folder:kept", optional=True)
-NETWORK = Asked("network", "The network of the model, for those that it is compared with?", "resnet18", "mlp1")
 
 SITUATIONS = (
     Situation("data", "set", (QUERY, PERHAPS, CALIBRATION, NETWORK), preset="quickstart"),

@@ -38,6 +38,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -61,6 +62,12 @@ def subject(config: Membership) -> str:
     return f"{'a given model and ' if config.given.there else ''}records of {config.data.name}"
 
 
+def stand_in(config: Membership) -> str:
+    if config.given.there:
+        return stand_in_compared(config.data, config.network.name) if config.models else ""
+    return stand_in_trained(config.data, config.network.name)
+
+
 AUDIT = Audit(
     config=Membership,
     plan=plan,
@@ -77,6 +84,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.membership.config import Membership
-from tasks.contract.situation import TABLE, Asked, Situation
+from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
 from tasks.training.recipe import Privacy
@@ -55,7 +55,7 @@ REPEATS: Mapping[str, str] = {
 WHOSE = (
     Asked("data", "Images: the records, then others that the model never saw?", "folder:scans#64x64"),
     Asked("examples", "How many of the first of them are the records?", "400"),
-    Asked("network", "The model's network, for those that it is compared with?", "cnn1", "mlp1"),
+    NETWORK,
 )
 GIVEN = {"models": 64}
 SITUATIONS = (
@@ -64,7 +64,7 @@ SITUATIONS = (
         "unknown",
         (
             Asked("data", "Which images?", "folder:scans#64x64", "digits-on-photos", sets={"examples": 0}),
-            Asked("network", "Which classifier is trained on them?", "cnn1", "mlp1"),
+            NETWORK,
         ),
         preset="quickstart",
     ),

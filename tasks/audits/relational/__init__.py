@@ -42,6 +42,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_trained
 from tasks.external.blinded_questions import handout_questions, key_table
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -91,6 +92,10 @@ def subject(config: Relational) -> str:
     return f"{config.model} on {config.data.name}" if config.given is None else f"answers to {config.data.name}"
 
 
+def stand_in(config: Relational) -> str:
+    return stand_in_trained(config.data, config.model.name, "sequence model") if config.trains else ""
+
+
 AUDIT = Audit(
     config=Relational,
     plan=plan,
@@ -107,6 +112,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.ATTRIBUTE,),
     ),
     handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret"),

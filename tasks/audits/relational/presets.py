@@ -156,11 +156,19 @@ QUESTIONS = Asked(
     sets={"examples": 0, "held_out": 0},
 )
 
+MODEL = Asked(
+    "model",
+    "Your sequence model, which is fine-tuned on them (or tiny-t5 as a stand-in)?",
+    "folder:t5",
+    "tiny-t5",
+    optional=True,
+)
+
 SITUATIONS = (
     Situation(
         "data",
         "answer",
-        (QUESTIONS, Asked("model", "Which sequence model is fine-tuned on them?", "folder:t5", "tiny-t5")),
+        (QUESTIONS, MODEL),
         preset="quickstart",
     ),
     Situation(

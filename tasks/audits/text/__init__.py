@@ -42,6 +42,7 @@ from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.records import Records
 from tasks.external.blinding import Split
 from tasks.language_models.language_model import LanguageModel
@@ -79,6 +80,12 @@ def subject(config: Text) -> str:
     return f"{model} on {config.pattern if config.planted else config.data.name}"
 
 
+def stand_in(config: Text) -> str:
+    if config.outputs is not None:
+        return ""
+    return stand_in_trained(config.data, config.model.name, "language model")
+
+
 AUDIT = Audit(
     config=Text,
     plan=plan,
@@ -97,6 +104,7 @@ AUDIT = Audit(
         names=name_found,
         symbols=SYMBOLS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.EXTRACTION, Attack.MEMBERSHIP),
     ),
     handout=Handout(probes, config=probes_config, split=split, columns=COLUMNS),

@@ -204,13 +204,19 @@ def identifier_jobs(config: Text) -> tuple[Job, ...]:
 
 
 def identifier_job(config: Text) -> Job:
-    """The scores of the identifiers; DatasetError where the texts hold none of these formats."""
-    if not find_identifiers(load_texts(config.data, config.examples), config.identifiers):
-        raise DatasetError(
-            f"{config.data.name} has no identifier of the formats {', '.join(config.identifiers)}; name others "
-            "(identifiers)"
-        )
+    """The scores of the identifiers. Raises DatasetError if the texts hold none of these formats."""
+    required_identifiers(load_texts(config.data, config.examples), config.data, config.identifiers)
     return Job(score_identifiers, identifier_question(config))
+
+
+def required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str, ...]) -> list[Identifier]:
+    """The identifiers of these formats in the texts of `data`. Raises DatasetError if there is none."""
+    found = find_identifiers(texts, formats)
+    if not found:
+        raise DatasetError(
+            f"{data.name} has no identifier of the formats {', '.join(formats)}; name others (identifiers)"
+        )
+    return found
 
 
 def identifier_question(config: Text) -> GivenLanguageModel:
@@ -275,7 +281,7 @@ def questions(config: GivenQuestion) -> list[Sequence[str]]:
     if isinstance(config, PlantedModel):
         return [(secret.text, *secret.others) for secret in draw_secrets(config)]
     texts = load_texts(config.data, config.examples)
-    chosen = choose_identifiers(config, find_identifiers(texts, config.formats))
+    chosen = choose_identifiers(config, required_identifiers(texts, config.data, config.formats))
     return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in chosen]
 
 

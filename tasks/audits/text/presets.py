@@ -46,7 +46,13 @@ REPEATS: Mapping[str, str] = {
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
 TEXTS = Asked("data", "Which texts?", "records:letters.jsonl", sets={"examples": 0})
-MODEL = Asked("model", "Which language model is fine-tuned on them?", "folder:gpt2", "tiny-gpt")
+MODEL = Asked(
+    "model",
+    "Your language model, which is fine-tuned on them (or tiny-gpt as a stand-in)?",
+    "folder:gpt2",
+    "tiny-gpt",
+    optional=True,
+)
 FORMATS = Asked("identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
 SITUATIONS = (
     Situation("data", "secret", (TEXTS, MODEL), preset="quickstart"),

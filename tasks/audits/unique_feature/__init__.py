@@ -71,6 +71,7 @@ from tasks.contract.audit import Audit, Handout, Stopping, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
+from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -108,6 +109,10 @@ def subject(config: UniqueFeature) -> str:
     return config.feature.describe().removeprefix("the ")
 
 
+def stand_in(config: UniqueFeature) -> str:
+    return stand_in_trained(config.data, config.network.name)  # no data are named where models are given
+
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
@@ -125,6 +130,7 @@ AUDIT = Audit(
         certificate=certificate,
         symbols=SYMBOLS,
         subject=subject,
+        stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.contract.situation import TABLE, Asked, Situation
+from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
@@ -263,7 +263,7 @@ SITUATIONS = (
     Situation(
         "data",
         "image",
-        (Asked("data", "Which images are trained on?", "folder:scans#64x64#grey", "digits"), PROBE, FEATURE),
+        (Asked("data", "Which images are trained on?", "folder:scans#64x64#grey", "digits"), NETWORK, PROBE, FEATURE),
         preset="quickstart",
     ),
     Situation(

@@ -17,6 +17,7 @@ from tasks.contract.situation import HAVE
 from tests.support.shell import Here, Shell
 
 IMAGE = ("data=digits", "probe=photos", "feature=A")
+END_OF_FILE = b"\x04"
 WHOLE = ("query.data=digits", "calibration.data=digits-on-photos", "network=mlp1")
 
 
@@ -25,7 +26,7 @@ def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str,
     master, slave = pty.openpty()
     run = shell.python("-m", "orchestrator", "ask", *arguments, stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
-    os.write(master, "".join(f"{line}\n" for line in typed).encode())
+    os.write(master, "".join(f"{line}\n" for line in typed).encode() + END_OF_FILE)
     said = b""
     while True:
         try:
@@ -41,13 +42,14 @@ def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str,
 
 def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
-    typed = ["dta", "data", "nothing", "image", "folder:none", "digits", "photos", "AB", "B", "no"]
+    typed = ["dta", "data", "nothing", "image", "folder:none", "digits", "mlp9", "", "photos", "AB", "B", "no"]
     said, code = at_a_terminal(shell, typed)
     assert 0 == code, said
     for refused in (
         "'dta' is not among data, model, outputs; did you mean 'data'?",
         "'nothing' is not among image, set, answer, secret, unknown",
         "no folder ",
+        "network is 'mlp9'; it must be one of mlp1, ",
         "it must be one letter from A to Z",
     ):
         assert refused in said
@@ -89,7 +91,7 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
             ("--have", "model", "--fear", "unkown"),
             "fear is 'unkown'; allowed: image, set, answer, secret, unknown; did you mean",
         ),
-        ((*data, "probs=x"), "probs is not asked for; there are data, probe, feature; did you mean 'probe'?"),
+        ((*data, "probs=x"), "probs is not asked for; there are data, network, probe, feature; did you mean 'probe'?"),
         (data, "these answers are missing: data=..., probe=..., feature=...; nothing was written"),
         ((*data, "data=digits", "feature=A"), "these answers are missing: probe=...; nothing was written"),
         ((*data, "--out", f"{'x' * 300}.yaml"), "File name too long"),

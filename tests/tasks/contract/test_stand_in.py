@@ -1,0 +1,80 @@
+"""Built-in models in the place of the user's model are named first in every answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.audits.deja_vu import stand_in as of_deja_vu
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.density import stand_in as of_density
+from tasks.audits.density.config import Density
+from tasks.audits.forgetting import stand_in as of_forgetting
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.target import ExternalTargets
+from tasks.audits.membership import stand_in as of_membership
+from tasks.audits.membership.config import GivenModel, Membership
+from tasks.audits.relational import stand_in as of_relational
+from tasks.audits.relational.config import Relational
+from tasks.audits.text import stand_in as of_text
+from tasks.audits.text.config import Text
+from tasks.audits.unique_feature import stand_in as of_unique_feature
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.contract.stand_in import begin_verdict, is_users_own
+from tasks.datasets.dataset import Dataset
+from tasks.external.model_file import ModelFile
+from tasks.language_models.language_model import LanguageModel
+from tasks.models.catalog import Network
+from tasks.worker.files import File
+
+OWN = Dataset("folder:scans#28x28#grey")
+LETTERS = Dataset("records:letters.jsonl")
+OWN_NETWORK = Network("package.module:factory")
+GIVEN = GivenModel(ModelFile("model.pt"))
+MEMBERSHIP = Membership(data=OWN, examples=100)
+FORGETTING = Forgetting(query=QuerySet(OWN))
+TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
+
+
+@pytest.mark.parametrize(
+    ("stand_in", "config", "words"),
+    [
+        (of_unique_feature, UniqueFeature(data=OWN), "in a stand-in network, mlp1"),
+        (of_unique_feature, UniqueFeature(data=OWN, network=OWN_NETWORK), ""),
+        (of_unique_feature, UniqueFeature(), ""),
+        (of_membership, MEMBERSHIP, "in a stand-in network, cnn1"),
+        (of_membership, replace(MEMBERSHIP, network=OWN_NETWORK), ""),
+        (of_membership, replace(MEMBERSHIP, given=GIVEN, models=20), "compared with a stand-in network, cnn1"),
+        (of_membership, replace(MEMBERSHIP, given=GIVEN, models=0), ""),
+        (of_forgetting, FORGETTING, "in a stand-in network, cnn1"),
+        (of_forgetting, replace(FORGETTING, given=TARGETS), "compared with a stand-in network, cnn1"),
+        (of_density, Density(data=OWN), "in a stand-in density model, vae"),
+        (of_relational, Relational(LETTERS, LanguageModel("tiny-t5")), "in a stand-in sequence model, tiny-t5"),
+        (of_relational, Relational(LETTERS, LanguageModel("folder:t5")), ""),
+        (of_text, Text(LETTERS), "in a stand-in language model, tiny-gpt"),
+        (of_text, Text(LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
+        (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),
+    ],
+)
+def test_stand_in_of_a_config(stand_in: Any, config: Any, words: str) -> None:
+    assert stand_in(config) == words
+
+
+@pytest.mark.parametrize(
+    ("sentence", "named"),
+    [
+        ("Memorised: 3 of 4.", "Memorised, in a stand-in network, mlp1: 3 of 4."),
+        ("3 of 4 are found.", "In a stand-in network, mlp1: 3 of 4 are found."),
+    ],
+)
+def test_verdicts_begin_with_the_stand_in(sentence: str, named: str) -> None:
+    assert begin_verdict(sentence, "memorised", "in a stand-in network, mlp1") == named
+    assert begin_verdict(sentence, "memorised", "") == sentence
+
+
+def test_names_of_the_users_own_have_a_colon() -> None:
+    names = ("mnist", "digits#28x28", "folder:scans", "tiny-gpt#32x1", "hub:gpt2")
+    assert [name for name in names if is_users_own(name)] == ["folder:scans", "hub:gpt2"]
