@@ -5,6 +5,8 @@ FOLDER/CLASS/*. The classes are the sub-folders' names, sorted. Where there is n
 in sorted order the first, the sixth, the eleventh ... are the test split. Hidden files, and loose ones beside
 sub-folders that are no pictures, are passed over; any other file in a class is refused, so that nothing is left out
 unseen.
+
+Rows are numbered in a random order (`tasks.datasets.row_order`), not in that of the files.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256, unread
 from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
 from tasks.datasets.pictures import SUFFIXES, PictureError, map_in_threads, pixels
+from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.source import Source, digest_of
 
-RULE = "labelled pictures 1"
+RULE = "labelled pictures 2"
 EVERY = 5  # one picture in so many of a class is in the test split, where none is given
 
 Split = Literal["train", "test"]
@@ -61,10 +64,10 @@ class LabelledContent:
         train_labels, test_labels = (labels_of(self.entries, split) for split in SPLITS)
         return Images(train, train_labels, test, test_labels, len(self.names), self.names)
 
-    def stack_split(self, split: str, channels: int) -> Pixels:
+    def stack_split(self, split: Split, channels: int) -> Pixels:
         """All pictures of a split (n, h, w, c); a DatasetError unless all of the set have one size."""
         first = self.pictures[0].shape
-        chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
+        chosen = split_places(self.entries, split)
         out = np.empty((len(chosen), *first[:2], channels), np.uint8)
         for row, at in enumerate(chosen):
             out[row] = self.pictures[at]  # grey among coloured ones is repeated
@@ -96,7 +99,7 @@ class LabelledFiles:
         return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
 
     def rows(self, split: Split) -> FileRows:
-        chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
+        chosen = split_places(self.entries, split)
         paths, digests = tuple(self.entries[at].path for at in chosen), tuple(self.digests[at] for at in chosen)
         return FileRows(paths, digests, labels_of(self.entries, split), self.options)
 
@@ -182,7 +185,14 @@ def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests
 
 
 def labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
-    return np.array([entry.label for entry in entries if entry.split == split], np.int64)
+    return np.array([entries[place].label for place in split_places(entries, split)], np.int64)
+
+
+def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
+    """Where the pictures of a split stand among the entries, in the order in which its rows are numbered."""
+    places = [place for place, entry in enumerate(entries) if entry.split == split]
+    order = draw_class_order([entries[place].label for place in places], split)
+    return [places[row] for row in order]
 
 
 def spread(labels: Sequence[int]) -> Iterator[Split]:

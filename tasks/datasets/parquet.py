@@ -1,7 +1,7 @@
 """Picture files in Parquet: train.parquet and test.parquet, the layout of image hubs.
 
 Column `img` or `image` holds each picture's encoded bytes (alone, or as the field `bytes` of a struct), column
-`label` its class.
+`label` its class. Rows are numbered in a random order (`tasks.datasets.row_order`), not in that of the files.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import pyarrow as pa
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Images, Labels, Pixels, decode_picture
 from tasks.datasets.options import AS_THEY_ARE, ONE_SIZE, Options
+from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import TooLarge, read_parquet
 
-RULE = "parquet pictures 1"
+RULE = "parquet pictures 2"
 FILES = ("train.parquet", "test.parquet")
 IMAGE_COLUMNS = ("img", "image")
 
@@ -47,7 +48,8 @@ class ParquetContent:
         if train.shape[3] != test.shape[3]:  # a split that happens to be all grey
             train, test = (np.repeat(images, 3 // images.shape[3], axis=3) for images in (train, test))
         classes = 1 + int(max(self.train.labels.max(initial=0), self.test.labels.max(initial=0)))
-        return Images(train, self.train.labels, test, self.test.labels, classes)
+        of_train, of_test = draw_class_order(self.train.labels, "train"), draw_class_order(self.test.labels, "test")
+        return Images(train[of_train], self.train.labels[of_train], test[of_test], self.test.labels[of_test], classes)
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE) -> Source | None:

@@ -42,9 +42,13 @@ def read(folder: Path) -> parquet.ParquetContent:
 @pytest.mark.parametrize("struct", [True, False])
 def test_pictures_and_labels_come_back_as_they_were_written(tmp_path: Path, column: str, struct: bool) -> None:
     images = read(written(tmp_path / "set", column=column, struct=struct)).images()
-    np.testing.assert_array_equal(PICTURES, images.train_images)
-    np.testing.assert_array_equal(PICTURES[:2], images.test_images)
-    assert ([0, 1, 2, 0, 1], 3) == (images.train_labels.tolist(), images.classes)
+    assert images.classes == 3
+    for count, pictures, labels in (
+        (5, images.train_images, images.train_labels),
+        (2, images.test_images, images.test_labels),
+    ):
+        shown = sorted(zip(labels.tolist(), pictures.tolist(), strict=True))
+        assert shown == sorted((row % 3, PICTURES[row].tolist()) for row in range(count))
 
 
 def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
         load(Dataset(f"parquet:{folder}"))
     images = load(pin(Dataset(f"parquet:{folder}#8x8#grey")))
     assert ((8, 8, 1), 5) == (images.shape, len(images.train_images))
-    assert as_shape(PICTURES[2:3, :4], (8, 8, 1)).tolist() == images.train_images[2:3].tolist()
+    assert as_shape(PICTURES[2:3, :4], (8, 8, 1))[0].tolist() in images.train_images.tolist()
 
 
 def test_row_groups_and_column_names_do_not_change_the_digest(tmp_path: Path) -> None:

@@ -1,0 +1,47 @@
+"""The order in which the rows of a user's data set are numbered: drawn at random, with every class in every part.
+
+Folders are read class by class, and lists and tables are often sorted. Audits take parts of a data set by its rows,
+such as the first 400, and such a part of a sorted set would hold a few classes. Every reader of a user's data therefore
+numbers its rows in an order that is drawn here, split by split. Published sets keep the order of their files, which is
+random already.
+
+The draw depends on the labels alone and not on the seed of a run: parts with different rows are disjoint in every
+audit, and a part of more rows contains each smaller one that begins at the same row, so that runs share trainings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tasks.numerics import seeds
+
+Rows = NDArray[np.int64]
+SEED = 0
+
+
+def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
+    """A random order of rows in which any first part has each class in proportion, to one row.
+
+    Each class's rows are shuffled, and its j-th of n stands at the place (j - u) / n of the order, with one u in (0, 1)
+    drawn for each class.
+    """
+    classes = np.asarray(labels)
+    places = np.empty(len(classes))
+    for label in np.unique(classes):
+        rows = np.flatnonzero(classes == label)
+        draw = seeds.generator(SEED, "row order", *stream, int(label))
+        places[draw.permutation(rows)] = (np.arange(1, len(rows) + 1) - draw.random()) / len(rows)
+    return np.argsort(places, kind="stable")
+
+
+def draw_group_order(groups: Sequence[Hashable], *stream: str) -> list[int]:
+    """A random order of groups; rows of one group follow one another, in the order that they had."""
+    rows_of: dict[Hashable, list[int]] = {}
+    for row, group in enumerate(groups):
+        rows_of.setdefault(group, []).append(row)
+    grouped = list(rows_of.values())
+    order = seeds.generator(SEED, "row order", *stream).permutation(len(grouped))
+    return [row for place in order for row in grouped[place]]
