@@ -43,7 +43,7 @@ from tasks.audits.forgetting.measures import MEASURES, summary
 from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
+from tasks.audits.forgetting.trainings import canonical_config, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -65,11 +65,7 @@ def plan(config: Forgetting) -> Roots:
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
-    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model.
-
-    A DatasetError where equal images make it none.
-    """
-    check_distinct(config)
+    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model."""
     handed = handout_order(config.probes)
     yield handed.name, load_probes(config.probes).images[handed.order]
 
