@@ -44,9 +44,6 @@ def groups_of(images: Images, rows: Rows) -> Rows:
 
 def join_groups(images: Images) -> Rows:
     """The group of every training image, (n,): connected by a common group, content or origin."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     count = len(images.train_images)
     every = np.arange(count)
     own = every if images.train_groups is None else images.train_groups
@@ -54,6 +51,9 @@ def join_groups(images: Images) -> Rows:
     of_origin = every if images.train_origins is None else first_rows(images.train_origins)
     if np.array_equal(of_content, every) and np.array_equal(of_origin, every):
         return own
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     _, of_group, group = np.unique(own, return_index=True, return_inverse=True)
     other = np.concatenate([of_content, of_origin, of_group[group]])
     links = coo_array((np.ones(len(other), bool), (np.tile(every, 3), other)), shape=(count, count))
