@@ -52,6 +52,7 @@ def plan(
 
     Starts nothing.
     """
+    from orchestrator.inspection.class_numbers import describe_classes
     from orchestrator.inspection.preview import preview
 
     seen = preview(stopping.apply(command_line_spec(what, fields, preset, sweep, store, options)))
@@ -65,6 +66,8 @@ def plan(
     paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
     for cell in seen["left_out"]:
         paragraph(cell["line"])
+    for line in (*describe_classes(seen["classes"]), *seen["notes"]):
+        paragraph(line)
 
 
 @take_run_options()

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.errors import EngramError, StoreError
 from orchestrator.executors import environment
+from orchestrator.inspection.class_numbers import requested_classes
 from orchestrator.planning.extras import check_extras, required_extras
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
@@ -20,7 +21,15 @@ from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
-from orchestrator.spec.resolve import Cell, left_out_as_json, pin_available, pin_cells, pin_one, resolve_cells
+from orchestrator.spec.resolve import (
+    Cell,
+    describe_data,
+    left_out_as_json,
+    pin_available,
+    pin_cells,
+    pin_one,
+    resolve_cells,
+)
 from orchestrator.spec.specification import GpusName, Spec, execution
 from orchestrator.store import DEFAULT_STORE, Store, is_there, open_store
 from tasks.contract.extras import Extra
@@ -35,12 +44,14 @@ def preview(asked: Spec) -> dict[str, Any]:
 
     Of the price, `expected_seconds` are None where something in the plan is like nothing that was ever timed, which
     `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
-    that is of `cells`; `left_out` are those of the preset whose data are missing. Does not create a store.
+    that is of `cells`; `left_out` are those of the preset whose data are missing. `classes` say what the class numbers
+    of the settings mean, and `notes` are warnings about the data, one line each. Does not create a store.
     """
     place = asked.store or DEFAULT_STORE
     cells, how = resolve_cells(asked), execution(asked)
     store = open_store(place, create=False) if is_there(place) else None
-    cells, left_out = pin_available(cells, {} if store is None else store.digests())
+    known: MutableMapping[str, str] = {} if store is None else store.digests()
+    cells, left_out = pin_available(cells, known)
     plans = [plan_of(cell) for cell in cells]
     whole = Plan.union(plans)
     stored = set(whole.jobs) & (set() if store is None else store.keys())
@@ -66,6 +77,8 @@ def preview(asked: Spec) -> dict[str, Any]:
             for cell, plan in zip(cells, plans, strict=True)
         ],
         "left_out": left_out_as_json(cells, left_out),
+        "classes": requested_classes(cell.config for cell in cells),
+        "notes": describe_data([cell.config for cell in cells], known),
     }
 
 

@@ -32,7 +32,7 @@ from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.scheduling.stop import Budget, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
-from orchestrator.spec.resolve import Cell, LeftOut, left_out_as_json, pinned_data
+from orchestrator.spec.resolve import Cell, LeftOut, describe_data, left_out_as_json, pinned_data
 from orchestrator.spec.specification import Execution
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
@@ -62,6 +62,9 @@ def start(
         observe({"event": "step", "step": "planning"})
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
+    if observe is not None:
+        for line in describe_data([cell.config for cell in cells], store.digests()):
+            observe({"event": "told", "line": line})
     check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [
         SessionRun(

@@ -176,7 +176,7 @@ def _allowed_values(value: Any, name: str, to: Any) -> str:
         return ""
     kinds: tuple[Any, ...] = alternatives(to)
     if Dataset in kinds:
-        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey or #rgb"
+        return "one of " + ", ".join(DESCRIPTIONS) + ", each perhaps with #HEIGHTxWIDTH, #grey, #rgb or #bits12"
     declared = describe_range(value, name) if isinstance(value, Ranged) else ""
     says = ["" if declared == _type(to) else declared, *(getattr(kind, "choices", "") for kind in kinds)]
     return ", ".join(filter(None, says))

@@ -13,10 +13,12 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
+from orchestrator.spec.tiny_data import fit_to_data
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
+from tasks.datasets.notes import data_notes
 
 # A setting of every audit besides the fields of its config: `tiny` reduces data, epochs and members to seconds.
 SCALE = "scale"
@@ -126,7 +128,15 @@ def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Ce
             seen[thing] = pin_one(thing, known)
         return seen[thing]
 
-    return [replace(cell, config=_pin_parts(cell.config, pin)) for cell in cells]
+    return [_fit(replace(cell, config=_pin_parts(cell.config, pin))) for cell in cells]
+
+
+def _fit(cell: Cell) -> Cell:
+    """The pinned cell; one of `scale=tiny` asks for no more examples than its data set has."""
+    given = {**(cell.asked.set if cell.asked else {}), **cell.setting}
+    if given.get(SCALE) != "tiny":
+        return cell
+    return replace(cell, config=fit_to_data(cell.config, given))
 
 
 def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:
@@ -216,6 +226,15 @@ def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
     """The data sets, files and other pinned values of these configs, each once."""
     found = {part: None for config in configs for _, part in walk(config) if isinstance(part, Dataset | Pinnable)}
     return [part for part in found if getattr(part, "digest", "")]
+
+
+def describe_data(configs: Iterable[Any], known: MutableMapping[str, str]) -> list[str]:
+    """The notes about the pinned data sets of these configs (`tasks.datasets.notes`), one line each."""
+    notes: dict[str, None] = {}
+    for thing in pinned_data(configs):
+        if isinstance(thing, Dataset):
+            notes |= dict.fromkeys(data_notes(thing, known))
+    return list(notes)
 
 
 def distinguishing_fields(settings: Sequence[Setting]) -> list[str]:

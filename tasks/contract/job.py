@@ -21,6 +21,8 @@ F = TypeVar("F", bound=Callable[..., pa.Table])
 # In the metadata of a config's field that results were stored without, before there was such a field: it enters a job's
 # key only where it is not at its default, so that those results are found again.
 ADDED_LATER = "added later"
+# Marks, in a field's metadata, the number of a class: `engram plan` prints which class of the data sets it is.
+CLASS_NUMBER = "class number"
 
 
 def text_of(config: Any) -> str:

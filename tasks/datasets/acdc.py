@@ -36,7 +36,6 @@ Bernard et al. 2018, "Deep learning techniques for automatic MRI cardiac multi-s
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -49,10 +48,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract.extras import NIBABEL
-from tasks.datasets.dataset import DatasetError, file_sha256, unreadable
+from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256, unreadable
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.pictures import map_in_threads
 from tasks.datasets.source import Source, digest_of
+from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 from tasks.worker.size_limits import gunzip
 
 RULE = "acdc 1"
@@ -134,28 +134,23 @@ def field_strengths(table: Path) -> dict[int, Tesla]:
             f"{table} is not there; ACDC comes without field strengths: write it with the columns patient and tesla, "
             "1.5 or 3 for each patient"
         )
+    strengths: dict[int, Tesla] = {}
     try:
-        with table.open(encoding="utf-8-sig", newline="") as text:
-            rows = csv.DictReader(text, skipinitialspace=True)
-            if not {"patient", "tesla"} <= set(rows.fieldnames or ()):
-                raise DatasetError(f"{table} has the columns {rows.fieldnames or []}; patient and tesla must be there")
-            strengths: dict[int, Tesla] = {}
-            for row in rows:
-                number, tesla = entry(row, f"{table}, line {rows.line_num}")
-                if strengths.setdefault(number, tesla) != tesla:
-                    raise DatasetError(
-                        f"{table}, line {rows.line_num} gives patient {number:03} another field strength"
-                    )
-    except OSError as error:
-        raise unreadable(table, error) from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DatasetError(f"{table} is no table in UTF-8: {error}") from None
+        text = read_delimited(file_bytes(table), ("patient", "tesla"))
+        if not {"patient", "tesla"} <= set(text.header):
+            raise DatasetError(f"{table} has the columns {list(text.header)}; patient and tesla must be there")
+        for line, cells in text.rows():
+            number, tesla = entry(dict(zip(text.header, cells, strict=True)), f"{table}, line {line}")
+            if strengths.setdefault(number, tesla) != tesla:
+                raise DatasetError(f"{table}, line {line} gives patient {number:03} another field strength")
+    except DelimitedTextError as error:
+        raise DatasetError(error.describe(table)) from None
     return strengths
 
 
-def entry(row: Mapping[str, str | None], at: str) -> tuple[int, Tesla]:
+def entry(row: Mapping[str, str], at: str) -> tuple[int, Tesla]:
     """A patient's number and field strength."""
-    patient, tesla = ((row[name] or "").strip() for name in ("patient", "tesla"))
+    patient, tesla = row["patient"], row["tesla"]
     named = re.fullmatch(r"(?:patient)?(\d+)", patient)
     if named is None:
         raise DatasetError(f"{at} has the patient {patient!r}; it must be like patient001 or 1")

@@ -11,7 +11,7 @@ in NumPy's format, with `features` and one-hot `labels`, are those of
 github.com/xehartnort/Purchase100-Texas100-datasets.
 
 A record is an image of one row, a feature a pixel of 0 or 255. The files know no splits: each tenth record is of the
-test split.
+test split. Classes are the different labels that occur (`tasks.datasets.classes`), as numbers from 0.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.datasets.classes import number_array
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images, Labels
 from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import TooLarge, check_archive, check_unpacked
 
-RULE = "binary records 1"
+RULE = "binary records 2"
 TEST_EVERY = 10
 Bits = NDArray[np.uint8]  # (records, features), each 0 or 1
 Texts = Mapping[str, bytes]  # by the files' names
@@ -61,7 +62,7 @@ class BinaryRecords:
     """The content of a set: features (records, features) and labels (records,), however they were packed."""
 
     features: Bits
-    labels: Labels
+    labels: Labels  # as numbers from 0, which may have gaps
 
     def digest(self) -> str:
         shape = np.array(self.features.shape, np.int64)
@@ -71,8 +72,9 @@ class BinaryRecords:
     def images(self) -> Images:
         pixels = (255 * self.features)[:, None, :, None]
         test = np.arange(len(pixels)) % TEST_EVERY == TEST_EVERY - 1
-        classes = 1 + int(self.labels.max())
-        return Images(pixels[~test], self.labels[~test], pixels[test], self.labels[test], classes)
+        classes = number_array(self.labels)
+        train_labels, test_labels = classes.labels[~test], classes.labels[test]
+        return Images(pixels[~test], train_labels, pixels[test], test_labels, len(classes.names), classes.names)
 
 
 def source(name: str, folder: Path) -> Source | None:
@@ -141,7 +143,9 @@ def from_arrays(path: Path) -> BinaryRecords:
     except (TooLarge, KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
         reason = error.args[0] if error.args else error
         raise DatasetError(f"{path} has no arrays features and labels that can be read: {reason}") from None
-    return check_records(features, labels.argmax(axis=1) if labels.ndim == 2 else labels, path)
+    if labels.ndim == 2:
+        labels = labels[:, 0] if labels.shape[1] == 1 else labels.argmax(axis=1)
+    return check_records(features, labels, path)
 
 
 def check_records(features: NDArray[np.generic], labels: NDArray[np.generic], place: Path) -> BinaryRecords:
@@ -156,6 +160,9 @@ def check_records(features: NDArray[np.generic], labels: NDArray[np.generic], pl
         row, column = wrong[0]
         raise DatasetError(f"{place}: feature {column} of record {row} is {features[row, column]}; it must be 0 or 1")
     numbers = labels.astype(np.int64)
+    if (numbers != labels).any():
+        row = int(np.argmax(numbers != labels))
+        raise DatasetError(f"{place}: the label of record {row} is {labels[row]}; it must be a whole number")
     if (numbers < 0).any():
         raise DatasetError(f"{place}: the label of record {int(np.argmax(numbers < 0))} is too low")
     return BinaryRecords(features.astype(np.uint8), numbers)

@@ -87,7 +87,8 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
         content = content.content
     if not isinstance(content, LabelledContent):
         return ()
-    return tuple(content.entries[place].path for place in split_places(content.entries, "train"))
+    places = split_places(content.entries, "train")
+    return tuple(content.entries[place].path for place in places if content.entries[place].row is None)
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from tasks.contract.extras import SCIKIT_LEARN, install_command
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.images import Images, Labels, Pixels, decode_picture, luma
+from tasks.datasets.images import Images, Labels, Pixels, luma
 from tasks.datasets.mixtures import origins
+from tasks.datasets.pictures import pixels
 from tasks.datasets.source import Content, Source, digest_of
 from tasks.numerics import seeds
 
@@ -69,7 +70,7 @@ class Photos:
         return digest_of(self.RULE, self.encoded)
 
     def images(self) -> Images:
-        images = np.concatenate([cut_squares(luma(decode_picture(photo)), SIDE) for photo in self.encoded])
+        images = np.concatenate([cut_squares(luma(pixels(photo, channels=3)), SIDE) for photo in self.encoded])
         train = np.arange(len(images)) % 5 == 0
         return Images(images[train], zeros(train), images[~train], zeros(~train), classes=1)
 
@@ -164,7 +165,7 @@ class Blended:
 
     def images(self) -> Images:
         digits = self.digits.images()
-        photographs = [luma(decode_picture(photo)) for photo in self.encoded]
+        photographs = [luma(pixels(photo, channels=3)) for photo in self.encoded]
         train = blend_digits(digits.train_images, photographs, "train")
         test = blend_digits(digits.test_images, photographs, "test")
         return replace(digits, train_images=train, test_images=test, train_origins=origins(digits))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError
-from tasks.worker.size_limits import open_picture
 
 Pixels = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]  # (n,), each in [0, classes)
@@ -131,6 +130,7 @@ class Images:
     Training images may come in groups that belong together, such as a patient's, and be made of other images: then
     `train_groups` numbers each one's group and `train_origins` holds the SHA-256 of what it was made of (its pixels as
     `tasks.datasets.mixtures` digests them). None where every image is a group of its own, and made of no other.
+    `notes` are one-line warnings of the reader, for `tasks.datasets.notes`.
     """
 
     train_images: Pixels
@@ -141,6 +141,7 @@ class Images:
     names: tuple[str, ...] = ()  # of the classes, where they have any
     train_groups: NDArray[np.int64] | None = None  # (n,)
     train_origins: NDArray[np.uint8] | None = None  # (n, 32)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
@@ -237,11 +238,3 @@ def resize_images(images: Pixels, height: int, width: int) -> Pixels:
         scaled = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
         out[index] = scaled.reshape(height, width, -1)
     return out
-
-
-def decode_picture(encoded: bytes) -> Pixels:
-    """One picture file's pixels (h, w, c): c = 1 for grey pictures, else 3 (RGB)."""
-    with open_picture(encoded) as picture:
-        if picture.mode in ("1", "L"):
-            return np.array(picture.convert("L"))[..., None]
-        return np.array(picture.convert("RGB"))

@@ -1,7 +1,8 @@
-"""The shape that a data set's images are brought to, and what is planted in it: the options after # in its name.
+"""How a data set's images are read and shaped, and what is planted in it: the options after # in its name.
 
 folder:scans#64x64#grey               resized to height 64 and width 64, in grey
 folder:scans#64x64#grey#inverted10    and the first ten training images shown as negatives
+folder:scans#bits12                   16-bit grey levels of which 4095 is white, as scanners write them
 """
 
 from __future__ import annotations
@@ -13,29 +14,42 @@ from dataclasses import dataclass, replace
 from tasks.datasets.dataset import UnknownDataset
 from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
 from tasks.datasets.mixtures import origins
+from tasks.datasets.pictures import BITS, FEWEST_BITS
 from tasks.datasets.planting import Planting, parse_planting
 from tasks.datasets.source import ByRows, Content, Source, digest_of
 
 RULE = "shape 1"
 CHANNELS = {"grey": 1, "rgb": 3}
 SHAPE = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})")
+DEPTH = re.compile(r"bits([0-9]{1,2})")
 ALLOWED = "#HEIGHTxWIDTH, #grey and #rgb"
+BITS_ALLOWED = f"#bits{FEWEST_BITS} to #bits{BITS}"
 PLANTED = "#inverted10, #mislabelled10 and #duplicated10 (or another number)"
 ONE_SIZE = "all must be of one size: add #64x64, or another height x width, to the data set's name"
 
 
 @dataclass(frozen=True)
 class Options:
-    """A size and a number of channels, which None leaves as they are; and what is planted, None for nothing."""
+    """A size and a number of channels, which None leaves as they are; and what is planted, None for nothing.
+
+    `bits` are those that 16-bit grey levels use, None for all 16.
+    """
 
     size: tuple[int, int] | None = None  # height and width
     channels: int | None = None
     planting: Planting | None = None
+    bits: int | None = None
 
     def __str__(self) -> str:
         size = "" if self.size is None else f"#{self.size[0]}x{self.size[1]}"
         colours = "".join(f"#{name}" for name, channels in CHANNELS.items() if channels == self.channels)
-        return size + colours + ("" if self.planting is None else f"#{self.planting}")
+        depth = "" if self.bits is None else f"#bits{self.bits}"
+        return depth + size + colours + ("" if self.planting is None else f"#{self.planting}")
+
+    @property
+    def has_shape(self) -> bool:
+        """Whether it says anything but how files are decoded."""
+        return replace(self, bits=None) != AS_THEY_ARE
 
     def reshape(self, images: Pixels) -> Pixels:
         """The images (n, h, w, c), of one size, in that shape."""
@@ -100,7 +114,8 @@ def reshape_source(source: Source, options: Options) -> Source:
     rows = source.by_rows
     # What is planted is planted in memory.
     by_rows = None if rows is None or options.planting is not None else (lambda: ShapedByRows(rows(), options))
-    return Source(f"{source.rule} {options}", source.files, lambda: Shaped(source.read(), options), by_rows)
+    rule = f"{source.rule} {options}"
+    return Source(rule, source.files, lambda: Shaped(source.read(), options), by_rows, source.notes)
 
 
 def split(name: str) -> tuple[str, Options]:
@@ -118,6 +133,13 @@ def split(name: str) -> tuple[str, Options]:
             if options.channels:
                 raise UnknownDataset(f"data set {name!r} has two colours; give one of #grey and #rgb")
             options = replace(options, channels=CHANNELS[word])
+        elif depth := DEPTH.fullmatch(word):
+            bits = int(depth[1])
+            if not FEWEST_BITS <= bits <= BITS:
+                raise UnknownDataset(f"data set {name!r} has the option #{word}; it must be {BITS_ALLOWED}")
+            if options.bits:
+                raise UnknownDataset(f"data set {name!r} has two depths, #{word} and #bits{options.bits}; give one")
+            options = replace(options, bits=bits)
         elif (planting := parse_planting(word)) is not None:
             if options.planting:
                 raise UnknownDataset(f"data set {name!r} plants twice, #{word} and #{options.planting}; give one")
@@ -132,4 +154,6 @@ def unknown(name: str) -> UnknownDataset:
     rest, _, word = name.rpartition("#")
     near = difflib.get_close_matches(word.lower(), [*CHANNELS, "gray", "greyscale"], 1)
     hint = f"; did you mean #{near[0] if near[0] in CHANNELS else 'grey'}?" if near else ""
-    return UnknownDataset(f"data set {rest!r} has no option #{word}; the options are {ALLOWED}, and {PLANTED}{hint}")
+    return UnknownDataset(
+        f"data set {rest!r} has no option #{word}; the options are {ALLOWED}, {BITS_ALLOWED}, and {PLANTED}{hint}"
+    )

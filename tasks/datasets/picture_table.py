@@ -1,24 +1,27 @@
 """Tables that name pictures: CSV or Parquet, a row for each, with a path, a label and further columns.
 
-Cells are read as text, whatever the file holds: numbers without a fraction as whole ones, nothing as nothing.
+Cells are read as text, whatever the file holds: numbers without a fraction as whole ones, nothing as nothing. CSV is
+what spreadsheets save (`tasks.worker.delimited_text`). Names of columns are found in capitals, too.
 
-A list of pictures has the columns path, label and, if wished, split (train or test). Paths are relative to the file.
-Labels are text or whole numbers; the classes are the different ones, sorted, as numbers where all are numbers. Without
-a column split, of every class's rows the first, the sixth, the eleventh ... are the test split.
+A list of pictures has the columns path, label and, if wished, split (`tasks.datasets.splits`). Paths are relative to
+the file. Labels are text or whole numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
+first, the sixth, the eleventh ... are the test split.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.dataset import DatasetError, unreadable
-from tasks.datasets.labelled import Labelled, Split, check_classes, labelled_source, spread
+from tasks.datasets.classes import Classes, LabelError, declared_names, name_label, number_classes
+from tasks.datasets.dataset import DatasetError, file_bytes
+from tasks.datasets.labelled import Labelled, check_classes, labelled_source
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.source import Source
+from tasks.datasets.splits import ALLOWED, Split, choose_splits, split_called, spread, unread_note
+from tasks.worker.delimited_text import DelimitedTextError, match_names, read_delimited
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 SUFFIXES = (".csv", ".parquet")
@@ -36,6 +39,10 @@ class Columns:
     needed: tuple[str, ...]
     optional: str
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        return (*self.needed, self.optional)
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -45,62 +52,76 @@ class Cells:
     text: Mapping[str, str]
 
 
-def read_cells(file: Path, columns: Columns) -> list[Cells]:
-    """The rows; a DatasetError naming the one that is not as it should be, or where there is none."""
+@dataclass(frozen=True)
+class Table:
+    """The rows of a table, and the names that its metadata declare for labels that are numbers."""
+
+    rows: list[Cells]
+    declared: tuple[str, ...] = ()
+
+    def number_labels(self, file: Path, labels: Sequence[str] | None = None) -> Classes:
+        """The classes of these labels, or of all rows; DatasetError for a declared class that does not occur."""
+        try:
+            return number_classes([row.text["label"] for row in self.rows] if labels is None else labels, self.declared)
+        except LabelError as error:
+            raise DatasetError(f"{file} {error}") from None
+
+
+def read_table(file: Path, columns: Columns) -> Table:
+    """The table; a DatasetError naming the row that is not as it should be, or where there is none."""
     if file.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{file} is no {columns.what}; it must end in {' or '.join(SUFFIXES)}")
-    rows = list(from_csv(file, columns) if file.suffix.lower() == ".csv" else from_parquet(file, columns))
-    if not rows:
+    table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(from_csv(file, columns)))
+    if not table.rows:
         raise DatasetError(f"{file} has no rows")
-    for row in rows:
+    for row in table.rows:
         for name in NAMED:
             if not row.text[name]:
                 raise DatasetError(f"{row.at} has no {name}")
-    return rows
-
-
-def class_names(labels: Iterable[str]) -> list[str]:
-    """The different labels, sorted; as numbers where all are numbers."""
-    different = set(labels)
-    numbers = all(label.removeprefix("-").isdecimal() for label in different)
-    return sorted(different, key=(lambda label: (int(label), label)) if numbers else None)
+    return table
 
 
 def from_csv(file: Path, columns: Columns) -> Iterator[Cells]:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.reader(lines, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            check_columns(file, header, columns)
-            for values in reader:
-                if not values:  # an empty line
-                    continue
-                at = f"{file}, line {reader.line_num}"
-                if len(values) != len(header):
-                    raise DatasetError(f"{at} has {len(values)} values; it must have {len(header)}")
-                yield Cells(at, {name: value.strip() for name, value in zip(header, values, strict=True)})
-    except OSError as error:
-        raise unreadable(file, error) from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{file} is no CSV file in UTF-8: {error}") from None
+        text = read_delimited(file_bytes(file), columns.known)
+        check_columns(file, text.header, columns)
+        for line, cells in text.rows():
+            yield Cells(f"{file}, line {line}", dict(zip(text.header, cells, strict=True)))
+    except DelimitedTextError as error:
+        raise DatasetError(error.describe(file)) from None
 
 
-def from_parquet(file: Path, columns: Columns) -> Iterator[Cells]:
+def from_parquet(file: Path, columns: Columns) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        header = pq.read_schema(file).names
+        schema = pq.read_schema(file)
+        header = match_names(schema.names, columns.known)
         check_columns(file, header, columns)
-        table = read_parquet(file, columns=[name for name in (*columns.needed, columns.optional) if name in header])
+        original_names = dict(zip(header, schema.names, strict=True))  # as the file writes it
+        names = [name for name in columns.known if name in header]
+        table = read_parquet(file, columns=[original_names[name] for name in names])
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    number = 0
-    for batch in table.to_batches(max_chunksize=1024):
-        for cells in batch.to_pylist():
-            at = f"{file}, row {number}"
-            yield Cells(at, {name: cell_text(at, name, value) for name, value in cells.items()})
-            number += 1
+    declared = declared_names(schema.metadata, original_names["label"])
+    values = [table.column(original_names[name]).to_pylist() for name in names]
+    rows = []
+    for number, cells in enumerate(zip(*values, strict=True)):
+        at = f"{file}, row {number}"
+        rows.append(Cells(at, read_row(at, dict(zip(names, cells, strict=True)), declared)))
+    return Table(rows, declared)
+
+
+def read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
+    """The cells of a row as text; `declared` are the names of labels that are numbers."""
+    row = {}
+    for column, cell in cells.items():
+        try:
+            row[column] = name_label(cell, declared if column == "label" else ())
+        except LabelError as error:
+            raise DatasetError(f"{at}: {column} {error}") from None
+    return row
 
 
 def check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
@@ -111,47 +132,42 @@ def check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
         )
 
 
-def cell_text(at: str, name: str, value: Any) -> str:
-    """A cell as text; DatasetError for what is neither text nor a whole number."""
-    if isinstance(value, str | bool | int):
-        return str(value).strip()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if value is None:
-        return ""
-    raise DatasetError(f"{at}: {name} is {value!r}; it must be text or a whole number")
-
-
 LIST_COLUMNS = Columns("list of pictures", NAMED, "split")
 
 
 def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     """The pictures it lists; a DatasetError naming the row that is not as it should be."""
-    rows = read_cells(file, LIST_COLUMNS)
-    names = class_names(row.text["label"] for row in rows)
-    labels = {name: index for index, name in enumerate(names)}
+    table = read_table(file, LIST_COLUMNS)
+    splits, notes = read_splits(table.rows)
+    rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
     met: dict[Path, str] = {}
     for row in rows:
-        named = row.text["path"]
-        path = file.parent / named
+        listed_path = row.text["path"]
+        path = file.parent / listed_path
         if path in met:
-            raise DatasetError(f"{row.at} names {named} again, after {met[path]}; a picture must be listed once")
+            raise DatasetError(f"{row.at} names {listed_path} again, after {met[path]}; a picture must be listed once")
         if not path.is_file():
-            raise DatasetError(f"{row.at} names {named}, but there is no file {path}")
+            raise DatasetError(f"{row.at} names {listed_path}, but there is no file {path}")
         met[path] = row.at
-    numbers = [labels[row.text["label"]] for row in rows]
-    splits = list(read_splits(rows) if "split" in rows[0].text else spread(numbers))
-    entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, splits, strict=True)]
-    check_classes(entries, names, file)
-    return labelled_source(entries, tuple(names), options, also=(file,))
+    classes = table.number_labels(file, [row.text["label"] for row in rows])
+    numbers = classes.labels.tolist()
+    spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
+    entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, spread_splits, strict=True)]
+    check_classes(entries, classes.names, file)
+    return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
 
 
-def read_splits(rows: list[Cells]) -> Iterator[Split]:
+def read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple[str, ...]]:
+    """The split of each row, None for one that is not read, and a note about those; None without a column split."""
+    if "split" not in rows[0].text:
+        return None, ()
+    split_names = []
     for row in rows:
-        split = row.text["split"]
-        if split == "train":
-            yield "train"
-        elif split == "test":
-            yield "test"
-        else:
-            raise DatasetError(f"{row.at}: split is {split!r}; it must be train or test")
+        name = split_called(row.text["split"])
+        if name is None:
+            raise DatasetError(f"{row.at}: split is {row.text['split']!r}; it must be {ALLOWED}")
+        split_names.append(name)
+    read_as = choose_splits(split_names)
+    splits = [read_as.get(name) for name in split_names]
+    unread = splits.count(None)
+    return splits, (unread_note(unread),) if unread else ()

@@ -22,8 +22,8 @@ from tasks.datasets.boxed import imagenet, table
 from tasks.datasets.dataset import DatasetError, UnknownDataset
 from tasks.datasets.embedded import blended_source, digits_source, photos_source
 from tasks.datasets.images import Images, Labels, Pixels
-from tasks.datasets.labelled import folder_source
 from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.picture_folder import folder_source
 from tasks.datasets.picture_table import list_source
 from tasks.datasets.questions import facts
 from tasks.datasets.questions.question import Scorer
@@ -54,7 +54,7 @@ DESCRIPTIONS = {
     "drop": "DROP's questions on paragraphs, drop_dataset_train.json and drop_dataset_dev.json in ENGRAM_DATA",
     "folder:PATH": "your pictures, PATH/CLASS/* or PATH/train/CLASS/* and PATH/test/CLASS/*; add #64x64, #grey or #rgb",
     "list:FILE": "your pictures named in a CSV or Parquet file with columns path, label and, if wished, split",
-    "parquet:PATH": "a folder with train.parquet and test.parquet: picture bytes in img or image, and label",
+    "parquet:PATH": "a folder with train.parquet and test.parquet, or their shards: bytes in img or image, and label",
     "records:FILE": "your records that are no pictures, such as questions: JSON Lines or Parquet with a field id",
     "imagenet:PATH": "ImageNet, or some of its classes, unpacked in a folder of yours, with the XML files of its boxes",
     "boxed:TABLE": "your pictures with boxes: a CSV or Parquet file of path, label, left, top, right and bottom",
@@ -68,14 +68,14 @@ OWN: Mapping[str, Callable[[Path, Options], Source | None]] = {
     "parquet": parquet.source,
     "records": lambda path, _: records.source(path) if path.is_file() else None,
     "imagenet": lambda path, _: imagenet.source(path) if path.is_dir() else None,
-    "boxed": lambda path, _: table.source(path) if path.is_file() else None,
+    "boxed": lambda path, shape: table.source(path, shape.bits) if path.is_file() else None,
     "squad": lambda path, _: question_source("squad", path),
     "drop": lambda path, _: question_source("drop", path),
 }
 WHAT = {
     "folder": "folder",
     "list": "file",
-    "parquet": "train.parquet and test.parquet in",
+    "parquet": "train.parquet and test.parquet, or shards of them, in",
     "records": "file",
     "imagenet": "train/n01440764 and further classes in",
     "boxed": "file",
@@ -93,6 +93,7 @@ EMBEDDED: Mapping[str, Callable[[], Source]] = {
 }
 # The sets without images, by their names or kinds.
 BOXED = dict.fromkeys(("imagenet", "boxed"), "boxed pictures")
+WITH_DEPTH = ("folder", "list", "parquet", "boxed")  # kinds whose 16-bit pictures may use fewer bits
 TEXTS = {
     "records": "records",
     "tickets": "texts",
@@ -205,9 +206,12 @@ def find(name: str) -> tuple[str, Source]:
     absolute, source = locate_source(plain, shape)
     kind = plain.partition(":")[0]
     shapeless = TEXTS.get(kind) or BOXED.get(kind)
-    if shape != AS_THEY_ARE and shapeless is not None:
+    if shape.bits is not None and kind not in WITH_DEPTH:
+        kinds = ", ".join(f"{each}:" for each in WITH_DEPTH)
+        raise UnknownDataset(f"data set {name!r} has the option #bits{shape.bits}; it is for {kinds}")
+    if shape.has_shape and shapeless is not None:
         raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
-    return f"{absolute}{shape}", options.reshape_source(source, shape)
+    return f"{absolute}{shape}", source if kind in BOXED else options.reshape_source(source, shape)
 
 
 def locate_source(name: str, shape: Options) -> tuple[str, Source]:
@@ -277,7 +281,7 @@ def read_as(name: str, folder: Path, shape: Options) -> Source | None:
     if name == "celeba":
         return celeba.source(folder, shape)
     if name == "cifar10":
-        return cifar_source(folder) or parquet.source(folder)
+        return cifar_source(folder) or parquet.source(folder, is_published=True)
     return svhn_source(name, folder) if name in SVHN_TRAIN else idx_source(folder)
 
 

@@ -25,16 +25,17 @@ SEED = 0
 def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
     """A random order of rows in which any first part has each class in proportion, to one row.
 
-    Each class's rows are shuffled, and its j-th of n stands at the place (j - u) / n of the order, with one u in (0, 1)
-    drawn for each class.
+    Each class's rows are shuffled, and its j-th of n, from 1, stands at the place (j - 1/2) / n of the order; of classes
+    at one place the one goes first that was met first.
     """
     classes = np.asarray(labels)
+    _, first, number = np.unique(classes, return_index=True, return_inverse=True)
     places = np.empty(len(classes))
-    for label in np.unique(classes):
-        rows = np.flatnonzero(classes == label)
-        draw = seeds.generator(SEED, "row order", *stream, int(label))
-        places[draw.permutation(rows)] = (np.arange(1, len(rows) + 1) - draw.random()) / len(rows)
-    return np.argsort(places, kind="stable")
+    for label in range(len(first)):
+        rows = np.flatnonzero(number == label)
+        shuffled = seeds.generator(SEED, "row order", *stream, label).permutation(rows)
+        places[shuffled] = (np.arange(len(rows)) + 0.5) / len(rows)
+    return np.lexsort((first[number], places))
 
 
 def draw_group_order(groups: Sequence[Hashable], *stream: str) -> list[int]:

@@ -37,13 +37,15 @@ class Source:
     """Files that hold a data set, and how to read them.
 
     `rule` names the format and how images are made from it; a change to that must change the rule, so that the same
-    files get another digest. `by_rows` is None where the images can only be read all together.
+    files get another digest. `by_rows` is None where the images can only be read all together. `notes` are one-line
+    warnings about the files, such as that some are not read (`tasks.datasets.notes`).
     """
 
     rule: str
     files: tuple[Path, ...]
     read: Callable[[], Content]
     by_rows: Callable[[], ByRows] | None = None
+    notes: tuple[str, ...] = ()
 
     def stamp(self) -> str:
         """The key of a remembered digest: the hash of the rule and each file's path, size and time of change (ns)."""

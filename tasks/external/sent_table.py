@@ -6,7 +6,7 @@ An encoder's owner sends embeddings: Parquet, with the columns `image` (the ids 
 
 from __future__ import annotations
 
-import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,11 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.worker.delimited_text import DelimitedTextError, is_row_number, read_delimited
 from tasks.worker.files import File
 from tasks.worker.files import read as bytes_of
 from tasks.worker.size_limits import TooLarge, read_parquet
 
 IMAGE = "image"
+# The names of columns that are found in capitals, too: those of the tables that owners are asked for.
+KNOWN = re.compile(r"image|id|label|set|row|confidence|log_confidence|log_p|(?:p|logit|logp)\d+")
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
 
 
@@ -116,17 +119,12 @@ def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _csv(name: str, held: bytes) -> pa.Table:
     """Every column as text, so that it shows how many places were printed and ids keep their zeros."""
-    from pyarrow import csv
-
     try:
-        header = csv.open_csv(io.BytesIO(held)).schema.names
-        _once(name, header)
-        text = csv.ConvertOptions(
-            column_types={column: pa.string() for column in header}, strings_can_be_null=True, null_values=[""]
-        )
-        return csv.read_csv(io.BytesIO(held), convert_options=text)
-    except pa.ArrowException as error:
-        raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
+        text = read_delimited(held, (IMAGE,), KNOWN)
+        _once(name, [column for column in text.header if not is_row_number(column)])
+        return text.table()
+    except DelimitedTextError as error:
+        raise ValueError(error.describe(name)) from None
 
 
 def _parquet(name: str, held: bytes) -> pa.Table:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Annotated
 
-from tasks.contract.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER, CLASS_NUMBER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import withheld
@@ -38,7 +38,7 @@ class ExternalModels(Ranged):
     """How many classes there are; a factory has to know."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, where they have names of their own."""
-    label: Annotated[int, AtLeast(0)] | None = None
+    label: Annotated[int, AtLeast(0)] | None = field(default=None, metadata={CLASS_NUMBER: True})
     """Class of the training image that carried the feature, where it is known."""
     references: tuple[ModelFile, ...] = ()
     """Files of at least two models of the same kind that never saw the feature. Beside them the models' slopes are

@@ -23,7 +23,6 @@ Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge".
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -33,9 +32,11 @@ from pathlib import Path
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
-from tasks.datasets.dataset import DatasetError, unreadable
-from tasks.datasets.labelled import visible
+from tasks.datasets.classes import number_classes
+from tasks.datasets.dataset import DatasetError, file_bytes, unreadable
+from tasks.datasets.picture_folder import visible
 from tasks.datasets.source import Source
+from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 
 RULE = "imagenet 1"
 WNID = re.compile(r"n\d{8}")
@@ -129,7 +130,7 @@ def class_folders(folder: Path) -> list[Path]:
 
 
 def listing(found: Layout) -> Listing:
-    names = tuple(found.classes)
+    names = number_classes(found.classes).names
     labels = {name: at for at, name in enumerate(names)}
     entries = [entry for name in names for entry in training_pictures(found, name, labels[name])]
     if found.val is not None:
@@ -208,20 +209,13 @@ def solution(path: Path) -> dict[str, str]:
     """The classes in a file of rows `ImageId,PredictionString`, such as ILSVRC2012_val_00000001,n01751748 1 2 3 4."""
     classes = {}
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            for number, row in enumerate(csv.reader(lines, strict=True), 1):
-                if number == 1 or not row:
-                    continue
-                name = row[1].split()[0] if len(row) == 2 and row[1].split() else ""
-                if not WNID.fullmatch(name):
-                    raise DatasetError(
-                        f"{path}, line {number} is {','.join(row)!r:.80}; it must be an id and n01440764"
-                    )
-                classes[row[0]] = name
-    except OSError as error:
-        raise unreadable(path, error) from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} is no CSV file in UTF-8: {error}") from None
+        for line, row in read_delimited(file_bytes(path)).rows():
+            name = row[1].split()[0] if len(row) == 2 and row[1].split() else ""
+            if not WNID.fullmatch(name):
+                raise DatasetError(f"{path}, line {line} is {','.join(row)!r:.80}; it must be an id and n01440764")
+            classes[row[0]] = name
+    except DelimitedTextError as error:
+        raise DatasetError(error.describe(path)) from None
     return classes
 
 

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from tasks.datasets.boxed.pictures import Boxes
 from tasks.datasets.embedded import Digits, bilinear_weights, cut_squares, enlarge_images
-from tasks.datasets.images import Indices, Labels, Pixels, as_shape, decode_picture
+from tasks.datasets.images import Indices, Labels, Pixels, as_shape
+from tasks.datasets.pictures import pixels
 from tasks.numerics import seeds
 
 SEED = 0
@@ -95,7 +96,7 @@ def cut(photographs: Sequence[bytes]) -> tuple[tuple[str, ...], Pixels]:
     ids: list[str] = []
     squares = []
     for name, encoded in zip(PHOTOGRAPHS, photographs, strict=True):
-        photograph = decode_picture(encoded)
+        photograph = pixels(encoded, channels=3)
         across = photograph.shape[1] // SQUARE
         squares.append(cut_squares(photograph, SQUARE))
         ids += (f"{name}-{at // across:03d}-{at % across:03d}" for at in range(len(squares[-1])))

@@ -3,7 +3,7 @@
 A row is a box; a picture has as many rows as boxes, all with the same label, or one without numbers where no box is
 known. Boxes are in pixels of the picture as a person sees it (turned by its EXIF tag); right and bottom are the first
 column and row outside. Paths are relative to the file, and are the pictures' ids as they are written. Labels are text
-or whole numbers.
+or whole numbers, and classes are numbered as in lists (`tasks.datasets.classes`).
 
 A column `part`, if there is one, says what each picture was to a model of somebody else: trained (it was trained on),
 held out, public (others that are known, with labels), or reference (for reference models to train on).
@@ -12,16 +12,16 @@ held out, public (others that are known, with labels), or reference (for referen
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
 from tasks.datasets.boxed.picture_files import BoxedFiles, Listed, Listing
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.picture_table import NAMED, Cells, Columns, class_names, read_cells
+from tasks.datasets.picture_table import NAMED, Cells, Columns, read_table
 from tasks.datasets.source import Source
 
-RULE = "boxed table 1"
+RULE = "boxed table 2"
 SIDES = ("left", "top", "right", "bottom")
 COLUMNS = Columns("table of boxed pictures", (*NAMED, *SIDES), "part")
 GivenPart = Literal["trained", "held out", "public", "reference"]
@@ -42,17 +42,23 @@ class Row:
     part: str
 
 
-def source(file: Path) -> Source:
-    """The pictures of the table; a DatasetError naming the row that is not as it should be."""
+def source(file: Path, bits: int | None = None) -> Source:
+    """The pictures of the table, of which 16-bit ones use so many `bits`.
+
+    Raises DatasetError, naming the row that is not as it should be.
+    """
     found = listing(file)
-    content = BoxedFiles(RULE, file.parent, lambda: found)
-    return Source(RULE, (file, *(file.parent / entry.path for entry in found.entries)), lambda: content)
+    rule = RULE if bits is None else f"{RULE} #bits{bits}"
+    content = BoxedFiles(rule, file.parent, lambda: found, bits=bits)
+    return Source(rule, (file, *(file.parent / entry.path for entry in found.entries)), lambda: content)
 
 
 def listing(file: Path) -> Listing:
-    rows = [row_of(row) for row in read_cells(file, COLUMNS)]
-    names = class_names(row.label for row in rows)
-    labels = {name: at for at, name in enumerate(names)}
+    table = read_table(file, COLUMNS)
+    rows = [row_of(row) for row in table.rows]
+    classes = table.number_labels(file)
+    rows = [replace(row, label=classes.names[label]) for row, label in zip(rows, classes.labels, strict=True)]
+    labels = {name: label for label, name in enumerate(classes.names)}
     pictures: dict[str, list[Row]] = {}
     for row in rows:
         pictures.setdefault(row.path, []).append(row)
@@ -63,7 +69,7 @@ def listing(file: Path) -> Listing:
         if place in places:
             raise DatasetError(f"{file} names {place} as {places[place]} and as {one.path}; write it in one way")
         places[place] = one.path
-    return Listing(tuple(names), tuple(entries))
+    return Listing(classes.names, tuple(entries))
 
 
 def entry(file: Path, path: str, rows: list[Row], labels: dict[str, int]) -> Listed:

@@ -21,6 +21,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words
 from tasks.datasets.features.names import names
 from tasks.numerics import seeds
+from tasks.worker.delimited_text import DelimitedTextError, decode_text
 from tasks.worker.files import File, read
 
 Kind = Literal["alike", "letters", "names"]
@@ -142,9 +143,9 @@ def endless() -> Iterator[None]:
 def listed_words(file: File, words: str) -> list[str]:
     """The file's lines, each once, sorted; in capitals, or small letters, where the words are."""
     try:
-        text = read(file).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file.path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+        text = decode_text(read(file))
+    except DelimitedTextError as error:
+        raise ValueError(error.describe(file.path)) from None
     listed = {" ".join(line.split()) for line in text.splitlines()} - {""}
     if words.isupper():
         listed = {line.upper() for line in listed}

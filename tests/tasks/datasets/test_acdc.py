@@ -185,7 +185,7 @@ def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: 
         ("patient,tesla\n1,1.5\n3,3\n", "does not name patient002 of "),
         (TABLE.replace("102", "103"), "does not name patient102 of "),
         ("patient,tesla\n1,7\n", "line 2 has '7' tesla; it must be 1.5 or 3"),
-        ("patient,tesla\n1\n", "line 2 has '' tesla"),
+        ("patient,tesla\n1\n", "line 2 has 1 values; it must have 2"),
         ("patient,tesla\nJo,3\n", "line 2 has the patient 'Jo'; it must be like patient001 or 1"),
         (f"{TABLE}patient002,1.5\n", "line 7 gives patient 002 another field strength"),
         (TABLE.replace(",3", ",1.5").replace(".0", ""), "has no patient of "),

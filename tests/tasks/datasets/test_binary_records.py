@@ -59,6 +59,22 @@ def test_every_usual_file_holds_the_same_content(name: str, tmp_path: Path, monk
     assert np.array_equal(LABELS[[0, 1, 2]], images.train_labels[:3])
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [3 * (LABELS + 1), 3.0 * (LABELS + 1), 3 * (LABELS + 1)[:, None], np.eye(13)[3 * (LABELS + 1)]],
+    ids=["numbers", "fractions", "a column", "one-hot"],
+)
+def test_gaps_between_labels_are_no_classes(
+    labels: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "purchase100").mkdir()
+    np.savez(tmp_path / "purchase100" / "purchase100.npz", features=FEATURES, labels=labels)
+    monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
+    images = catalog.load(Dataset("purchase100"))
+    assert images.names == ("3", "6", "9", "12")
+    assert images.train_labels[:3].tolist() == LABELS[:3].tolist()
+
+
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_set_that_is_absent_is_said_in_one_line_with_where_it_comes_from(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -50,7 +50,9 @@ def test_cifar10_is_found_as_batches_or_as_parquet(tmp_path: Path, monkeypatch: 
     pictures = load(Dataset("cifar10"))
     cifar_files(tmp_path / "cifar-10-batches-py")
     batches = load(Dataset("cifar10"))
-    assert (5, 15) == (len(pictures.train_images), len(batches.train_images))
+    assert (6, 15) == (len(pictures.train_images), len(batches.train_images))
+    assert [images.classes for images in (pictures, batches)] == [10, 10]
+    assert set(pictures.train_labels.tolist()) == {0, 1, 2}
 
 
 def test_a_folder_of_ones_own_is_pinned_by_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +61,7 @@ def test_a_folder_of_ones_own_is_pinned_by_its_absolute_path(tmp_path: Path, mon
     pinned = pin(Dataset("parquet:mine"))
     monkeypatch.chdir("/")
     assert f"parquet:{tmp_path / 'mine'}" == pinned.name
-    assert 5 == len(load(pinned).train_images)
+    assert 6 == len(load(pinned).train_images)
 
 
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(
@@ -80,7 +82,7 @@ def test_a_missing_set_without_a_data_folder_says_so() -> None:
 
 
 def test_a_missing_folder_of_ones_own_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=f"no train.parquet and test.parquet in {tmp_path}"):
+    with pytest.raises(DatasetError, match=f"no train.parquet and test.parquet, or shards of them, in {tmp_path}"):
         pin(Dataset(f"parquet:{tmp_path}"))
 
 

@@ -12,7 +12,8 @@ from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import bilinear_weights, blend_digits, cut_squares, enlarge_images, photographs
-from tasks.datasets.images import decode_picture, luma
+from tasks.datasets.images import luma
+from tasks.datasets.pictures import pixels
 from tests.tasks.datasets.test_benchmark_files import IDX_TRAIN, idx_files
 
 
@@ -113,7 +114,7 @@ def test_digits_on_photos_are_the_digits_on_the_photographs() -> None:
     assert 0 == digit[0, 0]  # so the square's corner shows
     there = 0
     for photo in photographs():
-        squares = sliding_window_view(luma(decode_picture(photo.read_bytes()))[..., 0], (28, 28))
+        squares = sliding_window_view(luma(pixels(photo.read_bytes(), channels=3))[..., 0], (28, 28))
         candidates = squares[squares[..., 0, 0] == shown[0, 0]].astype(np.int64)
         there += int((np.abs(candidates - digit) == shown).all(axis=(1, 2)).sum())
     assert 1 == there

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from PIL import Image
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, open_pictures, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.images import Extended, Images, InMemory, as_shape, decode_picture, luma, pixel_bytes
+from tasks.datasets.images import Extended, Images, InMemory, as_shape, luma, pixel_bytes
 from tasks.worker import hardware
 from tests.tasks.datasets import scans
 
@@ -110,13 +109,6 @@ def test_splits_of_different_shapes_are_refused() -> None:
 def test_images_without_labels_are_refused() -> None:
     with pytest.raises(DatasetError, match=r"train labels are int64 \(2,\); expected int64 \(3,\)"):
         labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1), np.zeros(2, np.int64))
-
-
-@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("1", 1), ("RGB", 3), ("P", 3), ("RGBA", 3)])
-def test_a_picture_is_grey_or_rgb(mode: str, channels: int) -> None:
-    buffer = io.BytesIO()
-    Image.new(mode, (5, 4)).save(buffer, "PNG")
-    assert (4, 5, channels) == decode_picture(buffer.getvalue()).shape
 
 
 ROWS = np.array([3, 0, 3, 7])

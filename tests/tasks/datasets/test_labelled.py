@@ -14,9 +14,10 @@ from PIL import Image
 
 from tasks.datasets.catalog import is_embedded, load, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
-from tasks.datasets.labelled import Labelled, LabelledContent, labelled_source, read_labelled, spread
+from tasks.datasets.labelled import RULE, Labelled, LabelledContent, labelled_source, read_labelled
 from tasks.datasets.options import AS_THEY_ARE
 from tasks.datasets.source import digest_of
+from tasks.datasets.splits import spread
 from tests.tasks.datasets import scans
 from tests.tasks.datasets.scans import pixels, saved
 
@@ -42,7 +43,7 @@ def test_the_digest_is_of_files_labels_splits_and_names(tmp_path: Path) -> None:
     content = read_labelled(chosen, ("cat", "dog"), AS_THEY_ARE)
     told = [[hashlib.sha256(each.path.read_bytes()).hexdigest(), each.label, each.split] for each in chosen]
     parts = [json.dumps(["cat", "dog"]).encode(), json.dumps(told).encode()]
-    assert digest_of("labelled pictures 2", parts) == content.digest()
+    assert digest_of(RULE, parts) == content.digest()
 
 
 def test_grey_among_coloured_pictures_is_repeated(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_file_that_has_gone_or_is_no_picture_is_named(tmp_path: Path) -> None:
 def test_a_source_names_all_files_and_reads_none_of_them(tmp_path: Path) -> None:
     here, gone = Labelled(tmp_path / "gone.png", 0, "train"), tmp_path / "list.csv"
     found = labelled_source([here], ("cat",), AS_THEY_ARE, (gone,))
-    assert ("labelled pictures 2", (gone, here.path)) == (found.rule, found.files)
+    assert (RULE, (gone, here.path)) == (found.rule, found.files)
 
 
 def test_of_every_class_the_first_the_sixth_and_the_eleventh_are_for_testing() -> None:
@@ -106,7 +107,7 @@ def test_folders_train_and_test_are_the_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train", 3)
     scans.classes(tmp_path / "test", 2)
     images = load(pin(Dataset(f"folder:{tmp_path}")))
-    assert (np.bincount(images.train_labels).tolist(), np.bincount(images.test_labels).tolist()) == ([3, 3], [2, 2])
+    assert (sorted(images.train_labels), sorted(images.test_labels)) == ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1])
     assert pixels(1, 2).tolist() in images.train_images[images.train_labels == 1, ..., 0].tolist()
 
 
@@ -145,20 +146,18 @@ def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
     assert np.asarray(expected).tolist() in images.train_images[images.train_labels == 1, ..., 1].tolist()
 
 
-def test_sixteen_bits_are_scaled_to_eight_and_colour_wins_over_grey(tmp_path: Path) -> None:
-    folder = scans.classes(tmp_path / "scans")
-    deep = np.linspace(0, 65535, 30).round().astype(np.uint16).reshape(6, 5)
-    for name in ("01.png", "02.tif"):
-        scans.saved(folder / "cat" / name, deep)
-    (folder / "cat" / "02.png").unlink()
-    images = load(pin(Dataset(f"folder:{folder}")))
-    expected = np.floor(deep / 257 + 0.5)
-    cats = images.train_images[images.train_labels == 0, ..., 0].tolist()
-    assert cats.count(expected.tolist()) == 2
-    scans.saved(folder / "dog" / "01.png", np.stack([pixels(1, each) for each in range(3)], 2))
-    images = load(pin(Dataset(f"folder:{folder}")))
-    assert [pixels(0, 3).tolist()] * 3 in images.train_images.transpose(0, 3, 1, 2).tolist()
-    assert (6, 5, 1) == load(pin(Dataset(f"folder:{folder}#grey"))).shape
+@pytest.mark.parametrize("names", [("Train", "Val"), ("training", "validation"), ("train", "test")])
+def test_splits_have_several_names(tmp_path: Path, names: tuple[str, str]) -> None:
+    for name in names:
+        scans.classes(tmp_path / name, 2)
+    images = load(pin(Dataset(f"folder:{tmp_path}")))
+    assert (sorted(images.train_labels), sorted(images.test_labels)) == ([0, 0, 1, 1], [0, 0, 1, 1])
+
+
+def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
+    for name in ("train", "test", "testing"):
+        scans.classes(tmp_path / name, 2)
+    assert refused(f"folder:{tmp_path}") == f"{tmp_path} has the folders 'test' and 'testing'; keep one of them"
 
 
 def test_hidden_files_and_litter_are_passed_over(tmp_path: Path) -> None:
@@ -224,13 +223,17 @@ def test_options_go_with_every_set() -> None:
     [
         (
             "digits#gray",
-            "data set 'digits' has no option #gray; the options are #HEIGHTxWIDTH, #grey and #rgb, and #inverted10, "
+            "data set 'digits' has no option #gray; the options are #HEIGHTxWIDTH, #grey and #rgb, #bits9 to #bits16, "
+            "and #inverted10, "
             "#mislabelled10 and #duplicated10 (or another number); did you mean #grey?",
         ),
         ("digits#0x5", "data set 'digits' has no option #0x5; the options are #HEIGHTxWIDTH, #grey and #rgb"),
         ("folder:nowhere#64", "data set 'folder:nowhere' has no option #64; the options are"),
         ("digits#5x5#6x6", "data set 'digits#5x5' has two sizes, #5x5 and #6x6; give one"),
         ("digits#grey#rgb", "has two colours; give one of #grey and #rgb"),
+        ("folder:nowhere#bits8", "has the option #bits8; it must be #bits9 to #bits16"),
+        ("folder:nowhere#bits12#bits10", "has two depths, #bits12 and #bits10; give one"),
+        ("digits#bits12", "has the option #bits12; it is for folder:, list:, parquet:, boxed:"),
         ("folder:", "data set 'folder:' has no path; write it as folder:PATH"),
         ("digit", "unknown data set 'digit'; did you mean 'digits'?"),
     ],

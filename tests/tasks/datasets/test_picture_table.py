@@ -11,6 +11,7 @@ import pytest
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
+from tasks.datasets.notes import data_notes
 from tests.tasks.datasets import scans
 from tests.tasks.datasets.scans import pixels
 
@@ -32,13 +33,12 @@ def test_paths_labels_and_splits_are_those_of_the_rows(folder: Path) -> None:
     rows = [("4", "ill", "train"), ("0", "well", "train"), ("2", "ill", "test"), ("3", "well", "test")]
     lines = "".join(f"{split},scans/{number}.png,{label},x\n" for number, label, split in rows)
     images = listed(folder, "\ufeffsplit,path,label,more\n" + lines)
-    assert images.names == ("ill", "well")
-    for pictures, labels, numbers in (
-        (images.train_images, images.train_labels, (4, 0)),
-        (images.test_images, images.test_labels, (2, 3)),
-    ):
-        shown = [pictures[labels == label, ..., 0].tolist() for label in (0, 1)]
-        assert shown == [[pixels(0, number).tolist()] for number in numbers]
+    assert (("ill", "well"), [0, 1], [0, 1]) == (
+        images.names,
+        images.train_labels.tolist(),
+        images.test_labels.tolist(),
+    )
+    assert [pixels(0, 4).tolist(), pixels(0, 0).tolist()] == images.train_images[..., 0].tolist()
     table = pa.table({name: [row[at] for row in rows] for at, name in ((1, "label"), (2, "split"))})
     table = table.append_column("path", pa.array([str(folder / f"scans/{row[0]}.png") for row in rows]))
     pq.write_table(table, folder / "list.parquet")
@@ -46,30 +46,44 @@ def test_paths_labels_and_splits_are_those_of_the_rows(folder: Path) -> None:
     assert pin(names[0]).digest == pin(names[1]).digest
 
 
-def test_numbers_are_sorted_as_numbers_and_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
+def test_one_row_in_five_of_a_class_is_for_testing(folder: Path) -> None:
     lines = "".join(f"scans/{number}.png,{10 if number % 2 else 9}\n" for number in range(6))
     images = listed(folder, "path,label\n" + lines)
-    assert ("9", "10") == images.names
-    assert (sorted(images.test_labels), sorted(images.train_labels)) == ([0, 1], [0, 0, 1, 1])
-    whole = pa.table({"path": [f"scans/{number}.png" for number in range(4)], "label": [9.0, 10.0, 9.0, 10.0]})
-    pq.write_table(whole, folder / "list.parquet")
-    assert ("9", "10") == load(pin(Dataset(f"list:{folder / 'list.parquet'}"))).names
+    assert (images.test_labels.tolist(), images.train_labels.tolist()) == ([0, 1], [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("words", "unread"),
+    [
+        (("Train", "VAL"), 0),
+        (("training", "validation"), 0),
+        (("train", "test", "val"), 2),
+    ],
+)
+def test_splits_have_several_names(folder: Path, words: tuple[str, ...], unread: int) -> None:
+    rows = zip(range(6), ("a", "b") * 3, [word for word in words for _ in (0, 1)], strict=False)
+    lines = "".join(f"scans/{number}.png,{label},{word}\n" for number, label, word in rows)
+    images = listed(folder, "path,label,split\n" + lines)
+    assert (len(images.train_images), len(images.test_images)) == (2, 2)
+    notes = data_notes(pin(Dataset(f"list:{folder / 'list.csv'}")), {})
+    expected = f"{unread} images of its validation split are not read, as it has a test split"
+    assert [expected in note for note in notes] == [True] * bool(unread)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "has the columns none; it must have path, label and, if wished, split, each once"),
+        ("", "list.csv is empty; the first line must name the columns"),
         ("file,label\n", "has the columns file, label; it must have path, label and"),
         ("path,label\n", "list.csv has no rows"),
         ("path,label\nscans/0.png\n", "list.csv, line 2 has 1 values; it must have 2"),
         ("path,label\nscans/0.png,\n", "list.csv, line 2 has no label"),
         ("path,label\nscans/9.png,a\n", "list.csv, line 2 names scans/9.png, but there is no file "),
         ("path,label\nscans/0.png,a\n./scans/0.png,a\n", "line 3 names ./scans/0.png again, after "),
-        ("path,label,split\nscans/0.png,a,val\n", "line 2: split is 'val'; it must be train or test"),
+        ("path,label,split\nscans/0.png,a,other\n", "line 2: split is 'other'; it must be train or test"),
         ("path,label,split\nscans/0.png,a,train\n", "class 'a' has no picture in the test split, and 1 in all"),
         ("path,label\nscans/0.png,a\nlist.csv,a\n", "list.csv cannot be read as a picture: cannot identify image file"),
-        ('path,label\n"scans/0.png,a\n', "list.csv is no CSV file in UTF-8: unexpected end of data"),
+        ('path,label\n"scans/0.png,a\n', "list.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
 def test_a_list_that_is_none_is_refused_by_the_row(folder: Path, text: str, says: str) -> None:
@@ -77,20 +91,6 @@ def test_a_list_that_is_none_is_refused_by_the_row(folder: Path, text: str, says
         listed(folder, text)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_labels_are_numbers_only_where_all_of_them_are(folder: Path) -> None:
-    def names(*labels: str) -> tuple[str, ...]:
-        rows = [
-            f"scans/{at + 2 * split}.png,{label},{('train', 'test')[split]}\n"
-            for at, label in enumerate(labels)
-            for split in (0, 1)
-        ]
-        return listed(folder, "path,label,split\n" + "".join(rows)).names
-
-    assert ("-10", "9") == names("9", "-10")
-    for others in (("--5", "10"), ("-", "10"), ("1-0", "10"), ("10", "9a"), ("\u00b2", "10")):
-        assert tuple(sorted(others)) == names(*others)
 
 
 def test_labels_must_be_text_or_whole_numbers(folder: Path) -> None:

@@ -109,8 +109,8 @@ def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
         ("image,p0,p0\na,1,0\n", "has two columns 'p0'"),
         ("image,p0,p1\n,1,0\n", "has no image in row 0; 1 rows have none"),
         ("image,p0,p1\n", "has no rows"),
-        ("image,p0,p1\na,1\n", "cannot be read: "),
-        ("", "cannot be read: "),
+        ("image,p0,p1\na,1\n", "has a row that has 2 values; it must have 3"),
+        ("", "is empty; the first line must name the columns"),
         ("image,p0,p1\na,1,0\nb,0,1\n", "has no decimals in its probabilities"),
     ],
 )

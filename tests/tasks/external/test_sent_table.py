@@ -78,7 +78,7 @@ def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_nu
         ("image,a\n", "has no rows"),
         ("image,a\nx,1\n,2\n,3\n", "has no image in row 1; 2 rows have none"),
         ("image,a\nx,1\ny,2\nx,3\n", "has more than one row for 'x'; 1 rows are about an image again"),
-        ("image,a\nx,1,2\n", "cannot be read: "),
+        ("image,a\nx,1,2\n", "has a row that has 3 values; it must have 2, as its header has"),
     ],
 )
 def test_what_is_no_such_table_is_refused_in_one_line(tmp_path: Path, text: str, message: str) -> None:

@@ -24,7 +24,8 @@ from tasks.datasets.boxed.scenes import (
 from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Digits, bilinear_weights, cut_squares, digits_source, photographs
-from tasks.datasets.images import decode_picture, resize_images
+from tasks.datasets.images import resize_images
+from tasks.datasets.pictures import pixels
 
 DATA = Dataset("digits-on-photos")
 
@@ -36,7 +37,7 @@ def given(correlation: float) -> PicturesInMemory:
 
 
 def squares() -> np.ndarray:
-    return np.concatenate([cut_squares(decode_picture(path.read_bytes()), SQUARE) for path in photographs()])
+    return np.concatenate([cut_squares(pixels(path.read_bytes(), channels=3), SQUARE) for path in photographs()])
 
 
 def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:

@@ -92,7 +92,7 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", r"has the columns none; it must have path, label, left, top, right, bottom and, if wished, part"),
+        ("path", r"has the columns path; it must have path, label, left, top, right, bottom and, if wished, part"),
         ("path,label\n", r"boxes\.csv has the columns path, label; it must have path, label, left"),
         (f"{COLUMNS}\n", r"boxes\.csv has no rows"),
         (f"{COLUMNS}\nscans/0.jpg,a,1,2\n", "line 2 has 4 values; it must have 6"),
@@ -120,7 +120,7 @@ def test_numbers_are_labels_in_their_order(folder: Path) -> None:
             f"line 2: part is 'test'; it must be one of {GIVEN_PARTS[0]}",
         ),
         (f"{COLUMNS}\nboxes.csv,a,1,2,3,4\n", r"boxes\.csv cannot be read as a picture: cannot identify image file"),
-        (f'{COLUMNS}\n"scans', r"boxes\.csv is no CSV file in UTF-8: unexpected end of data"),
+        (f'{COLUMNS}\n"scans', r"boxes\.csv cannot be read as CSV: unexpected end of data"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(folder: Path, text: str, says: str) -> None:

@@ -1,0 +1,70 @@
+"""Which class of the data sets a config's class numbers are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from orchestrator.spec.config_parts import walk
+from tasks.contract.job import CLASS_NUMBER
+from tasks.datasets import catalog
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images
+
+LISTED = 20  # classes that are named in a line
+
+
+def requested_classes(configs: Iterable[Any]) -> list[dict[str, Any]]:
+    """Each class number that is given, with the names of the classes of each image data set of its config.
+
+    The names are in the order of the numbers. Sets of a single class, such as probe images, are left out.
+    """
+    found: list[dict[str, Any]] = []
+    for config in configs:
+        numbers = list(_class_numbers(config))
+        if not numbers:
+            continue
+        for data, names in _named_sets(config):
+            for path, number in numbers:
+                row = {"field": path, "number": number, "data": data.name, "names": list(names)}
+                if row not in found:
+                    found.append(row)
+    return found
+
+
+def describe_classes(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """A line for each row of `requested_classes`."""
+    lines = []
+    for row in rows:
+        names = row["names"]
+        listed = ", ".join(f"{number}: {name}" for number, name in enumerate(names[:LISTED]))
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        meaning = repr(names[row["number"]]) if row["number"] < len(names) else "no class"
+        lines.append(f"{row['field']}={row['number']} is {meaning} of {row['data']}, whose classes are {listed}{more}")
+    return lines
+
+
+def _class_numbers(config: Any) -> Iterator[tuple[str, int]]:
+    for path, part in walk(config):
+        if not dataclasses.is_dataclass(part) or isinstance(part, type):
+            continue
+        for field in dataclasses.fields(part):
+            number = getattr(part, field.name)
+            if field.metadata.get(CLASS_NUMBER) and isinstance(number, int):
+                yield f"{path}.{field.name}" if path else field.name, number
+
+
+def _named_sets(config: Any) -> Iterator[tuple[Dataset, tuple[str, ...]]]:
+    for _, part in walk(config):
+        if isinstance(part, Dataset):
+            images = _images_of(part)
+            if images is not None and images.classes > 1:
+                yield part, images.names or tuple(map(str, range(images.classes)))
+
+
+def _images_of(data: Dataset) -> Images | None:
+    try:
+        return catalog.load(data)
+    except DatasetError:  # no images of one size
+        return None

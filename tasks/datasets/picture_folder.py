@@ -1,0 +1,118 @@
+"""Pictures in a folder with one sub-folder per class, which is the class's name.
+
+Classes lie in FOLDER/train/CLASS/* and FOLDER/test/CLASS/*, or in FOLDER/CLASS/*. Where there is no train and test, of
+every class's files in sorted order the first, the sixth, the eleventh ... are the test split. Hidden files, and loose
+ones beside sub-folders that are no pictures, are passed over; any other file in a class is refused, so that nothing is
+left out unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasks.datasets.classes import number_classes
+from tasks.datasets.dataset import DatasetError, unreadable
+from tasks.datasets.labelled import Labelled, check_classes, labelled_source
+from tasks.datasets.options import AS_THEY_ARE, Options
+from tasks.datasets.pictures import SUFFIXES
+from tasks.datasets.source import Source
+from tasks.datasets.splits import SPLITS, VALIDATION, Split, choose_splits, split_called, spread, unread_note
+
+LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating systems leave in folders
+
+
+def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
+    """The folder's pictures; the DatasetError names the folder or file that is not as it should be."""
+    split_folders = find_splits(folder)
+    notes = []
+    class_paths: list[tuple[Path, Split | None]] = []
+    if split_folders:
+        splits = choose_splits(split_folders)
+        for absent in SPLITS:
+            if absent not in splits.values():
+                present = next(iter(split_folders.values())).name
+                raise DatasetError(
+                    f"{folder} has a folder {present!r}, but no {absent!r} beside it; it must have both or none"
+                )
+        for name, split in splits.items():
+            class_paths += ((path, split) for path in class_folders(split_folders[name]))
+        if len(split_folders) > len(splits):
+            unread = sum(len(class_pictures(path)) for path in class_folders(split_folders[VALIDATION]))
+            notes.append(unread_note(unread))
+    else:
+        class_paths += ((path, None) for path in class_folders(folder))
+    entries, names = list_pictures(class_paths)
+    check_classes(entries, names, folder)
+    return labelled_source(entries, names, options, notes=tuple(notes))
+
+
+def find_splits(folder: Path) -> dict[str, Path]:
+    """The folders of the splits, if any is train or test; DatasetError for two folders of one split."""
+    split_folders: dict[str, Path] = {}
+    for path in visible(folder):
+        name = split_called(path.name)
+        if name is None or not path.is_dir():
+            continue
+        if name in split_folders:
+            raise DatasetError(
+                f"{folder} has the folders {split_folders[name].name!r} and {path.name!r}; keep one of them"
+            )
+        split_folders[name] = path
+    return split_folders if set(SPLITS) & set(split_folders) else {}
+
+
+def list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
+    """The pictures of these folders, each of a class and a split, in the order of splits and classes; and the names.
+
+    A folder without a split is spread over both.
+    """
+    classes = number_classes([path.name for path, _ in class_paths])
+    labelled = [(split, label, path) for (path, split), label in zip(class_paths, classes.labels.tolist(), strict=True)]
+    labelled.sort(key=lambda place: (SPLITS.index(place[0] or "train"), place[1]))
+    files: list[tuple[Path, int, Split | None]] = []
+    for split, label, path in labelled:
+        files += ((file, label, split) for file in class_pictures(path))
+    spread_splits = spread([label for _, label, _ in files])
+    entries = [
+        Labelled(file, label, split or spread_split)
+        for (file, label, split), spread_split in zip(files, spread_splits, strict=True)
+    ]
+    return entries, classes.names
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The folder's sub-folders, one for each class, sorted by name."""
+    entries = visible(folder)
+    folders = [path for path in entries if path.is_dir()]
+    loose = [path for path in entries if path.suffix.lower() in SUFFIXES and path.is_file()]
+    if loose:
+        raise DatasetError(f"{loose[0]} belongs to no class; put it into a sub-folder of {folder} named for its class")
+    if not folders:
+        raise DatasetError(f"{folder} has no sub-folders; it must have one for each class, with its pictures")
+    return folders
+
+
+def class_pictures(folder: Path) -> list[Path]:
+    """A class's pictures, sorted by name."""
+    files = visible(folder)
+    for path in files:
+        if path.is_dir():
+            raise DatasetError(f"{path} is a folder inside a class; pictures must lie in their class's folder itself")
+        if not path.is_file():
+            raise DatasetError(f"{path} is no file; a class's folder must hold nothing but pictures")
+        if path.suffix.lower() not in SUFFIXES:
+            allowed = ", ".join(suffix.lstrip(".") for suffix in SUFFIXES)
+            raise DatasetError(f"{path} is no picture; a class's folder must hold nothing but pictures ({allowed})")
+    if not files:
+        raise DatasetError(f"{folder} is empty; a class must have pictures")
+    return files
+
+
+def visible(folder: Path) -> list[Path]:
+    """The folder's entries, sorted by name, without hidden files and litter."""
+    try:
+        entries = sorted(folder.iterdir(), key=lambda path: path.name)
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    return [path for path in entries if not path.name.startswith(".") and path.name.lower() not in LITTER]

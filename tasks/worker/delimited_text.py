@@ -1,0 +1,214 @@
+"""Delimited text as spreadsheets save it: the one reader of every CSV file that a user or an owner supplies.
+
+UTF-8 with or without a byte order mark, or UTF-16 with one. The header shows what separates the columns: commas,
+semicolons or tabs; columns between semicolons or tabs may have decimal commas. Names of columns are matched without
+regard to case, and a column of row numbers, which pandas writes without a name, is passed over.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+SAVE_AS = "save it as CSV UTF-8, with commas between the columns"
+# The longer marks first: that of UTF-32 begins as that of UTF-16 does.
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # Excel's own first line
+DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
+ROW_NUMBERS = re.compile(r"|unnamed: \d+")
+
+
+class DelimitedTextError(ValueError):
+    """A file is no delimited text; the message follows the file's name, and ", line 3" or nothing."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+    def describe(self, file: object) -> str:
+        """The whole message in one line, with the file's name."""
+        return f"{file} {self}" if self.line is None else f"{file}, line {self.line} {self}"
+
+
+@dataclass(frozen=True, eq=False)
+class DelimitedText:
+    """A header and what follows it; `first_line` is the number of the line after the header."""
+
+    header: tuple[str, ...]
+    separator: str
+    body: str
+    first_line: int
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether a comma in a number can be nothing but a decimal comma."""
+        return self.separator != ","
+
+    def rows(self) -> Iterator[tuple[int, list[str]]]:
+        """Each row's line number and its cells without surrounding spaces; empty lines are passed over.
+
+        Raises DelimitedTextError for a row with more or fewer cells than the header.
+        """
+        reader = csv.reader(io.StringIO(self.body, newline=""), delimiter=self.separator, strict=True)
+        try:
+            for cells in reader:
+                if not any(map(str.strip, cells)):
+                    continue
+                line = self.first_line + reader.line_num - 1
+                if len(cells) != len(self.header):
+                    raise DelimitedTextError(self._wrong_length(len(cells)), line)
+                yield line, [self._clean(cell) for cell in cells]
+        except csv.Error as error:
+            raise DelimitedTextError(f"cannot be read as CSV: {error}; {SAVE_AS}") from None
+
+    def table(self) -> pa.Table:
+        """All columns as text, with null for nothing. Raises DelimitedTextError as `rows` does."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import csv as arrow_csv
+
+        columns_read = [name for name in self.header if not is_row_number(name)]
+        if not self.body.strip():
+            return pa.table({name: pa.array([], pa.string()) for name in columns_read})
+        wrong_lengths: list[int] = []
+
+        def note(row: arrow_csv.InvalidRow) -> str:
+            wrong_lengths.append(row.actual_columns)
+            return "error"
+
+        convert_options = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(columns_read, pa.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+            include_columns=columns_read,
+        )
+        read_options = arrow_csv.ReadOptions(column_names=list(self.header))
+        parse_options = arrow_csv.ParseOptions(delimiter=self.separator, invalid_row_handler=note)
+        try:
+            table = arrow_csv.read_csv(io.BytesIO(self.body.encode()), read_options, parse_options, convert_options)
+        except pa.ArrowException as error:
+            if wrong_lengths:
+                raise DelimitedTextError(f"has a row that {self._wrong_length(wrong_lengths[0])}") from None
+            raise DelimitedTextError(f"cannot be read as CSV: {' '.join(str(error).split())}; {SAVE_AS}") from None
+        if table.column(0).null_count:
+            table = table.filter(_has_values(table))
+        if self.has_decimal_commas:
+            columns = [pc.replace_substring_regex(column, DECIMAL_COMMA, r"\1.\2") for column in table.columns]
+            table = pa.table(columns, table.column_names)
+        return table
+
+    def _clean(self, cell: str) -> str:
+        if self.has_decimal_commas:
+            cell = re.sub(DECIMAL_COMMA, r"\1.\2", cell)
+        return cell.strip()
+
+    def _wrong_length(self, count: int) -> str:
+        if count > len(self.header) and self.separator == ",":
+            hint = "a comma inside a value needs quotes, and decimal commas need semicolons between the columns"
+        else:
+            hint = SAVE_AS
+        return f"has {count} values; it must have {len(self.header)}, as its header has ({hint})"
+
+
+def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Pattern[str] | None = None) -> DelimitedText:
+    """The text and its header; `known` columns, and those of the pattern, are found in any capitals.
+
+    Raises DelimitedTextError for bytes that are not text, and for an empty file.
+    """
+    text = decode_text(encoded)
+    lines = 1
+    separators: Sequence[str] = tuple(SEPARATORS)
+    if declared := SEPARATOR_LINE.match(text):
+        separators = (declared[1],)
+        text, lines = text[declared.end() :], 2
+    known = tuple(known)
+    best: tuple[int, int] = (-1, -1)
+    best_text: DelimitedText | None = None
+    for separator in separators:
+        header, body, used = _split_header(text, separator)
+        columns = match_names(header, known, pattern)
+        score = len(set(columns) & set(known)), len(columns)
+        if score > best:
+            best, best_text = score, DelimitedText(columns, separator, body, lines + used)
+    if best_text is None or not any(best_text.header):
+        problem = "has a first line that cannot be read" if text.strip() else "is empty"
+        raise DelimitedTextError(f"{problem}; the first line must name the columns")
+    return best_text
+
+
+def match_names(header: Iterable[str], known: Iterable[str], pattern: re.Pattern[str] | None = None) -> tuple[str, ...]:
+    """The names of a header, without surrounding spaces; in the spelling that is known, or the pattern's, small one."""
+    spelling = {name.casefold(): name for name in known}
+    matched = []
+    for name in map(str.strip, header):
+        folded = name.casefold()
+        if pattern is not None and pattern.fullmatch(folded):
+            name = folded
+        matched.append(spelling.get(folded, name))
+    return tuple(matched)
+
+
+def decode_text(encoded: bytes) -> str:
+    """The text of a file without its byte order mark. Raises DelimitedTextError for other content."""
+    encoding, mark = next(((name, mark) for mark, name in MARKS if encoded.startswith(mark)), ("utf-8", b""))
+    body = encoded.removeprefix(mark)
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise DelimitedTextError(
+            f"is not text in {encoding.upper()}: {error.reason} in line {line}; {SAVE_AS}"
+        ) from None
+    if "\0" in text:
+        raise DelimitedTextError(f"holds zero bytes, as text in UTF-16 without a byte order mark does; {SAVE_AS}")
+    return text
+
+
+def is_row_number(name: str) -> bool:
+    """Whether a column has no name but the one that pandas gives to a column of row numbers."""
+    return ROW_NUMBERS.fullmatch(name.casefold()) is not None
+
+
+def _has_values(table: pa.Table) -> pa.ChunkedArray:
+    """Whether each row has any value; spreadsheets end in rows of separators alone."""
+    import pyarrow.compute as pc
+
+    filled = pc.is_valid(table.column(0))
+    for column in table.columns[1:]:
+        filled = pc.or_(filled, pc.is_valid(column))
+    return filled
+
+
+def _split_header(text: str, separator: str) -> tuple[list[str], str, int]:
+    """The cells of the first line that is not empty, the text after it, and how many lines that took."""
+    stream = io.StringIO(text, newline="")
+    lines = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal lines
+        for line in stream:
+            lines += 1
+            yield line
+
+    try:
+        for cells in csv.reader(counted(), delimiter=separator, strict=True):
+            if cells:
+                return cells, stream.read(), lines
+    except csv.Error:
+        return [], "", lines
+    return [], "", lines

@@ -1,0 +1,335 @@
+"""The same pictures and labels, sent through every route, are the same images and classes, or the same refusal."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tasks.datasets.catalog import load, load_with_boxes, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.features.kinds import decode_picture_file
+from tasks.datasets.notes import data_notes
+from tasks.worker import files
+from tasks.worker.files import File
+
+SUFFIX = ".png"  # of every file, whatever it holds: the content decides
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a route made of pictures: the names of their classes, and each picture's class and pixels."""
+
+    names: tuple[str, ...]
+    labels: list[int]
+    pixels: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Pictures with their labels and splits, and names that the metadata of a Parquet file declare."""
+
+    pictures: list[bytes]
+    labels: list[Any]
+    splits: list[str]
+    declared: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """The labels as a person writes them into a CSV file, or as names of folders."""
+        return [self.declared[label] if self.declared else str(label) for label in self.labels]
+
+    def schema(self, **kinds: pa.DataType) -> pa.Schema:
+        schema = pa.schema(list(kinds.items()))
+        if not self.declared:
+            return schema
+        features = {"label": {"names": self.declared, "_type": "ClassLabel"}}
+        return schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+    def label_column(self) -> pa.Array:
+        return pa.array(self.labels)
+
+
+def write_files(folder: Path, given: Given) -> list[str]:
+    """The pictures as files; their names."""
+    (folder / "scans").mkdir()
+    names = [f"scans/{row:02d}{SUFFIX}" for row in range(len(given.pictures))]
+    for name, picture in zip(names, given.pictures, strict=True):
+        (folder / name).write_bytes(picture)
+    return names
+
+
+def by_folder(folder: Path, given: Given) -> str:
+    for row, (picture, label, split) in enumerate(zip(given.pictures, given.texts, given.splits, strict=True)):
+        place = folder / "scans" / split / label
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{row:02d}{SUFFIX}").write_bytes(picture)
+    return f"folder:{folder / 'scans'}"
+
+
+def by_list(folder: Path, given: Given) -> str:
+    rows = zip(write_files(folder, given), given.texts, given.splits, strict=True)
+    (folder / "list.csv").write_text("path;label;split\n" + "".join(f"{';'.join(row)}\n" for row in rows))
+    return f"list:{folder / 'list.csv'}"
+
+
+def by_list_in_parquet(folder: Path, given: Given) -> str:
+    labels = given.label_column()
+    schema = given.schema(path=pa.string(), label=labels.type, split=pa.string())
+    pq.write_table(pa.table([write_files(folder, given), labels, given.splits], schema=schema), folder / "l.parquet")
+    return f"list:{folder / 'l.parquet'}"
+
+
+def by_parquet(folder: Path, given: Given) -> str:
+    labels = given.label_column()
+    for split in ("train", "test"):
+        rows = [row for row, each in enumerate(given.splits) if each == split]
+        schema = given.schema(image=pa.binary(), label=labels.type)
+        columns = [pa.array([given.pictures[row] for row in rows], pa.binary()), labels.take(pa.array(rows))]
+        (folder / "data").mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns, schema=schema), folder / "data" / f"{split}-00000-of-00001.parquet")
+    return f"parquet:{folder}"
+
+
+def by_boxes(folder: Path, given: Given) -> str:
+    rows = zip(write_files(folder, given), given.texts, strict=True)
+    lines = "".join(f"{path}\t{label}\t\t\t\t\n" for path, label in rows)
+    (folder / "boxes.csv").write_text("Path\tLabel\tLeft\tTop\tRight\tBottom\n" + lines)
+    return f"boxed:{folder / 'boxes.csv'}"
+
+
+def by_boxes_in_parquet(folder: Path, given: Given) -> str:
+    labels = given.label_column()
+    sides = {side: pa.int64() for side in ("left", "top", "right", "bottom")}
+    schema = given.schema(path=pa.string(), label=labels.type, **sides)
+    nothing = [pa.nulls(len(labels), pa.int64()) for _ in sides]
+    pq.write_table(pa.table([write_files(folder, given), labels, *nothing], schema=schema), folder / "b.parquet")
+    return f"boxed:{folder / 'b.parquet'}"
+
+
+Route = Callable[[Path, Given], str]
+ROUTES: dict[str, Route] = {
+    "folder": by_folder,
+    "list": by_list,
+    "list in Parquet": by_list_in_parquet,
+    "Parquet": by_parquet,
+    "boxes": by_boxes,
+    "boxes in Parquet": by_boxes_in_parquet,
+}
+OF_FILES = {name: route for name, route in ROUTES.items() if name in ("list in Parquet", "Parquet", "boxes in Parquet")}
+
+
+def read(name: str) -> Seen:
+    dataset = pin(Dataset(name))
+    if name.startswith("boxed:"):
+        boxed = load_with_boxes(dataset)
+        return Seen(boxed.names, boxed.labels.tolist(), [boxed.picture(row) for row in range(len(boxed.ids))])
+    images = load(dataset)
+    labels = [*images.train_labels.tolist(), *images.test_labels.tolist()]
+    return Seen(images.names, labels, [*images.train_images, *images.test_images])
+
+
+def encode(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def turned(tag: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[0x0112] = tag
+    return exif
+
+
+GREY = np.array([[0, 100, 200], [255, 50, 1]], np.uint8)
+RGB = np.dstack([GREY, GREY[::-1], 255 - GREY])
+TWELVE = (GREY.astype(np.uint16) << 4) | (GREY >> 4)  # 0 to 4095
+PALETTE = Image.fromarray(RGB).quantize(6)
+CLEAR_PALETTE = encode(PALETTE, transparency=0)
+NOISE = np.random.default_rng(0).integers(0, 256, (60, 60, 3), np.uint8)
+CMYK = encode(Image.fromarray(np.full((2, 3, 4), (255, 0, 0, 0), np.uint8), "CMYK"), "JPEG", quality=100)
+# The encoded picture, the option it is read with, and its pixels.
+SHOWN: dict[str, tuple[bytes, str, np.ndarray]] = {
+    "8-bit grey": (encode(Image.fromarray(GREY)), "", GREY[..., None]),
+    "16-bit grey": (encode(Image.fromarray(GREY.astype(np.uint16) * 257)), "", GREY[..., None]),
+    "16-bit grey TIFF": (encode(Image.fromarray(GREY.astype(np.uint16) * 257), "TIFF"), "", GREY[..., None]),
+    "12 bits of 16": (encode(Image.fromarray(TWELVE)), "#bits12", GREY[..., None]),
+    "black and white": (encode(Image.fromarray(GREY > 99)), "", (255 * (GREY > 99))[..., None]),
+    "palette": (encode(PALETTE), "", RGB),
+    "palette with transparency": (CLEAR_PALETTE, "", RGB),
+    "grey with alpha": (encode(Image.fromarray(np.dstack([GREY, GREY]), "LA")), "", GREY[..., None]),
+    "RGBA": (encode(Image.fromarray(np.dstack([RGB, GREY]))), "", RGB),
+    "CMYK JPEG": (CMYK, "", np.asarray(Image.open(io.BytesIO(CMYK)).convert("RGB"))),
+    "turned by EXIF": (encode(Image.fromarray(GREY), exif=turned(6)), "", np.rot90(GREY, -1)[..., None]),
+}
+REFUSED: dict[str, tuple[bytes, str, str]] = {
+    "two frames": (
+        encode(Image.fromarray(RGB), "WEBP", save_all=True, append_images=[Image.fromarray(255 - RGB)]),
+        "",
+        "holds 2 pictures; it must hold one",
+    ),
+    "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "holds numbers of 32 bits"),
+    "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "holds numbers of 32 bits"),
+    "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as a picture: "),
+    "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as a picture: "),
+    "above its bits": (
+        encode(Image.fromarray(TWELVE)),
+        "#bits11",
+        "has the level 4095, above 2047; declare #bits12, or no bits",
+    ),
+    "bits of 8-bit grey": (encode(Image.fromarray(GREY)), "#bits12", "has no 16-bit grey levels; #bits12 is for"),
+}
+SPLITS = ["train", "train", "test", "test"]
+
+
+def four(picture: bytes) -> Given:
+    return Given([picture] * 4, [0, 1, 0, 1], SPLITS)
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_picture_has_the_same_pixels_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
+    picture, option, expected = SHOWN[kind]
+    for shown in read(ROUTES[route](tmp_path, four(picture)) + option).pixels:
+        # Boxed pictures are always in RGB.
+        assert shown.tolist() == np.broadcast_to(expected, (*expected.shape[:2], shown.shape[2])).tolist()
+    assert route.startswith("boxes") or shown.shape == expected.shape
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_picture_is_refused_alike_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
+    picture, option, message = REFUSED[kind]
+    with pytest.raises(DatasetError) as caught:
+        read(ROUTES[route](tmp_path, four(picture)) + option)
+    place = "train-00000-of-00001.parquet, row 0" if route == "Parquet" else f"/00{SUFFIX}"
+    assert f"{place} {message}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (_, option, _) in SHOWN.items() if not option])
+def test_a_feature_has_the_same_pixels(kind: str, tmp_path: Path) -> None:
+    picture, _, expected = SHOWN[kind]
+    (tmp_path / "stamp.png").write_bytes(picture)
+    shown = decode_picture_file(files.pin(File(str(tmp_path / "stamp.png"))))
+    assert shown.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("kind", [kind for kind, (_, option, _) in REFUSED.items() if not option])
+def test_a_feature_is_refused_alike(kind: str, tmp_path: Path) -> None:
+    picture, _, message = REFUSED[kind]
+    (tmp_path / "stamp.png").write_bytes(picture)
+    with pytest.raises(ValueError, match=rf"stamp\.png {message}"):
+        decode_picture_file(files.pin(File(str(tmp_path / "stamp.png"))))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_levels_that_are_hardly_used_are_noted(route: str, tmp_path: Path) -> None:
+    name = ROUTES[route](tmp_path, four(SHOWN["12 bits of 16"][0]))
+    (note,) = data_notes(pin(Dataset(name)), {})
+    assert note.startswith(f"{name}: the images use the levels 0 to 4095 of 0 to 65535, less than a tenth")
+    assert "add #bits12 to the data set's name, so that 4095 is white" in note
+    assert data_notes(pin(Dataset(f"{name}#bits12")), {}) == ()
+
+
+def pictures(count: int) -> list[bytes]:
+    return [encode(Image.fromarray(GREY + np.uint8(row))) for row in range(count)]
+
+
+def twice(labels: Sequence[Any], declared: tuple[str, ...] = ()) -> Given:
+    """Each label in both splits."""
+    splits = ["train"] * len(labels) + ["test"] * len(labels)
+    return Given(pictures(2 * len(labels)), [*labels, *labels], splits, declared)
+
+
+# Labels, and the classes that they are by every route.
+NUMBERED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
+    "numbers from 1": (twice([1, 2, 3]), ("1", "2", "3"), [0, 1, 2]),
+    "numbers with gaps": (twice([999, 0, 7]), ("0", "7", "999"), [2, 0, 1]),
+    "ten after two": (twice([10, 2, 1]), ("1", "2", "10"), [2, 1, 0]),
+    "below zero": (twice([0, -1, -10]), ("-10", "-1", "0"), [2, 1, 0]),
+    "fractions of zeros": (twice([3.0, 1.0]), ("1", "3"), [1, 0]),
+    "1 beside 1.0": (twice(["1", "1.0", "2", "10.0"]), ("1", "2", "10"), [0, 0, 1, 2]),
+    "text": (twice(["well", "ill"]), ("ill", "well"), [1, 0]),
+    "text with numbers": (twice(["img10", "img2", "a"]), ("a", "img2", "img10"), [2, 1, 0]),
+    "numbers and text": (twice(["9a", "10", "-"]), ("10", "9a", "-"), [1, 0, 2]),
+}
+# Labels that only Parquet can hold.
+TYPED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
+    "declared names": (twice([1, 0, 2], ("well", "ill", "dead")), ("well", "ill", "dead"), [1, 0, 2]),
+    "declared names of fractions": (twice([1.0, 0.0], ("well", "ill")), ("well", "ill"), [1, 0]),
+}
+
+
+def labels_by_picture(seen: Seen) -> list[int]:
+    """The classes in the order in which the pictures were given, which their first levels count."""
+    levels = [int(picture[0, 0, 0]) for picture in seen.pixels]
+    return [label for _, label in sorted(zip(levels, seen.labels, strict=True))]
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+@pytest.mark.parametrize("route", ROUTES)
+def test_classes_are_numbered_alike_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
+    given, names, numbers = NUMBERED[kind]
+    seen = read(ROUTES[route](tmp_path, given))
+    assert (seen.names, labels_by_picture(seen)) == (names, [*numbers, *numbers])
+
+
+@pytest.mark.parametrize("kind", TYPED)
+@pytest.mark.parametrize("route", OF_FILES)
+def test_names_in_the_metadata_are_kept(route: str, kind: str, tmp_path: Path) -> None:
+    given, names, numbers = TYPED[kind]
+    seen = read(OF_FILES[route](tmp_path, given))
+    assert (seen.names, labels_by_picture(seen)) == (names, [*numbers, *numbers])
+
+
+@pytest.mark.parametrize("route", OF_FILES)
+def test_a_dictionary_is_its_text(route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Given, "label_column", lambda given: pa.array(given.labels).dictionary_encode())
+    seen = read(OF_FILES[route](tmp_path, twice(["well", "ill"])))
+    assert (seen.names, labels_by_picture(seen)) == (("ill", "well"), [1, 0, 1, 0])
+
+
+EMPTY = Given(pictures(5), ["a", "b", "c", "a", "b"], ["train"] * 3 + ["test"] * 2)
+
+
+@pytest.mark.parametrize("route", [name for name in ROUTES if not name.startswith("boxes")])
+def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="class 'c' has no picture in the test split, and 1 in all; each class must"):
+        read(ROUTES[route](tmp_path, EMPTY))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1], "declares the class 'dead', which no picture has; leave it out of the names"),
+        ([0, -1], "is -1; the names in the file's metadata are those of 0 to 2"),
+        ([0, 3], "is 3; the names in the file's metadata are those of 0 to 2"),
+    ],
+)
+@pytest.mark.parametrize("route", OF_FILES)
+def test_declared_names_must_fit_the_labels(route: str, labels: list[int], message: str, tmp_path: Path) -> None:
+    given = Given(pictures(4), [*labels, *labels], SPLITS, ("well", "ill", "dead"))
+    with pytest.raises(DatasetError) as caught:
+        read(OF_FILES[route](tmp_path, given))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_equal_pictures_are_one_data_set_however_they_are_packed(tmp_path: Path) -> None:
+    given = twice(["ill", "well"])
+    routes = {name: route for name, route in ROUTES.items() if not name.startswith("boxes")}
+    digests = set()
+    for name, route in routes.items():
+        (tmp_path / name).mkdir()
+        digests.add(pin(Dataset(route(tmp_path / name, given))).digest)
+    assert len(digests) == 1
