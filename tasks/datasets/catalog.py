@@ -17,7 +17,7 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.embedded import Blended, Digits
 from tasks.datasets.images import Images, PictureSet
-from tasks.datasets.labelled import LabelledContent
+from tasks.datasets.labelled import LabelledContent, split_places
 from tasks.datasets.options import ALLOWED
 from tasks.datasets.picture_cache import open_cache, path_of
 from tasks.datasets.places import EMBEDDED, SCENES, find
@@ -87,7 +87,8 @@ def files(dataset: Dataset) -> tuple[Path, ...]:
         content = content.content
     if not isinstance(content, LabelledContent):
         return ()
-    return tuple(entry.path for entry in content.entries if entry.split == "train" and entry.row is None)
+    places = split_places(content.entries, "train")
+    return tuple(content.entries[place].path for place in places if content.entries[place].row is None)
 
 
 def load_records(dataset: Dataset, schema: pa.Schema) -> Records:

@@ -1,7 +1,8 @@
 """Labelled images of a user: read, decoded and resized to one shape, from any kind of file.
 
 Folders (`tasks.datasets.picture_folder`), lists (`picture_table`) and Parquet files (`parquet`) all end here, so that
-the same images with the same labels are the same data set: equal pixels, classes and digest.
+the same images with the same labels are the same data set: equal pixels, classes and digest. Rows are numbered in a
+random order (`tasks.datasets.row_order`), not in that of the files.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256
 from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes
+from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.source import Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
@@ -66,10 +68,10 @@ class LabelledContent:
         train_labels, test_labels = (labels_of(self.entries, split) for split in SPLITS)
         return Images(train, train_labels, test, test_labels, len(self.names), self.names, notes=self.notes)
 
-    def stack_split(self, split: str, channels: int) -> Pixels:
+    def stack_split(self, split: Split, channels: int) -> Pixels:
         """All images of a split (n, h, w, c); a DatasetError unless all of the set have one size."""
         first = self.pictures[0].shape
-        chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
+        chosen = split_places(self.entries, split)
         out = np.empty((len(chosen), *first[:2], channels), np.uint8)
         for row, at in enumerate(chosen):
             out[row] = self.pictures[at]  # grey among coloured ones is repeated
@@ -101,7 +103,7 @@ class LabelledFiles:
         return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
 
     def rows(self, split: Split) -> FileRows:
-        chosen = [at for at, entry in enumerate(self.entries) if entry.split == split]
+        chosen = split_places(self.entries, split)
         paths, digests = tuple(self.entries[at].path for at in chosen), tuple(self.digests[at] for at in chosen)
         return FileRows(paths, digests, labels_of(self.entries, split), self.options)
 
@@ -198,7 +200,14 @@ def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests
 
 
 def labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
-    return np.array([entry.label for entry in entries if entry.split == split], np.int64)
+    return np.array([entries[place].label for place in split_places(entries, split)], np.int64)
+
+
+def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
+    """Where the pictures of a split stand among the entries, in the order in which its rows are numbered."""
+    places = [place for place, entry in enumerate(entries) if entry.split == split]
+    order = draw_class_order([entries[place].label for place in places], split)
+    return [places[row] for row in order]
 
 
 def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path) -> None:

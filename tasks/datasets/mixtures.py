@@ -1,12 +1,11 @@
 """Training sets mixed from shares of several data sets' training images, and the images that two of them share.
 
-Shares of one part drawn by one seed are nested: a tenth of it lies inside every half of it. Where images come in
-groups, such as a patient's, whole groups are drawn.
+Shares of one part drawn by one seed are nested: a tenth of it lies inside every half of it. Images that belong
+together, such as a patient's, and exact copies are drawn as one group (`tasks.datasets.copies`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from tasks.contract import ranges
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
+from tasks.datasets.copies import Digests, contents, first_copies, groups_of
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.features import Family, Glyph, burn, draw_member
 from tasks.datasets.images import Images, Pixels
@@ -37,6 +37,8 @@ class Part(Ranged):
     """The first row."""
     examples: Annotated[int, AtLeast(0)] = 0
     """How many rows; 0: all that follow."""
+    without_copies: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Whether rows that are exact copies of a row before the first are left out."""
 
     def rows(self, images: Images) -> Rows:
         """The part's rows, ascending; a DatasetError where the data set has not that many."""
@@ -45,7 +47,8 @@ class Part(Ranged):
         if self.first >= there or end > there:
             wanted = f"{self.first} to {end - 1}" if self.examples else f"{self.first} on"
             raise DatasetError(f"{self.data.name} has the training images 0 to {there - 1}, not those from {wanted}")
-        return np.arange(self.first, end)
+        rows = np.arange(self.first, end)
+        return rows[first_copies(images)[rows] >= self.first] if self.without_copies else rows
 
     def plainly(self, images: Images) -> Part:
         """The same rows written as few numbers as need be, so that equal parts have equal keys."""
@@ -84,11 +87,6 @@ class Remainder(Ranged):
         count = min(max(1, round(self.held_back * len(there))), len(there) - 1)
         held = np.isin(groups, seeds.generator(self.seed, "held back").permutation(there)[:count])
         return rows[~held], rows[held]
-
-
-def groups_of(images: Images, rows: Rows) -> Rows:
-    """The group of each of these training images; the row itself where images have none."""
-    return rows if images.train_groups is None else images.train_groups[rows]
 
 
 @dataclass(frozen=True)
@@ -135,10 +133,10 @@ class BalancedHalf(Ranged):
             yield f"number is {self.number}; it must be from 0 to {self.models - 1}"
 
     def rows(self, images: Images) -> Rows:
-        """The rows of this half, ascending; where images come in groups, each group is drawn as one record."""
+        """The rows of this half, ascending; groups, and exact copies, are drawn as one record."""
         rows = self.part.rows(images)
         groups = groups_of(images, rows)
-        there = groups if images.train_groups is None else np.unique(groups)
+        there = np.unique(groups)
         member = draw_balanced_members(len(there), self.models, self.seed)[self.number]
         return rows[np.isin(groups, there[member])]
 
@@ -161,10 +159,15 @@ class CoinedCanaries(Ranged):
     canary_images: CanaryImages = field(default="own", metadata={ADDED_LATER: True})
 
     def canary_rows(self, images: Images) -> Rows:
-        """The rows of the canaries, ascending; a DatasetError where the part has fewer records."""
+        """The rows of the canaries, ascending, none of which has an exact copy in the part.
+
+        Raises DatasetError if there are fewer such records.
+        """
         rows = self.part.rows(images)
+        first, sizes = np.unique(first_copies(images)[rows], return_counts=True)
+        rows = rows[np.isin(first_copies(images)[rows], first[sizes == 1])]
         if self.canaries > len(rows):
-            raise DatasetError(f"canaries is {self.canaries}; there are {len(rows)} records to draw them from")
+            raise DatasetError(f"canaries is {self.canaries}; only {len(rows)} records have no exact copy")
         return np.sort(seeds.generator(self.seed, "canaries").permutation(rows)[: self.canaries])
 
     def is_inside(self) -> NDArray[np.bool_]:
@@ -221,9 +224,6 @@ def draw_balanced_members(records: int, models: int, seed: int) -> NDArray[np.bo
     return members.T
 
 
-Digests = NDArray[np.uint8]  # (n, 32): a SHA-256 in each row
-
-
 def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) -> list[tuple[int, int]]:
     """The images of `first` that are in `second` too: the row of each, and the first of the other rows that holds it.
 
@@ -245,22 +245,6 @@ def overlap(first: Images, first_rows: Rows, second: Images, second_rows: Rows) 
     return shared
 
 
-def find_repeats(images: Images, rows: Rows) -> list[tuple[int, int]]:
-    """The images that are the same as an earlier one of another group: the row of each, and the first such row."""
-    groups = dict(zip(rows.tolist(), groups_of(images, rows).tolist(), strict=True))
-    rows_of: dict[bytes, list[int]] = {}
-    found = []
-    for row, known_as in zip(rows.tolist(), identities(images, rows), strict=True):
-        others = [other for digest in known_as for other in rows_of.get(digest, []) if groups[other] != groups[row]]
-        if others:
-            found.append((row, min(others)))
-        for digest in known_as:
-            there = rows_of.setdefault(digest, [])
-            if len(there) < 2 and all(groups[other] != groups[row] for other in there):  # of two groups, one is another
-                there.append(row)
-    return found
-
-
 def identities(images: Images, rows: Rows) -> list[tuple[bytes, ...]]:
     """The digests that identify each training image: that of its content and, where it has one, its origin's."""
     shown = [digest.tobytes() for digest in digests(images, rows)]
@@ -278,18 +262,3 @@ def digests(images: Images, rows: Rows) -> Digests:
 def origins(images: Images) -> Digests:
     """The digest of what each training image was made of, (n, 32): the image's own where it was made of no other."""
     return contents(images.train_images) if images.train_origins is None else images.train_origins
-
-
-def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:
-    """The SHA-256 of each image (n, h, w, c), or of those in some rows: height, width and channels, and its bytes.
-
-    600,000 colour images of 32x32 take four seconds of one core.
-    """
-    chosen = range(len(pixels)) if rows is None else rows
-    shape = hashlib.sha256(np.array(pixels.shape[1:], "<u4").tobytes())
-    out = bytearray()
-    for row in chosen:
-        sha = shape.copy()
-        sha.update(np.ascontiguousarray(pixels[row]).data)
-        out += sha.digest()
-    return np.frombuffer(bytes(out), np.uint8).reshape(-1, 32)

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from tasks.datasets.dataset import DatasetError, file_sha256, unreadable
 from tasks.datasets.images import Images
+from tasks.datasets.row_order import draw_group_order
 from tasks.datasets.source import Source, digest_of
 from tasks.worker.size_limits import TooLarge, read_parquet
 
-RULE = "records 1"
+RULE = "records 2"
 ID = "id"
 SUFFIXES = (".jsonl", ".parquet")
 
@@ -76,7 +77,10 @@ class RecordFile:
         raise DatasetError(f"{self.path} holds records and no images")
 
     def records(self, schema: pa.Schema) -> Records:
-        """The fields of the schema, of its types; DatasetError, naming the row, where the file has others."""
+        """The fields of the schema, of its types, in a random order (`tasks.datasets.row_order`).
+
+        Raises DatasetError, naming the row, if the file has others.
+        """
         check_schema(schema)
         table = (
             from_parquet(self.path, schema) if self.path.suffix.lower() == ".parquet" else from_lines(self.path, schema)
@@ -84,9 +88,10 @@ class RecordFile:
         if not table.num_rows:
             raise DatasetError(f"{self.path} has no records")
         try:
-            return Records(table)
+            records = Records(table)
         except DatasetError as error:
             raise DatasetError(f"{self.path}: {error}") from None
+        return records.rows(np.array(draw_group_order(records.ids, "records")))
 
 
 def source(path: Path) -> Source:

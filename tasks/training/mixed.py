@@ -146,7 +146,7 @@ def train_members(pool: Pool, members: Mapping[int, Member], configs: Sequence[M
     return dp_sgd.train_by_index(spec, members, privacy, steps)
 
 
-@task(version=2, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
+@task(version=3, name="mixed.train", gpus=1.0, many=train_many, batch_key=batch_key, trains=1, work=work)
 def train(config: Mixture, inputs: Inputs) -> pa.Table:
     """The trained network (MIXED; PRIVATE_MIXED where it trained with privacy)."""
     return single_table(train_many, config, inputs)
@@ -288,7 +288,7 @@ def unlearning_work(config: Unlearning) -> Work:
     return Work({f"unlearn on {format_shape(images.shape)} by {config.method.name}": config.method.epochs * seen})
 
 
-@task(version=1, name="unlearning.unlearn", gpus=1.0, trains=1, work=unlearning_work)
+@task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=unlearning_work)
 def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     """The network of the (one) input's table after unlearning, as a table of MIXED.
 

@@ -31,10 +31,11 @@ null, the p-values and the gain are ours.
 Cost. L x K trainings and one of all data. `quickstart` takes about two minutes on two otherwise idle cores.
 
 Decisions where the paper is silent, or its code differs. When log p is estimated, all models see the same binary (or
-dequantised) pixels of an observation; `afresh` draws them anew for each model, as published, which adds noise that is
-not the models' own. Images are mirrored one by one in training, not a batch at a time. The neighbour ratio measures
-each distance from the image itself, and the histograms of the highly memorised are split at the 95 % quantile; the
-released analysis measures from the first image of each batch, and splits at 0.95 nats.
+dequantised) pixels of an observation; `afresh` draws them anew for each model, as published and in the presets named
+after the paper's data and figures, which adds noise that is not the models' own. Images are mirrored one by one in
+training, not a batch at a time. The neighbour ratio measures each distance from the image itself, and the histograms of
+the highly memorised are split at the 95 % quantile; the released analysis measures from the first image of each batch,
+and splits at 0.95 nats.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ the question, the three kinds of models, and the published score, which stands b
 KS is eqs. 2 and 3, rho eq. 4 and algorithm 1.
 
 What is ours. The control set and the decision. rho accuses models that hold other images of the kind of D_Q, can be
-raised by a temperature, and says nothing of shares. It is computed as published and with a one-sided KS, how far the
-target's confidence lies below that of models trained on D_Q; confidences are compared to two decimals unless `decimals`
-is set. Read literally, the paper's equations compare each cdf at its own sorted values, which always gives 0; here the
-distance is taken on the pooled support. A set that holds an image of the query set, or one made from it, is detected by
-content and refused.
+raised by a temperature, and says nothing of shares. It is computed as published, from confidences as they are, and
+with a one-sided KS of ours, how far the target's confidence lies below that of models trained on D_Q, which compares
+confidences to two decimals unless `decimals` is set. Read literally, the paper's equations compare each cdf at its own
+sorted values, which always gives 0; here the distance is taken on the pooled support. A set that holds an image of the
+query set, or one made from it, is detected by content and refused.
 
 Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes about a minute of two cores.
 """
@@ -43,7 +43,7 @@ from tasks.audits.forgetting.measures import MEASURES, summary
 from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import canonical_config, check_distinct, trainings
+from tasks.audits.forgetting.trainings import canonical_config, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -66,11 +66,7 @@ def plan(config: Forgetting) -> Roots:
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
-    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model.
-
-    A DatasetError where equal images make it none.
-    """
-    check_distinct(config)
+    """D_Q and the control set in one set, shuffled, on which a model's owner evaluates the model."""
     handed = handout_order(config.probes)
     yield handed.name, load_probes(config.probes).images[handed.order]
 

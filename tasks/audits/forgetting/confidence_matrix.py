@@ -54,11 +54,20 @@ class ConfidenceMatrix:
         rows = [self.models[model].confidence for model in models]
         return np.stack(rows) if rows else np.empty((0, len(self.groups)))
 
+    def published_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
+        """The confidences of each part about D_Q, (models, images), which the audit does not round.
+
+        If an owner's table was printed with few digits, all are read at the coarsest resolution among them.
+        """
+        yield from self._round_parts(parts, max(self.models[model].printed for part in parts for model in part))
+
     def rounded_confidences(self, *parts: Sequence[ModelId]) -> Iterator[Array]:
-        """The confidences of each part about D_Q, (models, images), all at the coarsest resolution among them."""
-        coarsest = max(self.models[model].resolution for part in parts for model in part)
+        """The same, rounded to the decimals that the audit compares, or coarser."""
+        yield from self._round_parts(parts, max(self.models[model].resolution for part in parts for model in part))
+
+    def _round_parts(self, parts: Sequence[Sequence[ModelId]], resolution: float) -> Iterator[Array]:
         for part in parts:
-            yield round_confidences(self.confidences(part)[:, ~self.is_control], coarsest)
+            yield round_confidences(self.confidences(part)[:, ~self.is_control], resolution)
 
 
 def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:

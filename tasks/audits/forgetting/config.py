@@ -37,9 +37,10 @@ class Forgetting(Ranged):
 
     The defaults are the published benchmark with a control set. Query, calibration and target models have one design.
     Models that know an image differ in how close to 1 they come, by chance and by how long they trained, and a distance
-    that counts .9999 and .99999 as different counts that: hence `decimals`. The permutation test is exact where chance
-    said who is control: of images that are held back, and of a `query.control` that was drawn at random from the pool
-    of D_Q. An owner who is not to know what is held back must not be able to guess both `seed` and `query.secret`.
+    that counts .9999 and .99999 as different counts that: hence `decimals`, for our one-sided score alone. The
+    permutation test is exact where chance said who is control: of images that are held back, and of a `query.control`
+    that was drawn at random from the pool of D_Q. An owner who is not to know what is held back must not be able to
+    guess both `seed` and `query.secret`.
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
@@ -88,8 +89,8 @@ class Forgetting(Ranged):
     batch: Count = 128
     """Images a step."""
     decimals: Annotated[int, AtLeast(1)] = 2
-    """Ours: decimals of the confidences that are compared, or those of a table that has fewer; from 8 on as float32
-    has them, which is published."""
+    """Ours: decimals to which our one-sided score compares confidences, or those of a table that has fewer; from 8 on
+    as float32 has them. The published score rounds nothing."""
     partial: tuple[Annotated[float, Share(zero=False)], ...] = (0.05, 0.1, 0.25)
     """Ours: shares of D_Q that models are trained on beside D_C, from which it is learnt what a share looks like;
     only with a control set."""

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
+from tasks.datasets.copies import groups_of
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels, Pixels
-from tasks.datasets.mixtures import Part, Remainder, Rows, groups_of
+from tasks.datasets.mixtures import Part, Remainder, Rows
 from tasks.external.blinding import (
     SPLIT_SCHEMA,
     HandedOut,

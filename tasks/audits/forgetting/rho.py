@@ -11,6 +11,9 @@ all of them are passed: float32 softmaxes have many values that are exactly 1. L
 literally take each distribution function at its own sorted values; of as many values without ties that is i / n on
 either side, and 0 always.
 
+The published score compares confidences as they are. The one-sided score is ours, and compares them to two decimals
+(`Forgetting.decimals`): models that know an image differ in how close to 1 they come.
+
     A = mean over i, j of KS(q_i, t_j)    B = mean over i, k of KS(q_i, c_k)    rho = A / B
 
     rho (1 +- t(df) SE), not below 0
@@ -34,7 +37,7 @@ The audit: Liu & Tsaftaris 2020, "Have you forgotten?", eq. 4; the replicates an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -251,13 +254,19 @@ class Comparison:
     floor: float | None
 
 
+def comparable_confidences(matrix: ConfidenceMatrix, score: Score, *parts: Sequence[ModelId]) -> Iterator[Array]:
+    """The confidences of each part that a score compares: the published one rounds nothing, ours does."""
+    if score == "published":
+        return matrix.published_confidences(*parts)
+    return matrix.rounded_confidences(*parts)
+
+
 def compare_target(matrix: ConfidenceMatrix, target: Sequence[ModelId], score: Score) -> Comparison:
     """The models of a target, or some of them, beside all query and calibration models there are.
 
     ValueError without a query model.
     """
-    query, calibration, models = matrix.rounded_confidences(
-        matrix.replicates("query"), matrix.replicates("calibration"), target
-    )
+    parts = matrix.replicates("query"), matrix.replicates("calibration"), target
+    query, calibration, models = comparable_confidences(matrix, score, *parts)
     floor = pairwise_distances(query, score)[~np.eye(len(query), dtype=bool)]
     return Comparison(ratio(query, calibration, models, score), float(floor.mean()) if len(floor) else None)

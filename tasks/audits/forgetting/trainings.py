@@ -9,12 +9,15 @@ from functools import cache
 from pathlib import PurePath
 from typing import Literal
 
+import numpy as np
+
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.target import NamedTarget, Target, check_tables
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import groups_of
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.mixtures import Part, Share, find_repeats, overlap
+from tasks.datasets.mixtures import Part, Share, overlap
 from tasks.numerics import seeds
 from tasks.training.chains import chain
 from tasks.training.mixed import Mixture, train, unlearn
@@ -147,9 +150,10 @@ def realised_share(config: Forgetting, share: float) -> float:
     Where images come in groups, such as patients, whole groups are drawn, and it may be another than was asked for.
     """
     data = load(config.query.data)
-    if data.train_groups is None:
+    rows = config.query_part.rows(data)
+    if len(np.unique(groups_of(data, rows))) == len(rows):
         return share
-    images = len(config.query_part.rows(data))
+    images = len(rows)
     of = Target(query=share)
     drawn = [
         len(one.rows(data))
@@ -223,7 +227,6 @@ def check_data(config: Forgetting) -> None:
     if config.crop > min(query.shape[:2]):
         raise DatasetError(f"crop is {config.crop}; it must be at most {min(query.shape[:2])}, the side of the images")
     config.query_part.rows(query)
-    check_distinct(config)
     others = {"calibration set": config.calibration, "set out of domain": config.outside}
     for name, other in others.items():
         if other is not None:
@@ -233,32 +236,6 @@ def check_data(config: Forgetting) -> None:
         for name, other in others.items():
             if other is not None:
                 check_disjoint(control, other, f"the {name}", "the control set")
-
-
-def check_distinct(config: Forgetting) -> None:
-    """DatasetError, naming the first, where images of D_Q and the control set are equal and of different groups.
-
-    Of two equal images one could be given and the other held back: who was given the one knows the other. None of the
-    pool may be, whatever the draw, which must not depend on how it came out.
-    """
-    if not config.query.is_controlled:
-        return
-    for part in (config.query.pool, config.query.control):
-        if part is not None and (equal := equal_images(part)):
-            first = ", ".join(f"{row} is {other}" for row, other in equal[:MAX_LISTED])
-            more = f", and {len(equal) - MAX_LISTED:,} more" if len(equal) > MAX_LISTED else ""
-            raise DatasetError(
-                f"{part.data.name} has {len(equal):,} image{'s' if len(equal) > 1 else ''} twice: training image "
-                f"{first}{more}; one of a pair could be in D_Q and the other in the control set: leave these out, or "
-                "give both one group"
-            )
-
-
-@cache
-def equal_images(part: Part) -> tuple[tuple[int, int], ...]:
-    """The part's images that equal an earlier one of another group: the row of each, and of the earlier one."""
-    images = load(part.data)
-    return tuple(find_repeats(images, part.rows(images)))
 
 
 def check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:

@@ -33,12 +33,14 @@ from tasks.audits.membership.config import About, Membership, tiny
 from tasks.audits.membership.given import handout_order, pictures, question
 from tasks.audits.membership.measures import MEASURES, summary
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
-from tasks.audits.membership.trainings import trainings
+from tasks.audits.membership.trainings import record_part, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
+from tasks.datasets.catalog import load
+from tasks.datasets.copies import count_copies
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -48,7 +50,10 @@ __all__ = ["AUDIT", "PRESETS", "Membership", "plan", "probes", "tiny"]
 
 def plan(config: Membership) -> Roots:
     """The tables of the measures, and their `summary`."""
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, About(config.level), read))
+    models = trainings(config)
+    images = load(config.data)
+    about = About(config.level, count_copies(images, record_part(config).rows(images)))
+    return roots(MEASURES, config, models, lambda read: Job(summary, about, read))
 
 
 def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:

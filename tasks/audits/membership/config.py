@@ -9,6 +9,7 @@ from typing import Annotated
 from tasks.contract import ranges
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
+from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import CanaryImages
 from tasks.external.model_file import Interface, ModelFile
@@ -143,6 +144,8 @@ class About:
     """What the summary is told of a run."""
 
     level: float
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    """The exact copies among the records."""
 
 
 def tiny(config: Membership) -> Membership:

@@ -17,9 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.membership.config import GivenModel, Membership
-from tasks.audits.membership.trainings import log_odds
+from tasks.audits.membership.trainings import log_odds, record_part, unseen_part
 from tasks.contract.job import Inputs, task
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import Part
 from tasks.external.blinding import HandedOut, blind_images
@@ -56,20 +57,18 @@ class Ask:
 
 def question(config: Membership) -> Ask:
     """What the given model of a config is asked; a DatasetError where no images are left that follow the records."""
-    images = load(config.data)
     if not config.examples:
         raise DatasetError("examples is 0; some images must be left that the given model was not trained on")
-    unseen = Part(config.data, config.examples, config.given.controls or config.examples)
-    unseen.rows(images)
-    return Ask(config.given, Part(config.data, 0, config.examples), unseen, seeds.derive(config.seed, "handed out"))
+    unseen = unseen_part(config, config.given.controls or config.examples)
+    return Ask(config.given, record_part(config), unseen, seeds.derive(config.seed, "handed out"))
 
 
-@task(version=1, name="membership.ask_given")
+@task(version=2, name="membership.ask_given")
 def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """What the given model says of each record and of each image that follows (SCORES)."""
     rows, images, labels = pictures(config)
     said = read_table(config, labels) if config.given.outputs is not None else ask_file(config, images, labels)
-    record = np.arange(len(rows)) < len(config.records.rows(load(config.records.data)))
+    record = np.arange(len(rows)) < len(asked_rows(config.records))
     again = pa.array(said.again, from_pandas=True)
     kind, resolution = pa.repeat(said.kind, len(rows)), pa.repeat(said.resolution, len(rows))
     return pa.table([rows, record, said.scores, again, kind, resolution], schema=SCORES)
@@ -78,14 +77,19 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
 def pictures(config: Ask) -> tuple[NDArray[np.int64], Pixels, Labels]:
     """The rows of the records and then of the images that follow, with the images and their labels."""
     images = load(config.records.data)
-    rows = np.concatenate([config.records.rows(images), config.unseen.rows(images)])
+    rows = np.concatenate([asked_rows(config.records), asked_rows(config.unseen)])
     return rows, images.train_images[rows], images.train_labels[rows]
+
+
+def asked_rows(part: Part) -> NDArray[np.int64]:
+    """The rows of a part that models are asked about: of exact copies the first."""
+    images = load(part.data)
+    return distinct_rows(images, part.rows(images))
 
 
 def handout_order(config: Ask) -> HandedOut:
     """The records and the images that follow in the order in which an owner gets them."""
-    images = load(config.records.data)
-    count = len(config.records.rows(images)) + len(config.unseen.rows(images))
+    count = len(asked_rows(config.records)) + len(asked_rows(config.unseen))
     spans = [[part.first, part.examples] for part in (config.records, config.unseen)]
     return blind_images([config.records.data.identity(), spans, config.seed], count, config.seed)
 

@@ -6,7 +6,7 @@ Canaries are records that a fair coin puts into a model's training data, beside 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasks.audits.membership.config import Membership
 from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import distinct_rows, first_copies
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part
 from tasks.numerics import seeds
 from tasks.training.mixed import Mixture, logits, train
@@ -50,14 +51,27 @@ def trainings(config: Membership) -> tuple[Job, ...]:
     """
     if config.canaries:
         return ()
-    return ask_models(config, Part(config.data, config.examples if config.unseen else 0, config.examples))
+    return ask_models(config, unseen_part(config, config.examples) if config.unseen else record_part(config))
+
+
+def record_part(config: Membership) -> Part:
+    """The records: a part of the training images."""
+    return Part(config.data, 0, config.examples)
+
+
+def unseen_part(config: Membership, count: int) -> Part:
+    """The images that follow the records, of which none is an exact copy."""
+    part, images = Part(config.data, config.examples, count), load(config.data)
+    if (first_copies(images)[part.rows(images)] < part.first).any():
+        return replace(part, without_copies=True)
+    return part
 
 
 def ask_models(config: Membership, asked: Part) -> tuple[Job, ...]:
     """The answers of each model about these images, halved as the records are; DatasetError where there are too few."""
     images = load(config.data)
     asked.rows(images)
-    trained, design = Part(config.data, 0, config.examples), seeds.derive(config.seed, "design")
+    trained, design = record_part(config), seeds.derive(config.seed, "design")
     jobs = []
     for number in range(config.models):
         model = training(config, BalancedHalf(trained, config.models, number, design), number)
@@ -86,7 +100,7 @@ def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: i
 
 def canary_jobs(config: Membership) -> tuple[Job, ...]:
     """The table of canaries of each model; a ValueError where the data have too few records, or no glyph fits them."""
-    part, seed = Part(config.data, 0, config.examples), seeds.derive(config.seed, "canaries")
+    part, seed = record_part(config), seeds.derive(config.seed, "canaries")
     models = [
         CoinedCanaries(part, config.canaries, number, seed, config.mislabelled, config.canary_images)
         for number in range(config.models)
@@ -97,20 +111,23 @@ def canary_jobs(config: Membership) -> tuple[Job, ...]:
     return tuple(Job(canary_answers, coined, (training(config, coined, coined.number),)) for coined in models)
 
 
-@task(version=1, name="membership.answers")
+@task(version=2, name="membership.answers")
 def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
-    """What a model says of each record, in evaluation mode, and whether the record is in its half (ANSWERS)."""
+    """Scores every record in evaluation mode and marks the records the model was trained on (ANSWERS).
+
+    Of exact copies the first is asked about.
+    """
     from tasks.models.networks import architecture_of, weights_of_model
 
     images = load(config.part.data)
-    rows = config.part.rows(images)
+    rows = distinct_rows(images, config.part.rows(images))
     labels = images.train_labels[rows]
     scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
     member = np.isin(rows, config.rows(images))
     return pa.table([rows, member, log_odds(scores, labels), scores.argmax(axis=1) == labels], schema=ANSWERS)
 
 
-@task(version=1, name="membership.canaries")
+@task(version=2, name="membership.canaries")
 def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
     """What a model says of each canary, in evaluation mode, and whether it was trained on it (CANARIES)."""
     from tasks.models.networks import architecture_of, weights_of_model

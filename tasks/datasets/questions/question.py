@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.records import Records
+from tasks.datasets.row_order import draw_group_order
 from tasks.numerics import seeds
 
 Scorer = Literal["squad", "drop"]
@@ -76,6 +77,12 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
     return replace(questions, train=parts[0], validation=parts[1])
 
 
+def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
+    """The questions with their contexts in a random order: files have them article by article, or sorted."""
+    order = draw_group_order([question.context_id for question in questions], "contexts")
+    return [questions[place] for place in order]
+
+
 def context_id(context: str) -> str:
     """The id of a context that has none of its own: a hash of its text."""
     return hashlib.sha256(context.encode()).hexdigest()[:16]
@@ -105,6 +112,7 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
             given = "no split" if row["split"] is None else f"the split {row['split']!r}"
             raise DatasetError(f"{name}: record {row['id']!r} has {given}; give each the split train or validation")
         parts[row["split"]].append(_question_of_record(row, name))
+    parts = {split: shuffle_contexts(questions) for split, questions in parts.items()}
     lacking = [split for split, questions in parts.items() if not questions]
     if lacking:
         raise DatasetError(

@@ -28,7 +28,7 @@ from typing import Any
 
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images
-from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer, context_id
+from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer, context_id, shuffle_contexts
 from tasks.datasets.source import Source, digest_of
 
 
@@ -228,8 +228,8 @@ class Format:
 
 
 FORMATS: Mapping[Scorer, Format] = {
-    "squad": Format("squad v1.1 1", "train-v1.1.json", "dev-v1.1.json", read_squad, write_squad),
-    "drop": Format("drop 1", "drop_dataset_train.json", "drop_dataset_dev.json", read_drop, write_drop),
+    "squad": Format("squad v1.1 2", "train-v1.1.json", "dev-v1.1.json", read_squad, write_squad),
+    "drop": Format("drop 2", "drop_dataset_train.json", "drop_dataset_dev.json", read_drop, write_drop),
 }
 
 
@@ -250,7 +250,7 @@ class QuestionFiles:
     def questions(self) -> QuestionSet:
         """The questions of both files; DatasetError where one is damaged or empty, or both have an id or a context."""
         train, validation = (
-            distinct_questions(path, FORMATS[self.form].read(path, content))
+            shuffle_contexts(distinct_questions(path, FORMATS[self.form].read(path, content)))
             for path, content in zip(self.paths, self.contents, strict=True)
         )
         taken = {question.id for question in train}

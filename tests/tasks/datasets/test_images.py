@@ -173,7 +173,7 @@ def test_a_picture_that_changes_while_it_is_in_use_is_refused_by_name(scanned: D
     by_rows = open_pictures(scanned, "files")
     scans.saved(tmp_path / "scans" / "cat" / "01.png", scans.pixels(1, 5))
     with pytest.raises(DatasetError, match=r"cat/01\.png has changed since the data set was opened"):
-        by_rows.train.pixels(np.array([0]))
+        by_rows.train.pixels(np.arange(14))
 
 
 def test_what_cannot_be_read_by_rows_is_refused_in_a_line(scanned: Dataset) -> None:

@@ -99,16 +99,16 @@ def test_of_every_class_one_file_in_five_is_for_testing(tmp_path: Path) -> None:
         (images.test_images, images.test_labels, test),
         (images.train_images, images.train_labels, train),
     ):
-        assert [label for label, _ in expected] == labels.tolist()
-        assert [pixels(*each).tolist() for each in expected] == split[..., 0].tolist()
+        shown = sorted(zip(labels.tolist(), split[..., 0].tolist(), strict=True))
+        assert shown == sorted((label, pixels(label, number).tolist()) for label, number in expected)
 
 
 def test_folders_train_and_test_are_the_splits(tmp_path: Path) -> None:
     scans.classes(tmp_path / "train", 3)
     scans.classes(tmp_path / "test", 2)
     images = load(pin(Dataset(f"folder:{tmp_path}")))
-    assert ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1]) == (images.train_labels.tolist(), images.test_labels.tolist())
-    assert pixels(1, 2).tolist() == images.train_images[5, ..., 0].tolist()
+    assert (sorted(images.train_labels), sorted(images.test_labels)) == ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1])
+    assert pixels(1, 2).tolist() in images.train_images[images.train_labels == 1, ..., 0].tolist()
 
 
 def test_the_digest_is_of_content_labels_and_options_and_of_no_path(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
     images = load(pin(Dataset(f"folder:{folder}#8x10#rgb")))
     assert (8, 10, 3) == images.shape
     expected = Image.fromarray(pixels(1, 3, 9, 7)).resize((10, 8), Image.Resampling.BILINEAR)
-    assert np.asarray(expected).tolist() == images.train_images[6, ..., 1].tolist()
+    assert np.asarray(expected).tolist() in images.train_images[images.train_labels == 1, ..., 1].tolist()
 
 
 @pytest.mark.parametrize("names", [("Train", "Val"), ("training", "validation"), ("train", "test")])
@@ -151,7 +151,7 @@ def test_splits_have_several_names(tmp_path: Path, names: tuple[str, str]) -> No
     for name in names:
         scans.classes(tmp_path / name, 2)
     images = load(pin(Dataset(f"folder:{tmp_path}")))
-    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([0, 0, 1, 1], [0, 0, 1, 1])
+    assert (sorted(images.train_labels), sorted(images.test_labels)) == ([0, 0, 1, 1], [0, 0, 1, 1])
 
 
 def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:

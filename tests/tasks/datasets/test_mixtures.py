@@ -13,7 +13,7 @@ import pytest
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images, Pixels
-from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, digests, find_repeats, origins, overlap
+from tasks.datasets.mixtures import CoinedCanaries, Part, Remainder, Share, digests, origins, overlap
 from tasks.datasets.options import Options, Shaped
 
 DIGITS = Part(Dataset("digits"), 100, 200)
@@ -186,24 +186,6 @@ def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images)
     assert Shaped(Content(), Options((28, 28), channels=1)).images() is grouped
 
 
-@pytest.mark.parametrize(
-    ("groups", "equal"),
-    [(None, [(7, 6), (8, 6)]), ([0, 0, 1, 1, 2, 2, 3, 3, 3], []), ([0, 0, 1, 1, 2, 2, 3, 3, 4], [(8, 6)])],
-)
-def test_images_that_are_there_again_are_named_unless_they_are_of_one_group(
-    groups: list[int] | None, equal: list[tuple[int, int]]
-) -> None:
-    images = of(PIXELS[[0, 1, 2, 3, 4, 5, 6, 6, 6]])
-    grouped = replace(images, train_groups=None if groups is None else np.array(groups))
-    assert equal == find_repeats(grouped, every(grouped))
-    assert [] == find_repeats(grouped, np.arange(7))
-
-
-def test_images_made_of_one_image_are_the_same() -> None:
-    images = of(PIXELS, digests(of(PIXELS), np.array([0, 1, 2, 3, 4, 5, 6, 7, 0])))
-    assert [(8, 0)] == find_repeats(images, every(images))
-
-
 COINED = CoinedCanaries(DIGITS, 80, number=0, seed=3)
 
 
@@ -261,7 +243,7 @@ def test_canaries_have_noise_or_a_glyph_of_their_own_for_images_and_nothing_else
 
 
 def test_more_canaries_than_records_are_refused(images: Images) -> None:
-    with pytest.raises(DatasetError, match="canaries is 201; there are 200 records to draw them from"):
+    with pytest.raises(DatasetError, match="canaries is 201; only 200 records have no exact copy"):
         replace(COINED, canaries=201).canary_rows(images)
     with pytest.raises(ValueError, match="canaries is 0; it must be at least 1"):
         replace(COINED, canaries=0)

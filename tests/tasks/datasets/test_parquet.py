@@ -46,9 +46,12 @@ def read(folder: Path) -> Images:
 @pytest.mark.parametrize("struct", [True, False])
 def test_pictures_and_labels_come_back_as_they_were_written(tmp_path: Path, column: str, struct: bool) -> None:
     images = read(written(tmp_path / "set", column=column, struct=struct))
-    np.testing.assert_array_equal(images.train_images, PICTURES)
-    np.testing.assert_array_equal(images.test_images, PICTURES[:3])
-    assert images.train_labels.tolist() == [0, 1, 2, 0, 1, 2]
+    for count, pictures, labels in (
+        (6, images.train_images, images.train_labels),
+        (3, images.test_images, images.test_labels),
+    ):
+        shown = sorted(zip(labels.tolist(), pictures.tolist(), strict=True))
+        assert shown == sorted((row % 3, PICTURES[row].tolist()) for row in range(count))
     assert images.names == ("0", "1", "2")
 
 
@@ -60,7 +63,7 @@ def test_pictures_of_any_size_are_resized_as_asked(tmp_path: Path) -> None:
         load(Dataset(f"parquet:{folder}"))
     images = load(pin(Dataset(f"parquet:{folder}#8x8#grey")))
     assert images.shape == (8, 8, 1)
-    assert images.train_images[2:3].tolist() == as_shape(PICTURES[2:3, :4], (8, 8, 1)).tolist()
+    assert as_shape(PICTURES[2:3, :4], (8, 8, 1))[0].tolist() in images.train_images.tolist()
 
 
 def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:

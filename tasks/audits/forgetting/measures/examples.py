@@ -21,6 +21,7 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import groups_of
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.numerics import seeds
 
@@ -52,7 +53,7 @@ class Examples(Ranged):
         return {name: part for name, part in named.items() if part is not None}
 
 
-@task(version=1, name="forgetting.examples")
+@task(version=2, name="forgetting.examples")
 def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Part by part and class by class one image (EXAMPLES), each as likely as any; none of a class that has none."""
     images = [image for name, part in config.parts.items() for image in draw_examples(name, part, config.seed)]
@@ -64,7 +65,7 @@ def draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dict
     images = load(part.data)
     indices = part.rows(images)
     labels = images.train_labels[indices]
-    groups = indices if images.train_groups is None else images.train_groups[indices]
+    groups = groups_of(images, indices)
     for label in np.unique(labels).tolist():
         there = indices[labels == label]
         yield {

@@ -82,7 +82,7 @@ def batch_key(config: Ask) -> Ask:
     return replace(config, model=ModelId("query", None, 0), file=None, outputs=None)
 
 
-@task(version=2, name="forgetting.ask", batch_key=batch_key)
+@task(version=3, name="forgetting.ask", batch_key=batch_key)
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
     """The model's confidences (CONFIDENCES), image by image: those of D_Q, then those of the control set."""
     probes = load_probes(config.probes)

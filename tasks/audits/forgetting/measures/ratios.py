@@ -6,6 +6,8 @@ of query models q, calibration models c and the target's models t. About 1: as m
 over the denominator: as models of D_Q. The published rule, a single triple's rho >= 1, is counted beside it. Neither
 decides: see `decisions`.
 
+The published score rounds no confidences. The one-sided score is ours and compares them to `decimals` places.
+
 Beside it, how far apart are the models' confidences, pair by pair? KS as published and one-sided, of a query model and
 another one, both in [0, 1]. The distances among query models are the floor: where calibration models come as close, rho
 tells nothing.
@@ -51,8 +53,8 @@ RATIOS = pa.schema(
         ("high", pa.float64()),
         ("rule_forgotten", pa.int32()),  # of the triples, how many the published rule calls forgotten: rho >= 1
         ("rule_triples", pa.int32()),  # triples of a query, calibration and target model that it can be applied to
-        *interval_fields("ks_calibration"),  # B, at the target's resolution, with its 95 % interval
-        ("floor", pa.float64()),  # the mean KS between query models, at the target's resolution
+        *interval_fields("ks_calibration"),  # B, of confidences as the target's are read, with its 95 % interval
+        ("floor", pa.float64()),  # the mean KS between query models, of the same
         ("images", pa.int64()),
     ]
 )
@@ -78,7 +80,7 @@ class Ratios:
     targets: tuple[NamedTarget, ...]
 
 
-@task(version=3, name="forgetting.ratios", gathers=True)
+@task(version=4, name="forgetting.ratios", gathers=True)
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """What is said of each target (RATIOS), by its number, from tables of CONFIDENCES.
 
@@ -183,9 +185,9 @@ def score_rows(
         yield row(f"{prefix}KS", {"target": target["name"]}, ks, "training", null, published=paper and paper.ks)
 
 
-@task(version=1, name="forgetting.distances", gathers=True)
+@task(version=2, name="forgetting.distances", gathers=True)
 def distances(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """KS of each query model and each other model (DISTANCES), both at the coarser resolution of the two.
+    """KS of each query model and each other model (DISTANCES): published, and one-sided of rounded confidences.
 
     The inputs are tables of CONFIDENCES.
     """
@@ -201,14 +203,15 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
         for one in query:
             if one == other:
                 continue
-            first, second = matrix.rounded_confidences([one], [other])
+            first, second = matrix.published_confidences([one], [other])
+            first_rounded, second_rounded = matrix.rounded_confidences([one], [other])
             yield {
                 "query": one.replicate,
                 "model": other.kind,
                 "target": other.target,
                 "replicate": other.replicate,
                 "ks": ks(first[0], second[0]),
-                "below": ks(first[0], second[0], "one-sided"),
+                "below": ks(first_rounded[0], second_rounded[0], "one-sided"),
                 "images": matrix.images,
             }
 

@@ -24,6 +24,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.mixtures import BalancedHalf
 from tasks.numerics import seeds
@@ -80,13 +81,13 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     return Job(shifted_labels, Matching(seeds.derive(config.seed, "matching")), asked)
 
 
-@task(version=1, name="membership.shifted_answers")
+@task(version=2, name="membership.shifted_answers")
 def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
     """Whether a model is right about each copy of each record, in evaluation mode (SHIFTED_ANSWERS)."""
     from tasks.models.networks import architecture_of, weights_of_model
 
     images = load(config.half.part.data)
-    rows = config.half.part.rows(images)
+    rows = distinct_rows(images, config.half.part.rows(images))
     network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
     pixels, labels = images.train_images[rows], images.train_labels[rows]
     correct = np.stack(

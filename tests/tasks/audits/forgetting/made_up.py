@@ -50,8 +50,12 @@ def table(
     resolution: float = 0.0,
     control: int = 0,
     again: Array | None = None,
+    printed: float | None = None,
 ) -> pa.Table:
-    """What one model said, as the audit stores it; the last images are `control` ones. It is right above one half."""
+    """What one model said, as the audit stores it; the last images are `control` ones. It is right above one half.
+
+    `printed` is the last place that a table shows, by default that at which confidences are compared.
+    """
     n = len(values)
     rows = np.arange(n)
     columns = [
@@ -66,7 +70,7 @@ def table(
         pa.array(values > 0.5),
         pa.array(np.full(n, np.nan) if again is None else again, from_pandas=True),
         pa.array([resolution] * n),
-        pa.array([resolution] * n),
+        pa.array([resolution if printed is None else printed] * n),
     ]
     return pa.Table.from_arrays(columns, schema=CONFIDENCES)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.audits.forgetting import probes, split
+from tasks.audits.forgetting import split
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.query_set import QuerySet
@@ -279,17 +279,17 @@ def folder_of(path: Path, rows: list[int]) -> Dataset:
     return pin(Dataset(f"folder:{path}"))
 
 
-def test_pictures_that_are_there_twice_are_named_since_one_could_be_given_and_the_other_held_back(
-    tmp_path: Path,
-) -> None:
+def test_copies_are_held_back_together(tmp_path: Path) -> None:
     twice = folder_of(tmp_path / "twice", [*range(300, 340), *range(300, 340)])
     config = replace(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), outside=None, targets=TARGETS[:2])
-    known = load(twice).train_images
-    pairs = len(known) - len({image.tobytes() for image in known})
-    for refused in (check_data, lambda asked: list(probes(asked))):
-        with pytest.raises(DatasetError, match=rf"twice has {pairs} images twice: training image \d+ is \d+, .* and "):
-            refused(config)
-    check_data(replace(config, query=QuerySet(twice, held_back=0.0)))  # of whom nobody is judged
+    check_data(config)
+    kept, images = config.query_part, load(twice)
+    assert isinstance(kept, Remainder)
+    query, control = (
+        {images.train_images[row].tobytes() for row in rows} for rows in (kept.rows(images), kept.held_rows(images))
+    )
+    assert not query & control
+    assert len(query) + len(control) == len({image.tobytes() for image in images.train_images})
 
 
 @pytest.mark.parametrize("adapted", ["", "#28x28#grey"])

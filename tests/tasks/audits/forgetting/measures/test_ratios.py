@@ -5,11 +5,13 @@ The distances of all pairs, and how far apart the summary says that query and ca
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.measures.ratios import DISTANCES, RATIOS, distances, ratios
@@ -18,6 +20,7 @@ from tasks.audits.forgetting.rho import ratio as rho
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.contract.job import NoSettings
 from tasks.numerics.statistics import proportion
+from tests.tasks.audits.forgetting import made_up
 from tests.tasks.audits.forgetting.small_run import CALIBRATION, CONFIG, INPUTS, NULL, QUERY, by
 from tests.tasks.audits.forgetting.summarised import Row, numbers, rows, setting
 
@@ -53,6 +56,28 @@ def test_a_coarse_target_is_compared_at_its_resolution() -> None:
     coarse = np.mean([ks(q.round(2), c.round(2)) for q in QUERY for c in CALIBRATION])
     assert coarse == pytest.approx(theirs["ks_calibration"])
     assert coarse != null["ks_calibration"]
+
+
+def test_the_published_score_rounds_no_confidences() -> None:
+    """The inputs say that two decimals are compared, as all presets do; scipy's distances are of all digits."""
+    kinds = {"query": QUERY, "calibration": CALIBRATION, "target": NULL}
+    inputs = [
+        made_up.table(kind, 0 if kind == "target" else None, replicate, values, resolution=0.01, printed=0.0)
+        for kind, models in kinds.items()
+        for replicate, values in enumerate(models)
+    ]
+    table = ratios(replace(CONFIG, targets=CONFIG.targets[:1]), inputs)
+    ((published,), (ours,)) = by("published", table), by("one-sided", table)
+    to_target, to_calibration = (
+        np.mean([stats.ks_2samp(q, other).statistic for q in QUERY for other in others])
+        for others in (NULL, CALIBRATION)
+    )
+    assert published["rho"] == pytest.approx(to_target / to_calibration)
+    assert ours["rho"] == pytest.approx(rho(QUERY.round(2), CALIBRATION.round(2), NULL.round(2), "one-sided").rho.value)
+    pair = distances(NoSettings(), inputs).to_pylist()[-1]
+    query, target = QUERY[pair["query"]], NULL[pair["replicate"]]
+    assert pair["ks"] == pytest.approx(stats.ks_2samp(query, target).statistic)
+    assert pair["below"] == pytest.approx(ks(query.round(2), target.round(2), "one-sided"))
 
 
 def test_missing_models_leave_out_what_they_would_have_held() -> None:

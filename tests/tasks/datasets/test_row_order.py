@@ -1,0 +1,108 @@
+"""Rows of a user's data are numbered at random within classes, by every route."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from tasks.datasets.catalog import decode_by_rows, files, load, load_texts, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.places import find
+from tasks.datasets.row_order import draw_class_order, draw_group_order
+
+CLASSES, EACH = 4, 25
+
+
+def test_every_first_part_has_each_class_in_proportion() -> None:
+    labels = np.repeat([0, 1, 2], [60, 30, 10])
+    order = draw_class_order(labels)
+    assert sorted(order) == list(range(100))
+    for size in range(1, 101):
+        counts = np.bincount(labels[order[:size]], minlength=3)
+        assert np.all(np.abs(counts - size * np.array([0.6, 0.3, 0.1])) < 1.5)
+
+
+def test_rows_of_a_class_are_shuffled() -> None:
+    order = draw_class_order(np.zeros(100, int))
+    assert np.count_nonzero(order == np.arange(100)) < 10
+    assert not np.array_equal(draw_class_order(np.zeros(100, int), "test"), order)
+
+
+def test_groups_keep_their_rows_together_and_in_order() -> None:
+    order = draw_group_order(list("aabbbcadd"))
+    assert sorted(order) == list(range(9))
+    named = "".join("aabbbcadd"[row] for row in order)
+    assert [named.count(group * size) for group, size in zip("abcd", (3, 3, 1, 2), strict=True)] == [1] * 4
+    assert [row for row in order if row in (0, 1, 6)] == [0, 1, 6]
+
+
+def write_folder(folder: Path) -> Path:
+    """Images of four classes, whose grey level says which file each is."""
+    for split, count in (("train", EACH), ("test", 2)):
+        for label in range(CLASSES):
+            (folder / split / str(label)).mkdir(parents=True)
+            for number in range(count):
+                level = np.full((4, 4), label * EACH + number, np.uint8)
+                Image.fromarray(level).save(folder / split / str(label) / f"{number:02}.png")
+    return folder
+
+
+def name_folder(folder: Path) -> str:
+    return f"folder:{write_folder(folder)}"
+
+
+def name_list(folder: Path) -> str:
+    folder.mkdir()
+    place = folder / "list.csv"
+    with place.open("w", newline="") as text:
+        lines = csv.writer(text)
+        lines.writerow(["path", "label", "split"])
+        for file in sorted(write_folder(folder / "images").rglob("*.png")):
+            lines.writerow([file, file.parent.name, file.parent.parent.name])
+    return f"list:{place}"
+
+
+def name_parquet(folder: Path) -> str:
+    for split in ("train", "test"):
+        found = sorted((write_folder(folder / split) / split).rglob("*.png"))
+        rows = {"image": [file.read_bytes() for file in found], "label": [int(file.parent.name) for file in found]}
+        pq.write_table(pa.table(rows), folder / f"{split}.parquet")
+    return f"parquet:{folder}"
+
+
+@pytest.mark.parametrize("name_of", [name_folder, name_list, name_parquet])
+def test_the_first_rows_have_every_class(name_of: Callable[[Path], str], tmp_path: Path) -> None:
+    images = load(pin(Dataset(name_of(tmp_path / "data"))))
+    assert np.bincount(images.train_labels[:20], minlength=CLASSES).tolist() == [5] * CLASSES
+    assert np.bincount(images.test_labels[:4], minlength=CLASSES).tolist() == [1] * CLASSES
+    levels = images.train_images[:, 0, 0, 0]
+    assert np.array_equal(levels // EACH, images.train_labels)
+    assert not np.array_equal(np.sort(levels[images.train_labels == 0]), levels[images.train_labels == 0])
+
+
+@pytest.mark.parametrize("name_of", [name_folder, name_list])
+def test_rows_have_the_same_number_by_files_and_by_rows(name_of: Callable[[Path], str], tmp_path: Path) -> None:
+    data = pin(Dataset(f"{name_of(tmp_path / 'data')}#4x4#grey"))
+    images = load(data)
+    places = files(data)
+    shown = [int(np.asarray(Image.open(place))[0, 0]) for place in places]
+    assert shown == images.train_images[:, 0, 0, 0].tolist()
+    opened = decode_by_rows(data, find(data.name)[1])
+    assert np.array_equal(opened.train.pixels(np.arange(len(places))), images.train_images)
+    assert np.array_equal(opened.test.labels, images.test_labels)
+
+
+def test_texts_of_a_sorted_file_are_drawn_at_random(tmp_path: Path) -> None:
+    place = tmp_path / "texts.jsonl"
+    place.write_text("".join(f'{{"id": "{number}", "text": "text {number:03}"}}\n' for number in range(200)))
+    data = pin(Dataset(f"records:{place}"))
+    some = load_texts(data, 50)
+    assert some == load_texts(data, 100)[:50]
+    assert np.mean([int(text.split()[1]) for text in some]) == pytest.approx(100, abs=30)
