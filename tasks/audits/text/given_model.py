@@ -32,7 +32,7 @@ from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.external.split_audit import FEWEST
+from tasks.external.audit_inputs import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
