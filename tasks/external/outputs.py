@@ -35,6 +35,8 @@ SAME = 0.01
 FEWEST_IN_UNIT = 10  # rows that are all in [0, 1]: few logits may be, by chance
 # Of the images, those that a model gets right with its columns in another order, and how many fewer as they stand.
 RIGHT_ORDER, FEWER = 0.8, 0.1
+# What to do about a model's file whose classes stand in another order.
+CLASS_ORDER = "number the classes of the data in the model's order, as by the names of their folders or by a list"
 ENOUGH = 10  # images a class; with fewer, some order suits any model
 FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 says 0 below it
 
