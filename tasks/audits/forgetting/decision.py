@@ -202,7 +202,7 @@ DENIAL_CAUSES = list_causes(
 )
 DIFFERENCES: Mapping[tuple[str, bool], str] = {
     ("accuracy", True): "it knows the domain better, by more or other data, longer training or another design",
-    ("accuracy", False): f"it is right less often; {CAUSES}",
+    ("accuracy", False): f"it knows the domain less well; {CAUSES}",
     ("agreement", True): "it agrees with them more than they do with one another, as the mean of several models does",
     ("agreement", False): f"other images are difficult to it; {CAUSES}",
 }

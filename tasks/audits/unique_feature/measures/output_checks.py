@@ -17,10 +17,9 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.scores import log_odds
 from tasks.audits.unique_feature.single_models import (
-    LABELLED_SET,
     SingleModelConfig,
+    check_labelled,
     labels,
-    picture_ids,
     repeated_ids,
     single_batch_key,
     split_key,
@@ -53,7 +52,7 @@ TOUCHED = pa.schema(
 def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
     from tasks.external.blinding import Split
-    from tasks.external.outputs import check_class_order, read_outputs
+    from tasks.external.outputs import read_outputs
 
     assert config.outputs is not None
     outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
@@ -62,8 +61,7 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
     right, known = 0, 0
     if config.labelled is not None:
-        log_p = outputs.select(picture_ids(config)[LABELLED_SET]).log_p
-        check_class_order(log_p, labels(config), outputs.name, "name its columns in our order")
+        log_p = check_labelled(config, outputs)
         right, known = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
     row = {
         "table": config.number,
