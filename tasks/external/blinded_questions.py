@@ -19,6 +19,7 @@ from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Answer, Question
 from tasks.external.blinding import HandedOut, blind_images
+from tasks.external.sent_table import check_sets
 from tasks.question_answering.predictions import Predictions, check_ids, parse_predictions
 from tasks.question_answering.question_sets import (
     ANSWERS,
@@ -107,6 +108,7 @@ def _sent_answers(config: ReadBlindedAnswers) -> Mapping[str, Answer]:
     sent = parse_predictions(path, content, load_questions(config.handed.data).scorer)
     ids = [handed.id_of(handed.name, place) for place in range(len(handed.order))]
     if sent.keys().isdisjoint(ids):
+        check_sets(str(path), sent, ids)
         raise DatasetError(
             f"{path} answers none of the questions that were handed out with these settings, such as {ids[0]!r}; data, "
             "corruption, examples, held_out, numeric, seed and secret must be those that engram probes was given"

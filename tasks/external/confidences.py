@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tasks.external import sent_table
 from tasks.external.model_file import Gives
-from tasks.external.outputs import COLUMN, IGNORED, LISTS, Outputs, outputs_of
+from tasks.external.outputs import COLUMN, IGNORED, LISTS, Outputs, check_class_order, outputs_of
 from tasks.external.sent_table import Sent, read_sent
 from tasks.worker.files import File
 
@@ -26,9 +26,6 @@ LABEL = "label"
 ALONE: dict[str, Gives] = {"confidence": "probabilities", "log_confidence": "log-probabilities"}
 # Below 1 a float32 has eight decimals, and a float64 no more than sixteen.
 SINGLE, DOUBLE = 8, 16
-# Of the images that a model gets right: fewer than the one, but more than the other with its columns in another order.
-WRONG_ORDER, RIGHT_ORDER = 0.2, 0.8
-ENOUGH = 10  # images a class; with fewer, some order suits any model
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +112,7 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
             f"{table.name} has {table.classes} classes, and the labels reach up to {labels.max()}; "
             f"it must have {labels.max() + 1} or more"
         )
-    _check_order(table, rows, labels)
+    check_class_order(table.values[rows], labels, table.name, "name its columns in our order")
     several = table.values.shape[1] > 1
     largest = table.values[rows].max(axis=1)
     right = np.asarray(table.values[rows, labels] == largest) if several else None
@@ -133,28 +130,6 @@ def _read_classes(table: Outputs, ids: Sequence[str], labels: Labels) -> Confide
         printed = table.values[rows, labels]
         values = np.clip(printed if table.gives == "probabilities" else np.exp(printed), 0, 1)
     return Confidences(round_confidences(values, resolution), resolution, right)
-
-
-def _check_order(table: Outputs, rows: NDArray[np.int64], labels: Labels) -> None:
-    """Raise ValueError where the table orders the classes differently, so that confidences would be of other classes.
-
-    Such a model would seem to have learnt nothing. It is distinguished from a merely bad one by its accuracy under the
-    best order of its columns.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    if table.values.shape[1] == 1 or len(rows) < ENOUGH * table.classes:
-        return
-    counts = np.zeros((table.classes, table.classes), np.int64)  # (classes, columns): images whose largest is there
-    np.add.at(counts, (labels, table.values[rows].argmax(axis=1)), 1)
-    classes, places = linear_sum_assignment(counts, maximize=True)
-    right, best = np.trace(counts) / len(rows), counts[classes, places].sum() / len(rows)
-    if right < WRONG_ORDER and best > RIGHT_ORDER:
-        order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, classes))}"
-        raise ValueError(
-            f"{table.name} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
-            f"{order}; name its columns in our order"
-        )
 
 
 def _read_column(table: Sent, column: str, gives: Gives, ids: Sequence[str]) -> tuple[Floats, float]:

@@ -15,6 +15,7 @@ from tasks.datasets.images import Pixels
 from tasks.external import loading
 from tasks.external.loading import LoadedModel
 from tasks.external.model_file import EncoderInterface, Interface, ModelFile
+from tasks.external.outputs import other_batch
 
 Embeddings = NDArray[np.float32]
 # Of the largest coordinate, between two embeddings of one picture; TF32 and half precision differ by less.
@@ -48,15 +49,15 @@ class LoadedEncoder:
         return np.concatenate(parts)
 
     def _try(self, images: Pixels) -> None:
-        turned = np.roll(np.arange(len(images)), 1)
-        once, again = self._batch(images), self._batch(images[turned])
-        apart = float(np.abs(again.astype(np.float64) - once[turned]).max())
+        once = self._batch(images)
+        half = other_batch(once)
+        again = self._batch(images[half])
+        apart = float(np.abs(again.astype(np.float64) - once[half]).max())
         largest = float(np.abs(once).max())
         if apart > SAME * largest:
             raise ValueError(
                 f"{self._where}: asked twice about one image, its embeddings differ by {apart / largest:.2g} of their "
-                "largest number; export it in evaluation mode (model.eval()), where dropout is off and batch norm's "
-                "statistics are kept"
+                f"largest number; {loading.TRAINING_MODE}"
             )
 
     def _batch(self, images: Pixels) -> Embeddings:

@@ -21,6 +21,14 @@ from pathlib import PurePath
 from typing import Any
 
 from tasks.datasets.source import digest_of
+from tasks.external.checkpoint_weights import (
+    Weights,
+    check_choice,
+    describe_contents,
+    find_weights,
+    unwrapped_names,
+)
+from tasks.external.inert_pickle import StoredTensor, Unreadable, open_saved
 from tasks.worker import files
 from tasks.worker.files import File, FileError
 
@@ -40,10 +48,11 @@ CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules o
 FOREIGN = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX")
 
 
-def check_contents(name: str, path: str, kind: str, held: bytes) -> None:
-    """ValueError, in one line, for a file that holds pickled code, or weights alone where its kind is a whole model.
+def check_contents(name: str, path: str, kind: str, held: bytes, part: str = "") -> None:
+    """ValueError, in one line, for a file without weights that can be read, or with weights alone for a whole model.
 
-    `name` is the model's as it is written, `path` its file's, `kind` as `ModelFile.kind` has it, `held` the bytes.
+    `name` is the model's as it is written, `path` its file's, `kind` as `ModelFile.kind` has it, `held` the bytes, and
+    `part` the mapping of weights that is meant.
     """
     suffix = PurePath(path).suffix.lower()
     if kind == "torchscript":
@@ -56,7 +65,7 @@ def check_contents(name: str, path: str, kind: str, held: bytes) -> None:
         if not zipfile.is_zipfile(io.BytesIO(held)):
             raise ValueError(f"model {name}: {path} is no .npz: it is no archive; save the weights with numpy.savez")
     elif kind in ("factory", "timm"):
-        _check_saved(name, path, held)
+        _check_saved(name, path, held, part)
 
 
 def _check_torchscript(name: str, path: str, held: bytes) -> None:
@@ -67,7 +76,7 @@ def _check_torchscript(name: str, path: str, held: bytes) -> None:
         return
     if "data.pkl" not in names:
         raise ValueError(f"model {name} is no TorchScript: its archive holds no program; {INSTEAD}(path)")
-    if not holds_tensors_alone(held):
+    if not holds_tensors_alone(held) and not _saved_weights(held)[0]:
         raise ValueError(
             f"model {name} is no TorchScript: torch.save wrote it, and what it holds, such as a whole module, would "
             f"have to be unpickled, which runs its code; {INSTEAD}(path)"
@@ -91,15 +100,32 @@ def _check_safetensors(name: str, path: str, held: bytes) -> None:
         raise ValueError(f"model {name}: {path} is no .safetensors: its header cannot be read") from None
 
 
-def _check_saved(name: str, path: str, held: bytes) -> None:
-    """ValueError, in one line, unless torch.save wrote the file, and tensors alone."""
+def _check_saved(name: str, path: str, held: bytes, part: str) -> None:
+    """ValueError, in one line, unless torch.save wrote the file, and it holds weights that one can choose."""
     names = _files(held)
     if "constants.pkl" in names:
         raise ValueError(f"model {name}: {path} is TorchScript, which has its network: give {path} alone")
     if not (held.startswith(PICKLE) or "data.pkl" in names):
         raise ValueError(f"model {name}: {path} is no file of torch.save; write torch.save(model.state_dict(), path)")
-    if not holds_tensors_alone(held):
-        raise ValueError(not_tensors_alone(name, path))
+    weights, contents = _saved_weights(held)
+    if contents is None:  # its end is missing, or its pickle is none: the reader says which
+        return
+    if not weights:
+        raise ValueError(no_weights(name, path, contents))
+    check_choice(f"model {name}: {path}", weights, part)
+
+
+def _saved_weights(held: bytes) -> tuple[list[Weights], Any]:
+    """The mappings of weights in a file of torch.save, and all its contents; None if they cannot be read."""
+    try:
+        contents = open_saved(held).contents
+    except Unreadable:
+        return [], None
+    return find_weights(contents, is_stored_tensor), contents
+
+
+def is_stored_tensor(value: Any) -> bool:
+    return isinstance(value, StoredTensor)
 
 
 def needs_network(path: str) -> str:
@@ -107,11 +133,12 @@ def needs_network(path: str) -> str:
     return f"needs its network: write package.module:factory+{os.path.basename(path)}"
 
 
-def not_tensors_alone(name: str, path: str) -> str:
-    """The refusal of a file of weights whose pickle could run code."""
+def no_weights(name: str, path: str, contents: Any) -> str:
+    """The refusal of a file of torch.save in which no mapping of tensors was found."""
+    shown = describe_contents(contents, is_stored_tensor)
     return (
-        f"model {name}: {path} holds more than tensors, such as a whole pickled module, and is not unpickled, which "
-        "would run its code; save its weights: torch.save(model.state_dict(), path)"
+        f"model {name}: {path} holds no weights by name: {shown}; a pickled object, such as a whole module, is not "
+        "unpickled, which would run its code; save its weights: torch.save(model.state_dict(), path)"
     )
 
 
@@ -167,6 +194,7 @@ CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SHARD = re.compile(r"[\w-][\w.-]*\.safetensors")  # a file beside the index: nothing of it is a folder
 CLASSIFIER = "ForImageClassification"  # in the names of transformers' classes that tell classes apart
+METADATA = "__metadata__"  # an entry of a .safetensors header that is no tensor
 BYTE = 255
 
 
@@ -214,6 +242,25 @@ def read_folder(name: str, folder: str) -> dict[str, bytes]:
 
 def digest_of_folder(held: Mapping[str, bytes]) -> str:
     return digest_of(FOLDER_RULE, tuple(part for file, content in held.items() for part in (file.encode(), content)))
+
+
+def drop_wrappers(file: str, content: bytes) -> bytes:
+    """A file of the folder, with its weights named as those of the model that was compiled or run in parallel.
+
+    Only the header of a .safetensors file and the names in an index are written again; anything else is unchanged.
+    """
+    if file == INDEX:
+        index = json.loads(content)
+        names = unwrapped_names(index["weight_map"])
+        index["weight_map"] = {names[name]: shard for name, shard in index["weight_map"].items()}
+        return json.dumps(index).encode()
+    if not file.endswith(".safetensors"):
+        return content
+    end = LENGTH + int.from_bytes(content[:LENGTH], "little")
+    header = json.loads(content[LENGTH:end])
+    names = unwrapped_names(header.keys() - {METADATA}) | {METADATA: METADATA}
+    renamed = json.dumps({names[name]: entry for name, entry in header.items()}).encode()
+    return len(renamed).to_bytes(LENGTH, "little") + renamed + content[end:]
 
 
 def folder_normalisation(name: str, held: Mapping[str, bytes]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -22,7 +22,7 @@ from tasks.datasets.images import Pixels
 from tasks.external import archives
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
-from tasks.external.outputs import Answers, read_answers
+from tasks.external.outputs import Answers, check_asked_twice, other_batch, read_answers
 from tasks.external.weights import (
     load_classifier,
     load_weights,
@@ -36,8 +36,7 @@ from tasks.worker.hardware import device, exactly
 
 Batch = NDArray[np.float32]  # images as the model takes them
 Forward = Callable[[Batch], NDArray[np.floating]]
-# Of a probability between two answers about one image; TF32 and half precision differ by less, a dropped unit by more.
-SAME = 0.01
+TRAINING_MODE = "export it in evaluation mode (model.eval()), where dropout is off and batch norm's statistics are kept"
 
 
 @dataclass(frozen=True)
@@ -83,21 +82,20 @@ class LoadedModel:
         return self._read_answers(np.concatenate(raw), len(images))
 
     def _try(self, images: Pixels) -> None:
-        turned = np.roll(np.arange(len(images)), 1)
         once = self._read_answers(self.raw(images), len(images)).log_p
-        again = self._read_answers(self.raw(images[turned]), len(images)).log_p
-        apart = float(np.abs(np.exp(again) - np.exp(once[turned])).max())
-        if apart > SAME:
-            raise ValueError(
-                f"model {self.model.name}: asked twice about one image, its probabilities differ by {apart:.2g}; "
-                "export it in evaluation mode (model.eval()), where dropout is off and batch norm's statistics are kept"
-            )
+        half = other_batch(once)
+        again = self._read_answers(self.raw(images[half]), len(half)).log_p
+        check_asked_twice(once[half], again, self._where, TRAINING_MODE)
 
     def raw(self, images: Pixels) -> NDArray[np.floating]:
         """What the model gives for at most `rows` images, as it gives it; ValueError, in one line, where it fails."""
+        return self.raw_fractions(np.divide(images, 255, dtype=np.float32))
+
+    def raw_fractions(self, images: NDArray[np.float32]) -> NDArray[np.floating]:
+        """The same for at most `rows` images (n, h, w, c) in [0, 1]."""
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
-            outputs = self.forward(prepare_images(filled, self.interface))
+            outputs = self.forward(arrange_fractions(filled, self.interface))
         except Exception as error:
             raise ValueError(
                 f"{self._where} failed on {self.rows} images of {self._size}: {one_line(error)}"
@@ -108,7 +106,15 @@ class LoadedModel:
 
     def _read_answers(self, outputs: NDArray[np.floating], rows: int) -> Answers:
         gives = self.interface.gives
-        return read_answers(outputs, gives, rows, where=self._where, classes=self.classes, named="image {}".format)
+        return read_answers(
+            outputs,
+            gives,
+            rows,
+            where=self._where,
+            classes=self.classes,
+            named="image {}".format,
+            remedy="set interface.gives=probabilities, or export the model without its last softmax or sigmoid",
+        )
 
     @property
     def _where(self) -> str:
@@ -186,7 +192,11 @@ def log_probabilities(
 
 def prepare_images(images: Pixels, interface: Interface) -> Batch:
     """The images scaled, normalised and laid out as the interface says, float32."""
-    pixels: Batch = np.divide(images, 255, dtype=np.float32)
+    return arrange_fractions(np.divide(images, 255, dtype=np.float32), interface)
+
+
+def arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
+    """Images (n, h, w, c) in [0, 1], normalised and laid out as the interface says."""
     if interface.mean:
         mean, std = (np.array(numbers, np.float32) for numbers in (interface.mean, interface.std))
         pixels = (pixels - mean) / std

@@ -54,6 +54,7 @@ from tasks.worker.files import File
 
 RULE = "given model: factory and weights, 1"
 TIMM_RULE = "given model: timm network and weights, 1"
+PART_RULE = "given model: part of a checkpoint, 1"
 Kind = Literal["torchscript", "export", "onnx", "factory", "timm", "transformers"]
 Gives = Literal["logits", "probabilities", "log-probabilities"]
 Layout = Literal["nchw", "nhwc"]
@@ -64,13 +65,16 @@ WEIGHTS_ALONE = (".ckpt", ".npz", ".safetensors")  # never a whole model
 FACTORY = re.compile(r"([\w.]+:\w+)\+(.+)", re.DOTALL)
 TIMM = re.compile(r"timm:([\w.-]+)\+(.+)", re.DOTALL)
 TRANSFORMERS = re.compile(r"transformers:(.+)", re.DOTALL)
+# A part of a checkpoint, after the path of a file of weights; no such file may end otherwise.
+PART = re.compile(r"(.+\.(?:pt|pth|ckpt|npz|safetensors))#([^#/]+)", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ModelFile(PinnedName):
     """A model as a file, pinned once `digest` is set. Written `path`, `package.module:factory+path` or `...@digest`.
 
-    The digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
+    A file of weights may be followed by the part of a checkpoint that is meant: `factory+checkpoint.pt#model_ema`. The
+    digest is the SHA-256 of the file's bytes; with a factory, of its function, its source and those bytes; with
     timm, of the network's name and those bytes; of a folder, of the files that make the model and their names.
     """
 
@@ -98,8 +102,7 @@ class ModelFile(PinnedName):
 
     def named(self) -> ModelFile:
         """The same without the file's folders."""
-        before = self.name[: len(self.name) - len(self.path)]
-        return ModelFile(before + PurePath(self.path).name, self.digest)
+        return ModelFile(self._name_with(PurePath(self.path).name), self.digest)
 
     def pin(self, known: MutableMapping[str, str]) -> ModelFile:  # noqa: ARG002 - with a factory it is no file's digest
         """The same with the digest of its content; FileError for the file, ValueError for the factory."""
@@ -130,8 +133,28 @@ class ModelFile(PinnedName):
     def path(self) -> str:
         """The path of the file, the model or its weights; of a model of transformers its folder's."""
         folder = TRANSFORMERS.fullmatch(self.name)
+        if folder:
+            return folder[1]
+        weights = self._weights_and_part
+        part = PART.fullmatch(weights)
+        return part[1] if part else weights or self.name
+
+    @property
+    def part(self) -> str:
+        """The place in a checkpoint whose weights are meant, such as `model_ema`; empty if the network decides."""
+        part = PART.fullmatch(self._weights_and_part)
+        return part[2] if part else ""
+
+    @property
+    def _weights_and_part(self) -> str:
+        """The name after the network's and the plus; empty without one."""
         match = TIMM.fullmatch(self.name) or FACTORY.fullmatch(self.name)
-        return folder[1] if folder else match[2] if match else self.name
+        return match[2] if match and not self.is_folder else ""
+
+    def _name_with(self, path: str) -> str:
+        """The name with another path."""
+        end = len(self.name) - (len(self.part) + 1 if self.part else 0)
+        return self.name[: end - len(self.path)] + path + self.name[end:]
 
     @property
     def factory(self) -> Factory | None:
@@ -230,7 +253,7 @@ def pin(model: ModelFile) -> ModelFile:
     read, such as a whole pickled module (`tasks.external.file_contents`).
     """
     path = str(files.expand_home(model.path).absolute())
-    name = model.name[: len(model.name) - len(model.path)] + path
+    name = model._name_with(path)
     new = ModelFile(name, model.digest)
     if new.is_folder:
         return ModelFile(name, _digest_and_folder(new)[0])
@@ -260,13 +283,15 @@ def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
         size_limits.check_archive(held)
     except size_limits.TooLarge as error:
         raise ValueError(f"model {model.name} cannot be read: {error}") from None
-    check_contents(model.name, model.path, model.kind, held)
+    check_contents(model.name, model.path, model.kind, held, model.part)
     factory = model.factory
     digest = hashlib.sha256(held).hexdigest()
     if factory is not None:
         digest = _digest_with_factory(factory, custom.source_digest(factory), digest)
     if model.timm is not None:
         digest = digest_of(TIMM_RULE, (model.timm.encode(), digest.encode()))
+    if model.part:
+        digest = digest_of(PART_RULE, (model.part.encode(), digest.encode()))
     _check_digest(model, digest)
     return digest, held
 

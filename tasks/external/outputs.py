@@ -30,6 +30,14 @@ Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-3  # of a row's sum of probabilities
 FEW_PLACES = 4  # decimals; so few move the sums of tables of ordinary width by more than that
+# Of a probability between two answers about one image; TF32 and half precision differ by less, a dropped unit by more.
+SAME = 0.01
+FEWEST_IN_UNIT = 10  # rows that are all in [0, 1]: few logits may be, by chance
+# Of the images, those that a model gets right with its columns in another order, and how many fewer as they stand.
+RIGHT_ORDER, FEWER = 0.8, 0.1
+# What to do about a model's file whose classes stand in another order.
+CLASS_ORDER = "number the classes of the data in the model's order, as by the names of their folders or by a list"
+ENOUGH = 10  # images a class; with fewer, some order suits any model
 FLOOR = float(np.finfo(np.float32).smallest_subnormal)  # 1.4e-45: a softmax in float32 says 0 below it
 
 
@@ -56,11 +64,13 @@ def read_answers(
     floor: float = FLOOR,
     tolerance: float = TOLERANCE,
     named: Callable[[int], str] = "row {}".format,
+    remedy: str = "",
 ) -> Answers:
-    """Answers for so many rows: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
+    """Answers for this number of rows: (rows, classes), or (rows, 1) or (rows,) for the second of two classes.
 
     Probabilities may miss a sum of 1 by the tolerance and are divided by it. ValueError, in one line that begins with
     `where`, for another shape, what is not finite, or rows that do not sum to 1: it names the first and counts them.
+    `remedy` says what to do about probabilities that are given as logits.
     """
     values = np.asarray(outputs, np.float64)
     shape = values.shape
@@ -74,7 +84,7 @@ def read_answers(
     is_number = np.isfinite(values) | (np.isneginf(values) if gives == "log-probabilities" else False)
     _refuse(~is_number.all(1), values, where, "are not all finite", named)
     if gives == "logits":
-        return _from_logits(values, where, floor)
+        return _from_logits(values, where, floor, remedy)
     if gives == "probabilities":
         outside = ((values < -tolerance) | (values > 1 + tolerance)).any(1)
         _refuse(outside, values, where, "are not all probabilities, in [0, 1]", named)
@@ -96,13 +106,65 @@ def read_answers(
     return _apply_floor(values, floor)
 
 
-def _from_logits(values: Floats, where: str, floor: float) -> Answers:
+def _from_logits(values: Floats, where: str, floor: float, remedy: str) -> Answers:
+    # A second softmax would flatten every answer without a sign of it. Rows that are all alike prove nothing.
+    if (values >= 0).all() and (values != values[0]).any():
+        end = f"; {remedy}" if remedy else ""
+        if values.shape[1] > 1 and (np.abs(values.sum(1) - 1) <= TOLERANCE).all():
+            raise ValueError(
+                f"{where} gives rows that sum to 1 and none below 0; these are probabilities, not logits{end}"
+            )
+        # A sigmoid in half precision underflows to 0 now and then; columns of zeros are logits of classes never learnt.
+        if (values <= 1).all() and len(values) >= FEWEST_IN_UNIT and (values == 0).mean() < 0.5:
+            raise ValueError(
+                f"{where} gives {values.size} numbers that all lie in [0, 1]; these are no logits but the outputs of a "
+                f"sigmoid, which has to be left out{end}"
+            )
     if values.shape[1] == 1:
         values = np.hstack([np.zeros_like(values), values])
-    elif (values >= 0).all() and (np.abs(values.sum(1) - 1) <= TOLERANCE).all() and (values != values[0]).any():
-        # A second softmax would flatten every answer without a sign of it. Rows that are all alike prove nothing.
-        raise ValueError(f"{where} gives rows that sum to 1 and none below 0; these are probabilities, not logits")
     return Answers(log_softmax(values), 0, floor)
+
+
+def other_batch(once: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Half of the rows to ask about again: those with the smallest first column, so that the batch is another one.
+
+    A model whose answers depend on the mean of its batch, as batch norm's in training mode do, then gives others.
+    """
+    return np.argsort(once[:, 0], kind="stable")[: (len(once) + 1) // 2]
+
+
+def check_asked_twice(once: Floats, again: Floats, where: str, remedy: str) -> None:
+    """Raise ValueError if two sets of log-probabilities of the same images differ.
+
+    The second ones should come from `other_batch`: a model that draws random numbers, or whose answers depend on other
+    images, as one in training mode does, then differs.
+    """
+    apart = float(np.abs(np.exp(again) - np.exp(once)).max())
+    if apart > SAME:
+        raise ValueError(f"{where}: asked twice about one image, its probabilities differ by {apart:.2g}; {remedy}")
+
+
+def check_class_order(values: Floats, labels: NDArray[np.int64], where: str, remedy: str) -> None:
+    """Raise ValueError if the columns (rows, classes) are the classes of the labels in another order.
+
+    Such a model would seem to have learnt nothing. It is distinguished from a merely bad one by its accuracy under the
+    best order of its columns.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    classes = values.shape[1]
+    if classes == 1 or len(labels) < ENOUGH * classes or labels.max() >= classes:
+        return
+    counts = np.zeros((classes, classes), np.int64)  # (classes, columns): images whose largest is there
+    np.add.at(counts, (labels, values.argmax(axis=1)), 1)
+    rows, places = linear_sum_assignment(counts, maximize=True)
+    right, best = np.trace(counts) / len(labels), counts[rows, places].sum() / len(labels)
+    if best > RIGHT_ORDER and right < best - FEWER:
+        order = f"{', '.join(map(str, places))} for our classes {', '.join(map(str, rows))}"
+        raise ValueError(
+            f"{where} gets {right:.0%} of the images right as its classes stand, and {best:.0%} in another order: "
+            f"{order}; {remedy}"
+        )
 
 
 def _apply_floor(log_p: Floats, floor: float) -> Answers:

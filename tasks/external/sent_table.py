@@ -7,7 +7,7 @@ An encoder's owner sends embeddings: Parquet, with the columns `image` (the ids 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -53,12 +53,34 @@ class Sent:
         """The rows of these pictures; ValueError, in one line, where any is missing."""
         missing = [image for image in ids if image not in self._places]
         if missing:
+            check_sets(self.name, self.ids, ids)
             raise ValueError(f"{self.name} has no row for {missing[0]!r}; {len(missing)} of {len(ids)} are missing")
         return np.array([self._places[image] for image in ids], np.int64)
 
     @cached_property
     def _places(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.ids)}
+
+
+HANDED_OUT = re.compile(r"([a-z]+-[0-9a-f]{8})[/-].+", re.DOTALL)  # the id of what was handed out, after its set
+SHOWN = 3  # sets that a message names
+
+
+def check_sets(name: str, sent: Iterable[str], asked: Iterable[str]) -> None:
+    """Raise ValueError if the ids that were sent are of other sets than those that were handed out."""
+    answered, generated = _set_names(sent), _set_names(asked)
+    if answered and generated and not set(answered) & set(generated):
+        raise ValueError(
+            f"{name} answers {', '.join(answered[:SHOWN])}; these settings and this secret generate "
+            f"{', '.join(generated[:SHOWN])}: data, seed, secret and the other settings must be those that engram "
+            "probes was given"
+        )
+
+
+def _set_names(ids: Iterable[str]) -> list[str]:
+    """The sets that ids name, such as `pictures-cf19f686`, in order."""
+    matches = (HANDED_OUT.fullmatch(image) for image in ids)
+    return list(dict.fromkeys(match[1] for match in matches if match))
 
 
 def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:

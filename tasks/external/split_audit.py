@@ -16,7 +16,7 @@ compare with: `engram run membership`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract.summaries import Estimate, p_in_words
-from tasks.external.outputs import read_answers
+from tasks.external.audit_inputs import check_distinct, read_sets
+from tasks.external.audited_model import ask_model
 from tasks.numerics import seeds, statistics
 from tasks.numerics.ranks import area_under_curve
 
@@ -34,7 +35,6 @@ Answer = Literal["told apart", "undecided", "not judged"]
 
 RATES = (0.001, 0.01, 0.1)  # nominal false-positive rates
 BLIND_LEVEL = 0.05  # of the blind control, over all its tests together
-FEWEST = 20  # records of a set
 MOST_BLIND = 5_000  # records of a set that the blind control looks at
 MOST_PIXELS = 1_024  # of a record: every k-th value
 COMPONENTS = 32  # of which the linear classifier learns
@@ -56,7 +56,8 @@ class SplitAudit:
     """What the loss tells of members, beside what the data tell of them without the model.
 
     `auc` and `blind_auc` are areas under the curve with 95 % intervals. `blind_p` is the p-value that the sets were
-    drawn alike, as far as the blind control sees. `rates` lacks those for which there are too few non-members.
+    drawn alike, as far as the blind control sees. `rates` lacks those for which there are too few non-members. `notes`
+    say what was done to the records: how they were scaled and laid out, and how many were copies.
     """
 
     answer: Answer
@@ -66,27 +67,37 @@ class SplitAudit:
     blind_p: float
     members: int
     nonmembers: int
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join(describe_lines(self))
 
 
-def audit(
-    model: Callable[[Any], Any], members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0
-) -> SplitAudit:
+def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0) -> SplitAudit:
     """Whether a model's loss tells its members from other records, with a blind control of the two sets.
 
-    `model` is a torch module, which is asked in evaluation mode, or a function of a batch of images; either gives
-    logits, (batch, classes). `members` and `nonmembers` are (images, labels), as arrays or tensors, or a dataset of
-    such pairs; images as the model takes them. `seed` draws the halves. ValueError, in one line, for what is none.
+    `model` is a torch module, which is asked in evaluation mode, a function of a batch of images, or the path of a
+    model's file (`docs/external_models.md`). It gives logits (batch, classes): as a tensor or array, as `.logits`,
+    or as the only such output of several.
+
+    `members` and `nonmembers` are (images, labels) as arrays, tensors or lists; a data set or data loader of such
+    pairs; a table of pandas with a column `label`; or the folder or name of a data set, such as `folder:mine#64x64`.
+    Images are given to the model as they are or, if it does not take them so, scaled from [0, 255] to [0, 1] or with
+    their channels moved to the front; `notes` of the result say so. Copies within a set count once.
+
+    `seed` draws the halves. Raises ValueError, in one line, for whatever cannot be read or asked.
     """
-    inside, outside = (read_records(each, name) for each, name in ((members, "members"), (nonmembers, "nonmembers")))
-    check_distinct(inside[0], outside[0])
-    first, second = (log_likelihoods(model, *records, batch) for records in (inside, outside))
+    if not isinstance(batch, int) or batch < 1:
+        raise ValueError(f"batch is {batch!r}; it must be a number of images, at least 1")
+    inside, outside = read_sets(members, nonmembers)
+    (first, second), (inside, outside) = ask_model(model, (inside, outside), batch)
+    check_distinct(inside.images, outside.images)
     auc = interval_of_area(area_under_curve(first, second), len(first), len(second))
-    blind_auc, blind_p = blind_control(inside, outside, seed)
+    blind_auc, blind_p = blind_control((inside.images, inside.labels), (outside.images, outside.labels), seed)
     rates = tuple(low_rates(first, second, seed))
-    return SplitAudit(answer(auc, blind_auc, blind_p), auc, rates, blind_auc, blind_p, len(first), len(second))
+    notes = (*inside.notes, *outside.notes)
+    found = answer(auc, blind_auc, blind_p)
+    return SplitAudit(found, auc, rates, blind_auc, blind_p, len(first), len(second), notes)
 
 
 def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
@@ -109,6 +120,7 @@ def describe_lines(result: SplitAudit) -> Iterator[str]:
         case _:
             yield "Undecided: the loss tells no more of members than the data alone might; other attacks may tell more."
     yield f"members {result.members:,}, non-members {result.nonmembers:,}"
+    yield from result.notes
     yield f"loss attack, area under the curve  {_in_words(result.auc)}; .5 where nothing is told"
     for rate in result.rates:
         true, false = _in_percent(rate.true_positive), _in_percent(rate.false_positive)
@@ -132,81 +144,6 @@ def _in_percent(share: Estimate) -> str:
 
 
 Records = tuple[Array, NDArray[np.int64]]
-
-
-def read_records(given: Any, name: str) -> Records:
-    """Images (n, ...) and labels (n,) of a set; ValueError, in one line that names it, where they are none."""
-    pair = given if isinstance(given, tuple | list) and len(given) == 2 else _stack_pairs(given, name)
-    images, labels = (np.asarray(_on_host(each)) for each in pair)
-    if images.ndim < 2 or labels.shape != images.shape[:1] or not np.issubdtype(images.dtype, np.number):
-        raise ValueError(
-            f"{name} has images {images.dtype} {images.shape} and labels {labels.shape}; expected (n, ...) and (n,)"
-        )
-    if len(images) < FEWEST:
-        raise ValueError(f"{name} has {len(images)} records; it must have at least {FEWEST}")
-    if not np.array_equal(labels, labels.astype(np.int64)) or labels.min() < 0:
-        raise ValueError(f"{name} has labels such as {labels.min()!r}; they must be numbers of classes, from 0 on")
-    return images, labels.astype(np.int64)
-
-
-def _stack_pairs(given: Any, name: str) -> tuple[Array, Array]:
-    """The pairs of a dataset as two arrays."""
-    try:
-        pairs = [given[number] for number in range(len(given))]
-        images = np.stack([np.asarray(_on_host(image)) for image, _ in pairs])
-        return images, np.array([int(label) for _, label in pairs])
-    except (TypeError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{name} is {type(given).__name__}; it must be (images, labels) or a dataset of pairs of image and label, "
-            f"images of one shape: {error}"
-        ) from error
-
-
-def _on_host(value: Any) -> Any:
-    """A tensor's numbers in this machine's memory; anything else as it is."""
-    return value.detach().cpu() if hasattr(value, "detach") else value
-
-
-def check_distinct(members: Array, nonmembers: Array) -> None:
-    """ValueError where a record is in both sets, or the sets have records of two shapes."""
-    if members.shape[1:] != nonmembers.shape[1:]:
-        raise ValueError(f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected one")
-    known = {image.tobytes() for image in members}
-    both = sum(image.tobytes() in known for image in nonmembers)
-    if both:
-        raise ValueError(f"{both} of {len(nonmembers)} nonmembers are members, too; leave them out")
-
-
-def log_likelihoods(model: Callable[[Any], Any], images: Array, labels: NDArray[np.int64], batch: int) -> Floats:
-    """log p of each record's label, in nats, (n,); ValueError, in one line, where the model gives no such logits."""
-    outputs = np.concatenate(list(_outputs(model, images, batch)))
-    log_p = read_answers(outputs, "logits", len(images), where="model").log_p
-    if labels.max() >= log_p.shape[1]:
-        raise ValueError(f"model gives {log_p.shape[1]} classes, and the labels reach up to {labels.max()}")
-    chosen: Floats = log_p[np.arange(len(labels)), labels]
-    return chosen
-
-
-def _outputs(model: Callable[[Any], Any], images: Array, batch: int) -> Iterator[Array]:
-    """What the model gives for some images at a time; a torch module is left in the modes that it was in."""
-    import torch
-
-    some = (images[start : start + batch] for start in range(0, len(images), batch))
-    if not isinstance(model, torch.nn.Module):
-        for part in some:
-            yield np.asarray(_on_host(model(part)))
-        return
-    modes = [(module, module.training) for module in model.modules()]
-    weights = next(model.parameters(), torch.zeros(0))
-    model.eval()
-    try:
-        with torch.no_grad():
-            for part in some:
-                tensor = torch.as_tensor(part, device=weights.device)
-                yield _on_host(model(tensor.to(weights.dtype) if tensor.is_floating_point() else tensor)).numpy()
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def interval_of_area(area: float, positive: int, negative: int) -> Estimate:

@@ -10,7 +10,7 @@ import contextlib
 import io
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import Any
@@ -20,7 +20,9 @@ import torch
 from torch import Tensor
 
 from tasks.contract.extras import TIMM, TRANSFORMERS
-from tasks.external.file_contents import not_tensors_alone
+from tasks.external.checkpoint_weights import Weights, choose_weights, describe_contents, find_weights
+from tasks.external.file_contents import drop_wrappers, holds_tensors_alone, is_stored_tensor, no_weights
+from tasks.external.inert_pickle import SavedFile, Unreadable, open_saved, read_tensor
 from tasks.external.model_file import ModelFile
 from tasks.models import custom, modules
 from tasks.models.custom import Factory
@@ -30,13 +32,23 @@ from tasks.user_code.loaded import UncoveredImport, watch_imports
 def load_weights(
     model: ModelFile, held: bytes, module: torch.nn.Module, place: torch.device
 ) -> Callable[[Tensor], Any]:
-    tensors = match_names(module, read_weights(model, held), drops_classifier=model.timm is not None)
+    """The network with the weights of the file, in evaluation mode."""
+    network = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    left_out = classifier_names(module) if model.timm is not None else None
+    where = f"model {model.name}: {model.path}"
+    saved, found = read_weights(model, held)
     try:
-        module.load_state_dict(tensors)
+        chosen = choose_weights(where, network, found, model.part, left_out)
+        if saved is not None:
+            chosen = {name: read_tensor(saved, tensor) for name, tensor in chosen.items()}
+    except Unreadable as error:
+        raise ValueError(f"{where} cannot be read: {error}") from None
+    try:
+        module.load_state_dict(chosen)
     except Exception as error:
         whose = "the factory's" if model.timm is None else f"those of timm's {model.timm}"
-        said = " ".join(_lines(error))[:LONGEST]
-        raise ValueError(f"model {model.name}: the weights are not {whose}: {said}") from None
+        reason = " ".join(_lines(error))[:LONGEST]
+        raise ValueError(f"model {model.name}: the weights are not {whose}: {reason}") from None
     return module.to(place).eval()
 
 
@@ -99,63 +111,57 @@ def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int 
     return network
 
 
-def match_names(
-    module: torch.nn.Module, tensors: Mapping[str, Tensor], *, drops_classifier: bool = False
-) -> Mapping[str, Tensor]:
-    """The weights by the module's own names.
-
-    Where all names begin alike, as those of a Lightning module that holds the network as `model` do, that beginning is
-    left out, if the rest are exactly the module's names. Otherwise the weights are as they were.
-    """
-    names = set(module.state_dict())
-
-    def kept(prefix: str) -> Mapping[str, Tensor]:
-        bare = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-        return drop_classifier(module, bare) if drops_classifier else bare
-
-    found = (kept(prefix) for prefix in ("", *common_prefixes(tensors)))
-    return next((bare for bare in found if set(bare) == names), kept(""))
-
-
-def common_prefixes(names: Iterable[str]) -> list[str]:
-    """What all dotted names begin with, each part with its dot, the shortest first: `module.`, `module.net.`."""
-    found: list[str] = []
-    for steps in zip(*(name.split(".")[:-1] for name in names), strict=False):
-        if len(set(steps)) > 1:
-            break
-        found.append((found[-1] if found else "") + steps[0] + ".")
-    return found
-
-
-def drop_classifier(module: Any, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The weights without those of a classifier, where timm's network was made without one."""
+def classifier_names(module: Any) -> Callable[[str], bool] | None:
+    """Whether a name is of the classifier that timm's network was made without; None if it was made with one."""
     if module.num_classes:
-        return tensors
+        return None
     named = module.default_cfg.get("classifier") or ()
-    names = tuple(f"{name}." for name in ((named,) if isinstance(named, str) else named))
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith(names)}
+    prefixes = tuple(f"{name}." for name in ((named,) if isinstance(named, str) else named))
+
+    def is_of_classifier(name: str) -> bool:
+        return name.startswith(prefixes)
+
+    return is_of_classifier
 
 
-def read_weights(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
+def read_weights(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
+    """The mappings of tensors in a file of weights; with the file, if its tensors are only described so far."""
     suffix = PurePath(model.path).suffix.lower()
     if suffix == ".npz":
-        return _npz(model, held)
-    return _safetensors(model, held) if suffix == ".safetensors" else _state(model, held)
+        return None, [Weights("", _npz(model, held))]
+    if suffix == ".safetensors":
+        return None, [Weights("", _safetensors(model, held))]
+    return _saved(model, held)
 
 
-def _state(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
-    """The tensors of a state dict, or of the `state_dict` in a checkpoint, such as Lightning's."""
+def _saved(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
+    """The mappings of tensors of a state dict or checkpoint.
+
+    torch reads a file that holds nothing but tensors and plain containers. Of any other only the tensors are read,
+    without importing what its pickle names.
+    """
+    where = f"model {model.name}: {model.path}"
+    if not holds_tensors_alone(held):
+        try:
+            saved = open_saved(held)
+        except Unreadable as error:
+            raise ValueError(f"{where} cannot be read: {error}") from None
+        found = find_weights(saved.contents, is_stored_tensor)
+        if not found:
+            raise ValueError(no_weights(model.name, model.path, saved.contents))
+        return saved, found
     try:
-        state = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
-    except Exception:
-        raise ValueError(not_tensors_alone(model.name, model.path)) from None
-    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
-        state = state["state_dict"]
-    if not isinstance(state, Mapping) or not all(isinstance(part, Tensor) for part in state.values()):
-        raise ValueError(
-            f"model {model.name}: {model.path} is no state dict; save torch.save(model.state_dict(), path)"
-        )
-    return state
+        contents = torch.load(io.BytesIO(held), map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ValueError(f"{where} cannot be read: {one_line(error)}") from None
+    found = find_weights(contents, is_tensor)
+    if not found:
+        raise ValueError(f"{where} holds no weights by name: {describe_contents(contents, is_tensor)}")
+    return None, found
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
 
 
 def _npz(model: ModelFile, held: bytes) -> Mapping[str, Tensor]:
@@ -186,7 +192,7 @@ def load_classifier(name: str, held: Mapping[str, bytes], place: torch.device) -
         raise ValueError(f"model {name} needs {TRANSFORMERS.advice}") from None
     with tempfile.TemporaryDirectory() as folder, silence_transformers(), torch.random.fork_rng(devices=[]):
         for file, content in held.items():  # what was pinned, and nothing else of its folder
-            (Path(folder) / file).write_bytes(content)
+            (Path(folder) / file).write_bytes(drop_wrappers(file, content))
         try:
             module, info = AutoModelForImageClassification.from_pretrained(
                 folder,

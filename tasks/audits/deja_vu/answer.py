@@ -19,6 +19,7 @@ from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, first_row, index_rows, numerator, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.external.causes import ALTERED, INTERFACE, TRAINING_MODE, as_sentence, list_causes
 
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -209,6 +210,9 @@ def describe_refusal(rule: Rule[Evidence], evidence: Evidence) -> str:
     return describe_unlike_sets(evidence.reference_p) if rule is UNLIKE_SETS else describe_repeats(evidence.repeats)
 
 
+CROP_CAUSES = list_causes(f"for one of the two {INTERFACE}", TRAINING_MODE, ALTERED)
+
+
 def describe_repeats(repeats: Row | None) -> str:
     """Why the table is not what one encoder says of pictures."""
     if repeats is None:
@@ -218,7 +222,7 @@ def describe_repeats(repeats: Row | None) -> str:
         )
     return (
         f"But {numerator(repeats)} of {repeats['n']} public pictures that also stood among the crops have another "
-        "embedding there: crops were not answered as pictures are."
+        f"embedding there: crops were not answered as pictures are. {as_sentence(CROP_CAUSES)}"
     )
 
 

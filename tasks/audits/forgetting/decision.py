@@ -10,6 +10,7 @@ from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Estimate, p_in_words
 from tasks.contract.verdict import Answer
+from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
 
 FormatP = Callable[[float], str]
 DecisionScore = Literal["right", "undecided", "wrong"]
@@ -192,11 +193,18 @@ def decide(config: Any, evidence: TargetEvidence) -> Decision:
 
 
 # What a target may be that is unlike the models that never saw D_Q, by the check and whether its number is the larger.
+CAUSES = unlike_causes("images of the control set")
+DENIAL_CAUSES = list_causes(
+    "images of the control set were trained on",
+    INTERFACE,
+    "it was trained differently, as by being made to deny D_Q",
+    ALTERED,
+)
 DIFFERENCES: Mapping[tuple[str, bool], str] = {
     ("accuracy", True): "it knows the domain better, by more or other data, longer training or another design",
-    ("accuracy", False): "it knows the domain less well, by fewer or other data, another design or a change",
+    ("accuracy", False): f"it knows the domain less well; {CAUSES}",
     ("agreement", True): "it agrees with them more than they do with one another, as the mean of several models does",
-    ("agreement", False): "other images are difficult to it, by data of another kind, another design or a change",
+    ("agreement", False): f"other images are difficult to it; {CAUSES}",
 }
 
 
@@ -216,7 +224,7 @@ def describe_denial(evidence: TargetEvidence, format_p: FormatP) -> str:
     assert evidence.p_other is not None
     return (
         f"it is less sure of D_Q than of images of the same source that nobody was given ({format_p(evidence.p_other)})"
-        ", as no model is that never saw either: it was made to deny D_Q, or was changed"
+        f", as no model is that never saw either; {DENIAL_CAUSES}"
     )
 
 
@@ -246,7 +254,7 @@ REASONS: Mapping[Rule[TargetEvidence], Callable[[TargetEvidence, FormatP], str]]
         "without a control set and calibration models knowing D_Q cannot be told from knowing its kind"
     ),
     TWO_ANSWERS: lambda evidence, _format_p: (
-        f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers"
+        f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers; {REPEATS}"
     ),
     ONE_CLASS: lambda _evidence, _format_p: (
         "its table says nothing of the other classes, so that its accuracy on the control set is unknown"

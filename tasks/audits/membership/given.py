@@ -116,11 +116,14 @@ class Said:
 
 def ask_file(config: Ask, images: Pixels, labels: Labels) -> Said:
     from tasks.external.loading import load_model
+    from tasks.external.outputs import CLASS_ORDER, check_class_order
 
     data, given = load(config.records.data), config.given
     assert given.model is not None
     model = load_model(given.model, data.shape, given.interface, data.classes)
-    return Said(log_odds(model.answers(images).log_p, labels), np.full(len(labels), np.nan), "log-odds")
+    log_p = model.answers(images).log_p
+    check_class_order(log_p, labels, f"model {given.model.name}", CLASS_ORDER)
+    return Said(log_odds(log_p, labels), np.full(len(labels), np.nan), "log-odds")
 
 
 def read_table(config: Ask, labels: Labels) -> Said:

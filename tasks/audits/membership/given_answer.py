@@ -13,6 +13,7 @@ from tasks.audits.membership.measures.given import DIFFERING, DISTANCE, FOUND_GI
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
 from tasks.contract.verdict import Verdict
+from tasks.external.causes import REPEATS, as_sentence, unlike_causes
 
 NOT_JUDGED = "not judged"
 UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
@@ -196,19 +197,22 @@ def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
     return f"{words}{describe_power(evidence)}.{labels}"
 
 
+CAUSES = unlike_causes("some of the images that follow the records")
+
+
 def describe_difference(evidence: GivenEvidence) -> str:
     """Why the given model cannot be ranked among the others."""
     if not evidence.is_steady and evidence.differing is not None:
         row = evidence.differing
         return (
             f"{numerator(row)} of {row['n']} pictures that were handed out twice have two answers, so the table is not "
-            "what one model says in evaluation mode."
+            f"what one model says in evaluation mode. {as_sentence(REPEATS)}"
         )
     assert evidence.distance is not None
     return (
         "on images that nobody was trained on, the given model's answers are not those of one of the models trained "
-        f"here ({p_in_words(evidence.distance['p_value'])} over {evidence.distance['n']} models). It was trained "
-        "otherwise, or its answers were changed; train as it was trained."
+        f"here ({p_in_words(evidence.distance['p_value'])} over {evidence.distance['n']} models). "
+        f"{as_sentence(CAUSES)}"
     )
 
 
@@ -226,6 +230,8 @@ def given_steps(answer: str) -> tuple[str, ...]:
     """What to do after an answer for which no common steps are known."""
     if answer == NOT_JUDGED:
         return (
+            "Check your own settings first: whether the model was trained on images that follow the records, the order "
+            "of the classes, given.interface, and the shape.",
             "Train models here as the given one was trained: as many records, the same network, epochs and optimiser; "
             "models=64 or more.",
             "Take the model's own outputs, from its file where possible, unchanged and with all digits.",

@@ -19,6 +19,7 @@ from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, index_rows, numerator, read_setting, row_name, select_rows
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.external.causes import ALTERED, list_causes
 
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -287,11 +288,18 @@ def describe_silence(evidence: Evidence) -> str:
     return f"{some} go unanswered or are refused (“unknown”, “not stated”: {100 * silent.refused:.0f} %)"
 
 
+QUESTION_CAUSES = list_causes(
+    "the system samples its answers (its temperature is above 0)", "it remembers earlier questions", ALTERED
+)
+
+
 def describe_repeats(repeats: Repeats | None) -> str:
     """Why the file is not what one system says."""
     if repeats is None:
         return "the questions that were handed out twice could not be checked"
-    return f"{repeats.differing} of {repeats.n} questions that were handed out twice got two answers"
+    return (
+        f"{repeats.differing} of {repeats.n} questions that were handed out twice got two answers ({QUESTION_CAUSES})"
+    )
 
 
 def describe_evidence(config: Relational, evidence: Evidence) -> str:

@@ -46,6 +46,7 @@ from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
 
 BROKEN: Answer = "promise broken"
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -263,6 +264,11 @@ def null_note(config: Text) -> str:
     return note.strip() if config.is_null else ""
 
 
+TABLE_CAUSES = list_causes(
+    "its numbers were rounded", "the texts were cut short or tokenized in another way", TRAINING_MODE, ALTERED
+)
+
+
 def describe_evidence(evidence: Evidence) -> str:
     """The secrets that were found, and what all of them say together, in a sentence."""
     found, beaten = evidence.found, evidence.beaten
@@ -278,7 +284,7 @@ def describe_evidence(evidence: Evidence) -> str:
         refused = (
             f"the table has one number for {number_per_hundred(evidence.tied['estimate'])} of 100 pairs of candidates "
             f"and two numbers for {number_per_hundred(evidence.differing['estimate'] or 0)} of 100 texts that were "
-            "handed out twice, so that nobody is cleared by it; "
+            f"handed out twice, so that nobody is cleared by it ({TABLE_CAUSES}); "
         )
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
     return (

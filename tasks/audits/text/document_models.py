@@ -28,7 +28,7 @@ from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
-from tasks.external.split_audit import FEWEST
+from tasks.external.audit_inputs import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds

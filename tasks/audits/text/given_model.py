@@ -7,6 +7,7 @@ order that says nothing, a tenth of them twice (`tasks.external.blinding`), and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -32,13 +33,13 @@ from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.external.split_audit import FEWEST
+from tasks.external.audit_inputs import FEWEST
 from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
 from tasks.worker import hardware
-from tasks.worker.files import File
+from tasks.worker.files import File, FileError
 
 IDENTIFIER_SCORES = pa.schema(
     [
@@ -150,6 +151,17 @@ def given_question(config: Text) -> GivenQuestion:
             "identifiers, planted=true or others"
         )
     return identifier_question(config) if config.identifiers else planted_question(config)
+
+
+def check_returned(config: Text) -> None:
+    """Raise ValueError if the owner's table cannot be used: before anything is computed.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    if config.outputs is not None:
+        asked = given_question(config)
+        with suppress(FileError):
+            read_log_p(config.outputs, handout_order(questions(asked), asked.seed))
 
 
 def compared_texts(config: Text) -> ComparedTexts:

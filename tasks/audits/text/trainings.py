@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.audits.text.config import Scoring, Text, tuning_fields
 from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.document_models import document_jobs, insertion_jobs
-from tasks.audits.text.given_model import identifier_jobs, planted_jobs
+from tasks.audits.text.given_model import check_returned, identifier_jobs, planted_jobs
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
 from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
@@ -72,6 +72,7 @@ def trainings(config: Text) -> tuple[Job, ...]:
     Where identifiers are asked about, those of the model as it is; of documents, those of each model, and of insertions
     those of the model and its base.
     """
+    check_returned(config)
     if config.identifiers:
         return identifier_jobs(config)
     if config.others is not None:

@@ -8,9 +8,11 @@ pictures in one set, in an order that a secret says, some of them twice. Picture
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +35,10 @@ from tasks.datasets.images import Labels, Pixels, as_shape
 from tasks.external.blinding import HandedOut, blind_images, key_of
 from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds
-from tasks.worker.files import File
+from tasks.worker.files import File, FileError
+
+if TYPE_CHECKING:
+    from tasks.external.outputs import Outputs
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,37 @@ def pictures(config: SingleModelConfig) -> tuple[str, Pixels]:
     """The name of the one set that an owner gets, and its images."""
     handed, _ = _handed_out(_picture_config(config))
     return handed.name, np.concatenate([images for _, images in image_sets(config)])[handed.order]
+
+
+def check_tables(configs: Iterable[SingleModelConfig]) -> None:
+    """Raise ValueError if an owner's table cannot be used: before anything is computed from another.
+
+    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    """
+    from tasks.external.outputs import read_outputs
+
+    for config in configs:
+        if config.outputs is None:
+            continue
+        with suppress(FileError):
+            outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
+            if config.label is not None and config.label >= outputs.classes:
+                raise ValueError(f"label is {config.label}; {outputs.name} has the classes 0 to {outputs.classes - 1}")
+            if config.classes is not None and config.classes != outputs.classes:
+                raise ValueError(f"{outputs.name} has {outputs.classes} classes, and given.classes is {config.classes}")
+            every = [id_ for ids in picture_ids(config).values() for id_ in ids]
+            outputs.select([*every, *(again for _, again in repeated_ids(config))])
+            if config.labelled is not None:
+                check_labelled(config, outputs)
+
+
+def check_labelled(config: SingleModelConfig, outputs: Outputs) -> NDArray[np.float64]:
+    """log p of the pictures whose labels are known; ValueError if the table orders the classes in another way."""
+    from tasks.external.outputs import check_class_order
+
+    log_p = outputs.select(picture_ids(config)[LABELLED_SET]).log_p
+    check_class_order(log_p, labels(config), outputs.name, "name its columns in our order")
+    return log_p
 
 
 def picture_ids(config: SingleModelConfig) -> dict[str, list[str]]:

@@ -28,7 +28,7 @@ from tasks.audits.unique_feature.canary_selection import (
     train_with_canary,
 )
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
-from tasks.audits.unique_feature.single_models import SingleModelConfig, single_model_config
+from tasks.audits.unique_feature.single_models import SingleModelConfig, check_tables, single_model_config
 from tasks.contract.job import Function, Inputs, Job, Work, single_table, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits
@@ -101,7 +101,9 @@ def trainings(config: UniqueFeature) -> Trainings:
         if not (given.models or given.outputs):
             raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
         check_fits(config.feature, *config.shape[:2])
-        return Trainings(config.shape, single_models=tuple(single_models(config, config.shape)))
+        asked = tuple(single_models(config, config.shape))
+        check_tables(single.config for single in asked)
+        return Trainings(config.shape, single_models=asked)
     images = load(config.trained_on)
     check_data(config, images)
     if config.asks_models:

@@ -144,7 +144,7 @@ def test_thresholds_are_set_on_other_non_members() -> None:
 @pytest.mark.parametrize(
     ("members", "said"),
     [
-        (None, "members is NoneType; it must be (images, labels) or a dataset"),
+        (None, "members is NoneType; it must be (images, labels), a data set or loader"),
         ((np.zeros((30, 4)), np.zeros(29)), "members has images float64 (30, 4) and labels (29,)"),
         ((np.zeros((5, 4)), np.zeros(5)), "members has 5 records; it must have at least 20"),
         ((np.zeros((30, 4)), np.full(30, 0.5)), "they must be numbers of classes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,25 @@ def test_a_folder_of_shards_says_what_its_model_says(tmp_path: Path) -> None:
     assert engram.json("results", run)
     (tmp_path / "vit" / shards[0]).write_bytes(b"")
     assert f"{shards[0]} is no .safetensors" in engram("plan", "unique_feature", *asked, code=2).stderr
+
+
+@pytest.mark.parametrize("shard_size", ["1GB", "6KB"])
+@pytest.mark.parametrize("wrap", [lambda name: f"_orig_mod.{name}", lambda name: f"module.{name}"])
+def test_a_folder_of_a_wrapped_model_says_what_its_model_says(
+    wrap: Callable[[str], str], shard_size: str, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    model = save_classifier(tmp_path, shard_size=shard_size)
+    for file in tmp_path.glob("*.safetensors"):
+        save_file({wrap(name): value for name, value in load_file(file).items()}, file, {"format": "pt"})
+    index = tmp_path / "model.safetensors.index.json"
+    if index.exists():
+        told = json.loads(index.read_text())
+        told["weight_map"] = {wrap(name): file for name, file in told["weight_map"].items()}
+        index.write_text(json.dumps(told))
+    found = loading.log_probabilities(pin(ModelFile(f"transformers:{tmp_path}")), images(), classes=CLASSES)
+    np.testing.assert_allclose(found.log_p, log_p(model, images() / 255), rtol=0, atol=1e-4)
 
 
 def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 }
 
 
-@task(version=3, name="forgetting.decisions", gathers=True)
+@task(version=4, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 

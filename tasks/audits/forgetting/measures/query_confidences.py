@@ -123,11 +123,12 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
     """The probability that the model gives each image's label."""
     if config.file is not None:
         from tasks.external.loading import load_model
+        from tasks.external.outputs import CLASS_ORDER, check_class_order
 
         shape = (images.shape[1], images.shape[2], images.shape[3])
-        return label_confidences(
-            load_model(config.file, shape, config.interface).answers(images).log_p, labels, config.file.name
-        )
+        log_p = load_model(config.file, shape, config.interface).answers(images).log_p
+        check_class_order(log_p, labels, f"model {config.file.name}", CLASS_ORDER)
+        return label_confidences(log_p, labels, config.file.name)
     from tasks.external.outputs import log_softmax
     from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.mixed import logits

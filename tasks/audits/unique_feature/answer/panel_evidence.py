@@ -22,6 +22,7 @@ from tasks.contract.summaries import (
     read_setting,
     select_rows,
 )
+from tasks.external.causes import MISSES, REPEATS
 
 MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
@@ -89,12 +90,12 @@ class TableCheck:
         if self.differing:
             yield (
                 f"in table {self.table} {self.differing} of {self.repeats} pictures that were handed out twice got two "
-                "answers"
+                f"answers ({REPEATS})"
             )
         if self.stated is not None and self.p is not None and self.p < MISSED:
             yield (
                 f"table {self.table} names the labels of {self.right} of {self.labelled} pictures, where "
-                f"{100 * self.stated:.3g} % are stated (p = {self.p:.2g})"
+                f"{100 * self.stated:.3g} % are stated (p = {self.p:.2g}; {MISSES})"
             )
 
 

@@ -17,10 +17,9 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.scores import log_odds
 from tasks.audits.unique_feature.single_models import (
-    LABELLED_SET,
     SingleModelConfig,
+    check_labelled,
     labels,
-    picture_ids,
     repeated_ids,
     single_batch_key,
     split_key,
@@ -62,8 +61,8 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
     right, known = 0, 0
     if config.labelled is not None:
-        said = outputs.select(picture_ids(config)[LABELLED_SET]).log_p.argmax(axis=1)
-        right, known = int((said == labels(config)).sum()), len(said)
+        log_p = check_labelled(config, outputs)
+        right, known = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
     row = {
         "table": config.number,
         "repeats": len(first),

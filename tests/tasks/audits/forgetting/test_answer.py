@@ -20,6 +20,8 @@ from tasks.audits.forgetting.answer import (
 from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import (
+    CAUSES,
+    DENIAL_CAUSES,
     LESS_SURE,
     ONE_CLASS,
     RULES,
@@ -47,6 +49,7 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.mixtures import Part
+from tasks.external.causes import REPEATS
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
 
@@ -96,7 +99,7 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
             "not judged",
             "Not judged: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
             ", but its accuracy on the control set is 0.9, that of models that never saw D_Q 0.91 (p = 0.001): it "
-            "knows the domain less well, by fewer or other data, another design or a change.",
+            f"knows the domain less well; {CAUSES}.",
         ),
     ],
 )
@@ -378,18 +381,18 @@ def silent(name: str) -> list[Row]:
             target("a", *DIFFERENT),
             UNLIKE_OTHERS,
             "Its accuracy on the control set is 0.9, that of models that never saw the data set 0.91 (p = 0.001): it "
-            "knows the domain less well, by fewer or other data, another design or a change.",
+            f"knows the domain less well; {CAUSES}.",
         ),
         (
             [*target("a", *CLEARED), repeated("a")],
             TWO_ANSWERS,
-            "3 of 40 pictures that were handed out twice got two answers.",
+            f"3 of 40 pictures that were handed out twice got two answers; {REPEATS}.",
         ),
         (
             [*target("a", *CLEARED), less_sure("a")],
             LESS_SURE,
             "It is less sure of the data set than of images of the same source that nobody was given (p = 0.001), as "
-            "no model is that never saw either: it was made to deny the data set, or was changed.",
+            f"no model is that never saw either; {DENIAL_CAUSES.replace('D_Q', 'the data set')}.",
         ),
         (
             silent("a"),

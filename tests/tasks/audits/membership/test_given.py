@@ -199,7 +199,12 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     assert [(answer, said.sentence, None)] == [(each.answer, each.sentence, each.line) for each in page.findings]
     assert "on other records, whose answers vary at most 3 times as much; or more than 1 % of the pictures" in page.rule
     assert ("at least 80 % are found out" in page.rule) == (given is FILE)
-    first_steps = {"memorised": "Treat", "not seen": "Keep", "not judged": "Train models", "undecided": "Train more"}
+    first_steps = {
+        "memorised": "Treat",
+        "not seen": "Keep",
+        "not judged": "Check your own",
+        "undecided": "Train more",
+    }
     assert page.steps[0].startswith(first_steps[answer])
     assert (None if numbers.get("found", 0) is None else 7.0) == (first and first["estimate"])
 
@@ -440,7 +445,7 @@ def test_a_model_without_others_to_compare_with_is_not_judged(model: Path, tmp_p
     config = small(GivenModel(model=ModelFile(str(model))), models=0)
     page = certificate(config, run.table("summary"), run.verdict)
     assert RULES.explain(config) == page.rule
-    assert "Train models here as the given one was trained" in page.steps[0]
+    assert "Train models here as the given one was trained" in page.steps[1]
 
 
 def test_a_useless_table_and_too_few_models_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tasks.audits.relational.answer import (
     GUESSED,
     LIMITS,
     MOST_FIXED,
+    QUESTION_CAUSES,
     RULES,
     Evasion,
     Evidence,
@@ -267,7 +268,7 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
     assert "Not judged" not in verdict(secret, rows).sentence
     many = twice | {"estimate": 0.15}
     said = verdict(secret, pa.concat_tables([stored(), pa.Table.from_pylist([many], SUMMARY)])).sentence
-    assert said.endswith("; but 3 of 20 questions that were handed out twice got two answers.")
+    assert said.endswith(f"; but 3 of 20 questions that were handed out twice got two answers ({QUESTION_CAUSES}).")
 
 
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:

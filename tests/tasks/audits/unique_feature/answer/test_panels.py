@@ -32,6 +32,7 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import index_rows
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Family, Feature, Glyph, Words
+from tasks.external.causes import MISSES, REPEATS
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
 
@@ -227,9 +228,9 @@ def test_evidence_with_a_small_rank_is_not_clear() -> None:
         ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, None),)}, ""),
         (
             {"checks": (TableCheck(1, 40, 1), TableCheck(2, 40, 0, 20, 9, 0.9, 0.0012)), "unchecked": 1},
-            "in table 1 1 of 40 pictures that were handed out twice got two answers and table 2 names the labels of 9 "
-            "of 20 pictures, where 90 % are stated (p = 0.0012) and of 1 of 3 tables the pictures handed out twice "
-            "could not be checked",
+            f"in table 1 1 of 40 pictures that were handed out twice got two answers ({REPEATS}) and table 2 names the "
+            f"labels of 9 of 20 pictures, where 90 % are stated (p = 0.0012; {MISSES}) and of 1 of 3 tables the "
+            "pictures handed out twice could not be checked",
         ),
     ],
 )

@@ -1,0 +1,312 @@
+"""What `engram.audit` is given: two sets of records in whatever form people hold them, brought to one form.
+
+A set is (images, labels), a data set or data loader of such pairs, a table of pandas, a mapping, or the name or folder
+of a data set, which is decoded as for every other audit. Whatever cannot be read is a ValueError in one line that names
+the set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Labels = NDArray[np.int64]
+
+FEWEST = 20  # records of a set
+BYTE = 255
+CHANNELS = (1, 3, 4)  # of pictures
+IMAGE_NAMES = ("images", "image", "pixel_values", "inputs", "features", "data", "x", "X", "img")
+LABEL_NAMES = ("labels", "label", "targets", "target", "y", "fine_label", "class")
+EXPECTED = (
+    "it must be (images, labels), a data set or loader of pairs of image and label, images of one shape, or the folder "
+    "or name of a data set"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSet:
+    """Images (n, ...) and labels (n,); names of the classes, if they are known, and what was done to the records."""
+
+    images: Array
+    labels: Labels
+    classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def select(self, rows: Array) -> RecordSet:
+        return replace(self, images=self.images[rows], labels=self.labels[rows])
+
+
+def read_sets(members: Any, nonmembers: Any) -> tuple[RecordSet, RecordSet]:
+    """Both sets, on one scale, each record once.
+
+    Raises ValueError if one cannot be read, they share a record, their classes have other names, or one has too few
+    records.
+    """
+    inside, outside = _read_set(members, "members"), _read_set(nonmembers, "nonmembers")
+    if inside.classes and outside.classes and inside.classes != outside.classes:
+        raise ValueError(
+            f"members have the classes {_shown(inside.classes)} and nonmembers {_shown(outside.classes)}; classes are "
+            "numbered by their names, so both sets need the same"
+        )
+    if is_bytes(inside.images) and _is_unit(outside.images):
+        inside = scale(inside, "members")
+    elif is_bytes(outside.images) and _is_unit(inside.images):
+        outside = scale(outside, "nonmembers")
+    have_layouts = inside.images.ndim > 2 and outside.images.ndim > 2
+    if inside.images.shape[1:] == outside.images.shape[1:] or not have_layouts:
+        check_distinct(inside.images, outside.images)
+    return _drop_copies(inside, "members"), _drop_copies(outside, "nonmembers")
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def is_bytes(images: Array) -> bool:
+    """Whether images are whole numbers up to 255, as pictures are stored."""
+    if images.dtype == np.uint8:
+        return True
+    if images.dtype == bool or images.min() < 0 or not 1 < images.max() <= BYTE:
+        return False
+    return bool(np.array_equal(images, np.rint(images)))
+
+
+def _is_unit(images: Array) -> bool:
+    """Whether images are fractions in [0, 1]."""
+    return images.dtype.kind == "f" and bool(images.min() >= 0 and images.max() <= 1)
+
+
+def scale(records: RecordSet, name: str) -> RecordSet:
+    """The images in [0, 1], float32."""
+    images = np.divide(records.images, BYTE, dtype=np.float32)
+    return replace(
+        records, images=images, notes=(*records.notes, f"{name}: images were scaled from [0, 255] to [0, 1]")
+    )
+
+
+def _read_set(given: Any, name: str) -> RecordSet:
+    if isinstance(given, str | Path):
+        return _named_set(given, name)
+    try:
+        images, labels = _images_and_labels(given)
+    except Exception as error:  # of whatever class the user's objects raise
+        raise ValueError(f"{name} is {type(given).__name__}; {EXPECTED}: {_one_line(error)}") from None
+    return RecordSet(_checked_images(images, labels, name), _checked_labels(labels, name))
+
+
+def _images_and_labels(given: Any) -> tuple[Array, Array]:
+    """The two arrays of a set, however it holds them."""
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return _stacked(given[0]), _array(given[1])
+    if hasattr(given, "columns") and hasattr(given, "iloc"):  # a table of pandas
+        label = _named(list(given.columns), LABEL_NAMES)
+        return _array(given.drop(columns=[label])), _array(given[label])
+    if isinstance(given, Mapping):
+        return _stacked(given[_named(given, IMAGE_NAMES)]), _array(given[_named(given, LABEL_NAMES)])
+    pairs = [tuple(map(_array, _pair(item))) for item in _items(given)]
+    if not pairs:
+        raise ValueError("it is empty")
+    images, labels = [image for image, _ in pairs], [label for _, label in pairs]
+    if not _has_items(given) and labels[0].ndim:  # batches
+        return np.concatenate(images), np.concatenate(labels)
+    return np.stack(images), np.array([label.item() if label.size == 1 else label for label in labels])
+
+
+def _has_items(given: Any) -> bool:
+    """Whether it has single items by number; a data loader, and a data set that is only iterated over, has none."""
+    return hasattr(given, "__getitem__") and hasattr(given, "__len__")
+
+
+def _items(given: Any) -> Iterator[Any]:
+    if _has_items(given):
+        return (given[number] for number in range(len(given)))
+    if not isinstance(given, Iterable):
+        raise TypeError("it has no records")
+    return iter(given)
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    if isinstance(item, Mapping):
+        return item[_named(item, IMAGE_NAMES)], item[_named(item, LABEL_NAMES)]
+    if not isinstance(item, tuple | list) or len(item) < 2:
+        raise ValueError(f"its items are {type(item).__name__}, not pairs of image and label")
+    return item[0], item[1]
+
+
+def _named(names: Iterable[Any], known: tuple[str, ...]) -> str:
+    present = [str(name) for name in names]
+    for name in known:
+        if name in present:
+            return name
+    raise ValueError(f"it has {', '.join(present[:8]) or 'nothing'}, and none of {', '.join(known[:5])}")
+
+
+def _stacked(images: Any) -> Array:
+    """An array of images, or the images of a list, each an array, a tensor or a picture of Pillow."""
+    if isinstance(images, list | tuple) and images and not np.isscalar(images[0]):
+        return np.stack([_array(image) for image in images])
+    return _array(images)
+
+
+def _array(value: Any) -> Array:
+    """The numbers of an array, tensor, series or picture in this machine's memory."""
+    value = value.detach().cpu() if hasattr(value, "detach") else value
+    if str(getattr(value, "dtype", "")) == "torch.bfloat16":
+        value = value.float()
+    return np.asarray(value)
+
+
+def _checked_images(images: Array, labels: Array, name: str) -> Array:
+    if images.ndim < 2 or labels.shape[:1] != images.shape[:1] or images.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{name} has images {images.dtype} {images.shape} and labels {labels.shape}; expected (n, ...) and (n,)"
+        )
+    if len(images) < FEWEST:
+        raise ValueError(f"{name} has {len(images)} records; it must have at least {FEWEST}")
+    wrong = images.reshape(len(images), -1)
+    bad = np.flatnonzero(~np.isfinite(wrong).all(axis=1)) if images.dtype.kind == "f" else np.zeros(0, int)
+    if len(bad):
+        raise ValueError(f"{name}: the image of record {bad[0]} is not finite; {len(bad)} of {len(images)} are not")
+    return images
+
+
+def _checked_labels(labels: Array, name: str) -> Labels:
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim == 2 and labels.dtype.kind in "biuf" and _is_one_hot(labels):
+        labels = labels.argmax(axis=1)
+    if labels.ndim != 1:
+        raise ValueError(f"{name} has labels {labels.shape}; expected one number of a class for each record")
+    is_number = labels.dtype.kind in "biuf"
+    if not is_number or not np.isfinite(labels).all() or (labels != np.rint(labels)).any() or labels.min() < 0:
+        first = next((label for label in labels.tolist() if not _is_class(label)), labels[0])
+        raise ValueError(f"{name} has labels such as {first!r}; they must be numbers of classes, from 0 on")
+    return labels.astype(np.int64)
+
+
+def _is_one_hot(labels: Array) -> bool:
+    return bool(np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all())
+
+
+def _is_class(label: Any) -> bool:
+    return isinstance(label, int | float) and label >= 0 and float(label).is_integer()
+
+
+def _named_set(given: str | Path, name: str) -> RecordSet:
+    """All images of a data set by its name, such as `folder:mine#64x64`, or of a folder, list or table by its path."""
+    from tasks.datasets import catalog
+    from tasks.datasets.dataset import Dataset
+
+    called = _dataset_name(str(given), name)
+    try:
+        held = catalog.load(Dataset.parse(called))
+    except ValueError as error:
+        raise ValueError(f"{name}: {_one_line(error)}") from None
+    images = np.concatenate([held.train_images, held.test_images])
+    labels = np.concatenate([held.train_labels, held.test_labels])
+    images = _checked_images(images, labels, name)
+    note = f"{name}: {len(images):,} images of {called}, in [0, 1], as (channels, height, width)"
+    scaled = np.divide(images.transpose(0, 3, 1, 2), BYTE, dtype=np.float32)
+    return RecordSet(scaled, labels, held.names, (note,))
+
+
+def _dataset_name(given: str, name: str) -> str:
+    from tasks.datasets.places import EMBEDDED, OWN
+
+    kind = given.partition(":")[0]
+    if kind in OWN or given.partition("#")[0] in EMBEDDED:
+        folder = Path(given.partition(":")[2].partition("#")[0]).expanduser()
+    else:
+        path, hash_mark, options = given.partition("#")
+        folder = Path(path).expanduser()
+        kinds = {".csv": "list", ".parquet": "list"}
+        kind = "folder" if folder.is_dir() else kinds.get(folder.suffix.lower(), "")
+        if not folder.exists() or not kind:
+            raise ValueError(f"{name} is {given!r}, which is no folder, list or data set; {EXPECTED}")
+        if kind == "folder" and (folder / "train.parquet").exists():
+            kind = "parquet"
+        given = f"{kind}:{folder}{hash_mark}{options}"
+    if kind == "folder" and (folder / "train").is_dir() and (folder / "test").is_dir():
+        raise ValueError(f"{name} is {given!r}, which has two parts; give one, such as {folder / 'train'}")
+    return given
+
+
+def _drop_copies(records: RecordSet, name: str) -> RecordSet:
+    """The records without those that are there before, with the same label."""
+    seen: set[tuple[bytes, int]] = set()
+    rows = []
+    for row, (image, label) in enumerate(zip(records.images, records.labels.tolist(), strict=True)):
+        key = (image.tobytes(), label)
+        if key not in seen:
+            seen.add(key)
+            rows.append(row)
+    copies = len(records.labels) - len(rows)
+    if not copies:
+        return records
+    if len(rows) < FEWEST:
+        raise ValueError(
+            f"{name} has {len(records.labels)} records, of which {len(rows)} differ; it must have at least {FEWEST}"
+        )
+    note = f"{name}: {copies:,} of {len(records.labels):,} records are copies of others and count once"
+    return replace(records.select(np.array(rows)), notes=(*records.notes, note))
+
+
+def check_distinct(members: Array, nonmembers: Array) -> None:
+    """Raise ValueError if a record is in both sets, in whatever dtype, or the sets have records of two shapes."""
+    if members.shape[1:] != nonmembers.shape[1:]:
+        raise ValueError(f"members have shape {members.shape[1:]} and nonmembers {nonmembers.shape[1:]}; expected one")
+    both = int(_shared_records(members, nonmembers).sum())
+    if both:
+        raise ValueError(f"{both} of {len(nonmembers)} nonmembers are members, too; leave them out")
+
+
+def _shared_records(members: Array, nonmembers: Array) -> NDArray[np.bool_]:
+    """Whether each nonmember is a member: equal in the coarser of the two dtypes, but for rounding in float32.
+
+    Records are sorted by one random projection, whose rounding error is bounded, and compared with their neighbours.
+    """
+    coarse = max(map(_coarseness, (members, nonmembers)))
+    first, second = (_rounded(images, coarse) for images in (members, nonmembers))
+    closeness = 4 * float(np.finfo(np.float32).eps)
+    weights = np.random.default_rng(0).normal(size=first.shape[1])
+    order = np.argsort(first @ weights)
+    sorted_projections = (first @ weights)[order]
+    projections = second @ weights
+    reach = closeness * (np.abs(second) @ np.abs(weights)) + 1e-30
+    starts = np.searchsorted(sorted_projections, projections - reach)
+    ends = np.searchsorted(sorted_projections, projections + reach, side="right")
+    shared = np.zeros(len(second), bool)
+    for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        near = first[order[start:end]]
+        shared[row] = bool((np.abs(near - second[row]) <= closeness * np.abs(second[row])).all(axis=1).any())
+    return shared
+
+
+SINGLE, HALF, BRAIN = 0, 1, 2  # float32, float16 and bfloat16, by the width of their rounding
+
+
+def _coarseness(images: Array) -> int:
+    """The coarsest of these dtypes that holds the numbers of a set; bfloat16 came as float32 with half of its bits."""
+    if images.dtype == np.float16:
+        return HALF
+    if images.dtype == np.float32 and not (np.ascontiguousarray(images).view(np.uint32) & 0xFFFF).any():
+        return BRAIN
+    return SINGLE
+
+
+def _rounded(images: Array, coarseness: int) -> NDArray[np.float64]:
+    """Flattened images, rounded to a dtype (half a place to the even neighbour)."""
+    values = images.reshape(len(images), -1).astype(np.float16 if coarseness == HALF else np.float32)
+    if coarseness == BRAIN:
+        bits = np.ascontiguousarray(values).view(np.uint32)
+        values = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+    return values.astype(np.float64)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
