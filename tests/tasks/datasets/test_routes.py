@@ -22,6 +22,7 @@ from tasks.datasets.features.kinds import decode_picture_file
 from tasks.datasets.notes import data_notes
 from tasks.worker import files
 from tasks.worker.files import File
+from tests.tasks.worker.test_size_limits import png
 
 SUFFIX = ".png"  # of every file, whatever it holds: the content decides
 
@@ -181,6 +182,11 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "holds numbers of 32 bits"),
     "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "holds numbers of 32 bits"),
     "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as a picture: "),
+    "too many pixels": (
+        png(12_000, 12_000),
+        "",
+        "cannot be read as a picture: it has 12,000 x 12,000 pixels; a picture",
+    ),
     "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as a picture: "),
     "above its bits": (
         encode(Image.fromarray(TWELVE)),
