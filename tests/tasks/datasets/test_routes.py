@@ -185,7 +185,7 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "too many pixels": (
         png(12_000, 12_000),
         "",
-        "cannot be read as a picture: it has 12,000 x 12,000 pixels; a picture",
+        "cannot be read as a picture: it has 12,000 x 12,000 pixels",
     ),
     "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as a picture: "),
     "above its bits": (
