@@ -22,12 +22,13 @@ from tasks.datasets.features.kinds import decode_picture_file
 from tasks.datasets.notes import data_notes
 from tasks.worker import files
 from tasks.worker.files import File
+from tests.tasks.worker.test_size_limits import png
 
 SUFFIX = ".png"  # of every file, whatever it holds: the content decides
 
 
 @dataclass(frozen=True)
-class Seen:
+class Reading:
     """What a route made of pictures: the names of their classes, and each picture's class and pixels."""
 
     names: tuple[str, ...]
@@ -36,7 +37,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Given:
+class Sample:
     """Pictures with their labels and splits, and names that the metadata of a Parquet file declare."""
 
     pictures: list[bytes]
@@ -60,64 +61,64 @@ class Given:
         return pa.array(self.labels)
 
 
-def write_files(folder: Path, given: Given) -> list[str]:
+def write_files(folder: Path, sample: Sample) -> list[str]:
     """The pictures as files; their names."""
     (folder / "scans").mkdir()
-    names = [f"scans/{row:02d}{SUFFIX}" for row in range(len(given.pictures))]
-    for name, picture in zip(names, given.pictures, strict=True):
+    names = [f"scans/{row:02d}{SUFFIX}" for row in range(len(sample.pictures))]
+    for name, picture in zip(names, sample.pictures, strict=True):
         (folder / name).write_bytes(picture)
     return names
 
 
-def by_folder(folder: Path, given: Given) -> str:
-    for row, (picture, label, split) in enumerate(zip(given.pictures, given.texts, given.splits, strict=True)):
-        place = folder / "scans" / split / label
-        place.mkdir(parents=True, exist_ok=True)
-        (place / f"{row:02d}{SUFFIX}").write_bytes(picture)
+def by_folder(folder: Path, sample: Sample) -> str:
+    for row, (picture, label, split) in enumerate(zip(sample.pictures, sample.texts, sample.splits, strict=True)):
+        path = folder / "scans" / split / label
+        path.mkdir(parents=True, exist_ok=True)
+        (path / f"{row:02d}{SUFFIX}").write_bytes(picture)
     return f"folder:{folder / 'scans'}"
 
 
-def by_list(folder: Path, given: Given) -> str:
-    rows = zip(write_files(folder, given), given.texts, given.splits, strict=True)
+def by_list(folder: Path, sample: Sample) -> str:
+    rows = zip(write_files(folder, sample), sample.texts, sample.splits, strict=True)
     (folder / "list.csv").write_text("path;label;split\n" + "".join(f"{';'.join(row)}\n" for row in rows))
     return f"list:{folder / 'list.csv'}"
 
 
-def by_list_in_parquet(folder: Path, given: Given) -> str:
-    labels = given.label_column()
-    schema = given.schema(path=pa.string(), label=labels.type, split=pa.string())
-    pq.write_table(pa.table([write_files(folder, given), labels, given.splits], schema=schema), folder / "l.parquet")
+def by_list_in_parquet(folder: Path, sample: Sample) -> str:
+    labels = sample.label_column()
+    schema = sample.schema(path=pa.string(), label=labels.type, split=pa.string())
+    pq.write_table(pa.table([write_files(folder, sample), labels, sample.splits], schema=schema), folder / "l.parquet")
     return f"list:{folder / 'l.parquet'}"
 
 
-def by_parquet(folder: Path, given: Given) -> str:
-    labels = given.label_column()
+def by_parquet(folder: Path, sample: Sample) -> str:
+    labels = sample.label_column()
     for split in ("train", "test"):
-        rows = [row for row, each in enumerate(given.splits) if each == split]
-        schema = given.schema(image=pa.binary(), label=labels.type)
-        columns = [pa.array([given.pictures[row] for row in rows], pa.binary()), labels.take(pa.array(rows))]
+        rows = [row for row, each in enumerate(sample.splits) if each == split]
+        schema = sample.schema(image=pa.binary(), label=labels.type)
+        columns = [pa.array([sample.pictures[row] for row in rows], pa.binary()), labels.take(pa.array(rows))]
         (folder / "data").mkdir(exist_ok=True)
         pq.write_table(pa.table(columns, schema=schema), folder / "data" / f"{split}-00000-of-00001.parquet")
     return f"parquet:{folder}"
 
 
-def by_boxes(folder: Path, given: Given) -> str:
-    rows = zip(write_files(folder, given), given.texts, strict=True)
+def by_boxes(folder: Path, sample: Sample) -> str:
+    rows = zip(write_files(folder, sample), sample.texts, strict=True)
     lines = "".join(f"{path}\t{label}\t\t\t\t\n" for path, label in rows)
     (folder / "boxes.csv").write_text("Path\tLabel\tLeft\tTop\tRight\tBottom\n" + lines)
     return f"boxed:{folder / 'boxes.csv'}"
 
 
-def by_boxes_in_parquet(folder: Path, given: Given) -> str:
-    labels = given.label_column()
+def by_boxes_in_parquet(folder: Path, sample: Sample) -> str:
+    labels = sample.label_column()
     sides = {side: pa.int64() for side in ("left", "top", "right", "bottom")}
-    schema = given.schema(path=pa.string(), label=labels.type, **sides)
+    schema = sample.schema(path=pa.string(), label=labels.type, **sides)
     nothing = [pa.nulls(len(labels), pa.int64()) for _ in sides]
-    pq.write_table(pa.table([write_files(folder, given), labels, *nothing], schema=schema), folder / "b.parquet")
+    pq.write_table(pa.table([write_files(folder, sample), labels, *nothing], schema=schema), folder / "b.parquet")
     return f"boxed:{folder / 'b.parquet'}"
 
 
-Route = Callable[[Path, Given], str]
+Route = Callable[[Path, Sample], str]
 ROUTES: dict[str, Route] = {
     "folder": by_folder,
     "list": by_list,
@@ -129,14 +130,14 @@ ROUTES: dict[str, Route] = {
 OF_FILES = {name: route for name, route in ROUTES.items() if name in ("list in Parquet", "Parquet", "boxes in Parquet")}
 
 
-def read(name: str) -> Seen:
+def read(name: str) -> Reading:
     dataset = pin(Dataset(name))
     if name.startswith("boxed:"):
         boxed = load_with_boxes(dataset)
-        return Seen(boxed.names, boxed.labels.tolist(), [boxed.picture(row) for row in range(len(boxed.ids))])
+        return Reading(boxed.names, boxed.labels.tolist(), [boxed.picture(row) for row in range(len(boxed.ids))])
     images = load(dataset)
     labels = [*images.train_labels.tolist(), *images.test_labels.tolist()]
-    return Seen(images.names, labels, [*images.train_images, *images.test_images])
+    return Reading(images.names, labels, [*images.train_images, *images.test_images])
 
 
 def encode(picture: Image.Image, kind: str = "PNG", **options: Any) -> bytes:
@@ -181,6 +182,11 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
     "32-bit integers": (encode(Image.fromarray(GREY.astype(np.int32)), "TIFF"), "", "holds numbers of 32 bits"),
     "32-bit floats": (encode(Image.fromarray(GREY.astype(np.float32)), "TIFF"), "", "holds numbers of 32 bits"),
     "truncated": (encode(Image.fromarray(NOISE))[:-60], "", "cannot be read as a picture: "),
+    "too many pixels": (
+        png(12_000, 12_000),
+        "",
+        "cannot be read as a picture: it has 12,000 x 12,000 pixels",
+    ),
     "another format": (encode(Image.fromarray(GREY), "GIF"), "", "cannot be read as a picture: "),
     "above its bits": (
         encode(Image.fromarray(TWELVE)),
@@ -192,8 +198,8 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
 SPLITS = ["train", "train", "test", "test"]
 
 
-def four(picture: bytes) -> Given:
-    return Given([picture] * 4, [0, 1, 0, 1], SPLITS)
+def four(picture: bytes) -> Sample:
+    return Sample([picture] * 4, [0, 1, 0, 1], SPLITS)
 
 
 @pytest.mark.parametrize("kind", SHOWN)
@@ -212,8 +218,8 @@ def test_a_picture_is_refused_alike_by_every_route(route: str, kind: str, tmp_pa
     picture, option, message = REFUSED[kind]
     with pytest.raises(DatasetError) as caught:
         read(ROUTES[route](tmp_path, four(picture)) + option)
-    place = "train-00000-of-00001.parquet, row 0" if route == "Parquet" else f"/00{SUFFIX}"
-    assert f"{place} {message}" in str(caught.value)
+    path = "train-00000-of-00001.parquet, row 0" if route == "Parquet" else f"/00{SUFFIX}"
+    assert f"{path} {message}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -246,14 +252,14 @@ def pictures(count: int) -> list[bytes]:
     return [encode(Image.fromarray(GREY + np.uint8(row))) for row in range(count)]
 
 
-def twice(labels: Sequence[Any], declared: tuple[str, ...] = ()) -> Given:
+def twice(labels: Sequence[Any], declared: tuple[str, ...] = ()) -> Sample:
     """Each label in both splits."""
     splits = ["train"] * len(labels) + ["test"] * len(labels)
-    return Given(pictures(2 * len(labels)), [*labels, *labels], splits, declared)
+    return Sample(pictures(2 * len(labels)), [*labels, *labels], splits, declared)
 
 
 # Labels, and the classes that they are by every route.
-NUMBERED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
+NUMBERED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "numbers from 1": (twice([1, 2, 3]), ("1", "2", "3"), [0, 1, 2]),
     "numbers with gaps": (twice([999, 0, 7]), ("0", "7", "999"), [2, 0, 1]),
     "ten after two": (twice([10, 2, 1]), ("1", "2", "10"), [2, 1, 0]),
@@ -265,43 +271,43 @@ NUMBERED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
     "numbers and text": (twice(["9a", "10", "-"]), ("10", "9a", "-"), [1, 0, 2]),
 }
 # Labels that only Parquet can hold.
-TYPED: dict[str, tuple[Given, tuple[str, ...], list[int]]] = {
+TYPED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "declared names": (twice([1, 0, 2], ("well", "ill", "dead")), ("well", "ill", "dead"), [1, 0, 2]),
     "decimals": (twice([Decimal(10), Decimal(2)]), ("2", "10"), [1, 0]),
     "declared names of fractions": (twice([1.0, 0.0], ("well", "ill")), ("well", "ill"), [1, 0]),
 }
 
 
-def labels_by_picture(seen: Seen) -> list[int]:
+def labels_by_picture(reading: Reading) -> list[int]:
     """The classes in the order in which the pictures were given, which their first levels count."""
-    levels = [int(picture[0, 0, 0]) for picture in seen.pixels]
-    return [label for _, label in sorted(zip(levels, seen.labels, strict=True))]
+    levels = [int(picture[0, 0, 0]) for picture in reading.pixels]
+    return [label for _, label in sorted(zip(levels, reading.labels, strict=True))]
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
 @pytest.mark.parametrize("route", ROUTES)
 def test_classes_are_numbered_alike_by_every_route(route: str, kind: str, tmp_path: Path) -> None:
-    given, names, numbers = NUMBERED[kind]
-    seen = read(ROUTES[route](tmp_path, given))
-    assert (seen.names, labels_by_picture(seen)) == (names, [*numbers, *numbers])
+    sample, names, numbers = NUMBERED[kind]
+    reading = read(ROUTES[route](tmp_path, sample))
+    assert (reading.names, labels_by_picture(reading)) == (names, [*numbers, *numbers])
 
 
 @pytest.mark.parametrize("kind", TYPED)
 @pytest.mark.parametrize("route", OF_FILES)
 def test_names_in_the_metadata_are_kept(route: str, kind: str, tmp_path: Path) -> None:
-    given, names, numbers = TYPED[kind]
-    seen = read(OF_FILES[route](tmp_path, given))
-    assert (seen.names, labels_by_picture(seen)) == (names, [*numbers, *numbers])
+    sample, names, numbers = TYPED[kind]
+    reading = read(OF_FILES[route](tmp_path, sample))
+    assert (reading.names, labels_by_picture(reading)) == (names, [*numbers, *numbers])
 
 
 @pytest.mark.parametrize("route", OF_FILES)
 def test_a_dictionary_is_its_text(route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Given, "label_column", lambda given: pa.array(given.labels).dictionary_encode())
-    seen = read(OF_FILES[route](tmp_path, twice(["well", "ill"])))
-    assert (seen.names, labels_by_picture(seen)) == (("ill", "well"), [1, 0, 1, 0])
+    monkeypatch.setattr(Sample, "label_column", lambda sample: pa.array(sample.labels).dictionary_encode())
+    reading = read(OF_FILES[route](tmp_path, twice(["well", "ill"])))
+    assert (reading.names, labels_by_picture(reading)) == (("ill", "well"), [1, 0, 1, 0])
 
 
-EMPTY = Given(pictures(5), ["a", "b", "c", "a", "b"], ["train"] * 3 + ["test"] * 2)
+EMPTY = Sample(pictures(5), ["a", "b", "c", "a", "b"], ["train"] * 3 + ["test"] * 2)
 
 
 @pytest.mark.parametrize("route", [name for name in ROUTES if not name.startswith("boxes")])
@@ -321,18 +327,18 @@ def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Pa
 )
 @pytest.mark.parametrize("route", OF_FILES)
 def test_declared_names_must_fit_the_labels(route: str, labels: list[int], message: str, tmp_path: Path) -> None:
-    given = Given(pictures(4), [*labels, *labels], SPLITS, ("well", "ill", "dead"))
+    sample = Sample(pictures(4), [*labels, *labels], SPLITS, ("well", "ill", "dead"))
     with pytest.raises(DatasetError) as caught:
-        read(OF_FILES[route](tmp_path, given))
+        read(OF_FILES[route](tmp_path, sample))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_equal_pictures_are_one_data_set_however_they_are_packed(tmp_path: Path) -> None:
-    given = twice(["ill", "well"])
+    sample = twice(["ill", "well"])
     routes = {name: route for name, route in ROUTES.items() if not name.startswith("boxes")}
     digests = set()
     for name, route in routes.items():
         (tmp_path / name).mkdir()
-        digests.add(pin(Dataset(route(tmp_path / name, given))).digest)
+        digests.add(pin(Dataset(route(tmp_path / name, sample))).digest)
     assert len(digests) == 1

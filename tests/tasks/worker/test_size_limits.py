@@ -17,8 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tasks.datasets import parquet, pictures
-from tasks.datasets.dataset import DatasetError
+from tasks.datasets import pictures
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
 from tasks.external.sent_table import read_sent
@@ -88,13 +87,11 @@ def test_weights_that_were_packed_well_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(12_000, 12_000), (20_000, 20_000)])
 @pytest.mark.filterwarnings("error")
-def test_a_picture_of_too_many_pixels_is_one_line(height: int, width: int, tmp_path: Path) -> None:
+def test_a_picture_of_too_many_pixels_is_one_line(height: int, width: int) -> None:
     encoded = png(height, width)
     with pytest.raises(pictures.PictureError, match=f"it has .* pixels; a picture may have {MOST_PIXELS:,}$") as caught:
         pictures.pixels(encoded)
     assert "\n" not in str(caught.value)
-    with pytest.raises(DatasetError, match=r"the picture in row 3 cannot be decoded: it has .* pixels"):
-        parquet.picture_pixels(tmp_path, 3, encoded)
 
 
 def test_a_picture_of_a_hundred_million_pixels_opens_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
