@@ -1,0 +1,41 @@
+"""Settings without effect: which fields a plan does not depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.inspection.preview import preview
+from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
+from orchestrator.spec.specification import Spec
+
+
+@pytest.mark.parametrize(
+    ("audit", "preset", "given", "sweep", "expected"),
+    [
+        ("text", "identifiers", {"epochs": "30", "learning_rate": "0.5"}, {}, ["epochs", "learning_rate"]),
+        ("text", "identifiers", {"seed": "7"}, {}, []),
+        ("unique_feature", "smoke", {"epochs": "2", "seed": "3"}, {}, []),
+        ("unique_feature", "smoke", {"epochs": "3"}, {}, []),  # as in the preset
+        ("unique_feature", "smoke", {"stopping_level": "0"}, {}, []),
+        ("unique_feature", "smoke", {"scale": "tiny"}, {}, []),
+        ("unique_feature", "smoke", {"feature.seed": "5"}, {"seed": ["1", "2"]}, ["feature.seed"]),
+        ("unique_feature", "smoke", {}, {"feature.seed": ["1", "2"], "epochs": ["1", "2"]}, ["feature.seed"]),
+        ("membership", "smoke", {"given.secret": "abc"}, {}, ["given.secret"]),
+    ],
+)
+def test_fields_that_change_nothing(
+    audit: str, preset: str, given: dict[str, Any], sweep: dict[str, Any], expected: list[str]
+) -> None:
+    assert find_idle_fields(Spec(audit, preset, given, sweep), {}) == expected
+
+
+def test_plan_warns_in_one_line(tmp_path: Any) -> None:
+    spec = Spec("text", "identifiers", {"epochs": "30", "learning_rate": "0.5"}, store=str(tmp_path / "none"))
+    seen = preview(spec)
+    assert seen["idle_fields"] == ["epochs", "learning_rate"]
+    (line,) = seen["warnings"]
+    assert line == describe_idle_fields(["epochs", "learning_rate"], spec)
+    assert line == "epochs and learning_rate change nothing: no job of text with preset identifiers depends on them"
+    assert preview(Spec("text", "identifiers", {"seed": "7"}, store=str(tmp_path / "none")))["warnings"] == []
