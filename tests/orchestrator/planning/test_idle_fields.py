@@ -10,6 +10,8 @@ from orchestrator.inspection.preview import preview
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.spec.specification import Spec
 
+FINE_TUNING = "unlearning.fine_tuning.epochs"
+
 
 @pytest.mark.parametrize(
     ("audit", "preset", "given", "sweep", "expected"),
@@ -20,9 +22,12 @@ from orchestrator.spec.specification import Spec
         ("unique_feature", "smoke", {"epochs": "3"}, {}, []),  # as in the preset
         ("unique_feature", "smoke", {"stopping_level": "0"}, {}, []),
         ("unique_feature", "smoke", {"scale": "tiny"}, {}, []),
-        ("unique_feature", "smoke", {"feature.seed": "5"}, {"seed": ["1", "2"]}, ["feature.seed"]),
-        ("unique_feature", "smoke", {}, {"feature.seed": ["1", "2"], "epochs": ["1", "2"]}, ["feature.seed"]),
-        ("membership", "smoke", {"given.secret": "abc"}, {}, ["given.secret"]),
+        ("forgetting", "smoke", {"unlearning.fine_tuning.epochs": "2"}, {"seed": ["1", "2"]}, [FINE_TUNING]),
+        ("forgetting", "smoke", {}, {FINE_TUNING: ["1", "2"], "seed": ["1", "2"]}, [FINE_TUNING]),
+        ("text", "smoke", {"negligible": "0.2"}, {}, []),  # in no key, but the answer is read by it
+        ("density", "smoke", {"left_out": "3"}, {}, ["left_out"]),
+        ("relational", "smoke", {"linear.trainings": "9"}, {}, ["linear.trainings"]),
+        ("deja_vu", "smoke", {"diffusion.epochs": "9"}, {}, ["diffusion.epochs"]),
     ],
 )
 def test_fields_that_change_nothing(
