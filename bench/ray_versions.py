@@ -2,7 +2,7 @@
 
     python -m bench.ray_versions [VERSION ...] [--out bench/results/ray_versions.md]
 
-Each version's wheel is installed by pip into a folder of its own, without its requirements, and put before the packages
+Each version's wheel is installed by pip into a separate folder, without its requirements, and put before the packages
 of this environment. Then an audit runs on a cluster on this machine. Without versions these are the lowest release of
 the range, which `uv --resolution lowest-direct` resolves, and the newest one that the package index offers. A version
 that cannot be downloaded is reported as not tried; the exit code is 1 if a run fails.

@@ -38,7 +38,7 @@ UPLOAD_LOGGERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_e
 
 
 def find_missing(names: Mapping[str, Sequence[str]], version: str) -> str:
-    """A line that says which of these names this version of Ray lacks; empty if it has them all."""
+    """A line that reports which of these names this version of Ray lacks; empty if it has them all."""
     for module, attributes in names.items():
         for attribute in attributes:
             try:
@@ -54,7 +54,7 @@ def find_missing(names: Mapping[str, Sequence[str]], version: str) -> str:
 if _missing := find_missing(NAMES, ray.__version__):
     raise ClusterError(_missing)
 
-# After the check, whose message says what to install.
+# After the check, whose message names the versions to install.
 from ray._private import ray_constants, services, worker  # noqa: E402
 from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply  # noqa: E402
 
@@ -76,7 +76,7 @@ def read_token() -> None:
 def listen_on_loopback() -> Iterator[dict[str, str]]:
     """Let a cluster that is started inside listen on the loopback interface alone; yields the variables it needs.
 
-    Ray reads the variable when it is imported, so its value is set, too.
+    Ray reads the variable when it is imported, so its value is set as well.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False

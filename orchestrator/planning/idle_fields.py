@@ -28,8 +28,8 @@ PLANNING = {"config", "measures", "presets", "trainings"}  # modules of an audit
 def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
     """The names of the fields that were set or swept and change nothing of the plan.
 
-    Plans are compared at `scale=tiny` first, where planning takes no time, and only those that are equal there as they
-    are. A field that was set to what the preset has is left out: it says what is so, and may have an effect otherwise.
+    Plans are compared at `scale=tiny` first, where planning is fast, and at full scale only if they are equal there. A
+    field that was set to the preset's value is left out, since another value may have an effect.
     """
     audit = audits.find(spec.audit).audit
     left_out = {SCALE, *_stopping_fields(audit)}
@@ -66,8 +66,8 @@ def _stopping_fields(audit: Audit) -> Sequence[str]:
 def fields_of_answer(audit: Audit) -> set[str]:
     """The fields, by dotted paths, that the modules of an audit's verdict and certificate read from its config.
 
-    Such a field, a threshold say, may be in no key and decide the answer all the same. Modules that are beside these in
-    the audit's package and are imported by them count, too, unless they make the plan.
+    Such a field, for example a threshold, may be in no key and still decide the answer. Modules of the audit's package
+    that these modules import are included, unless they make the plan.
     """
     found: set[str] = set()
     functions = (audit.verdict, audit.wording.certificate, audit.wording.names)
@@ -136,7 +136,7 @@ def _configs(spec: Spec) -> list[Any]:
 
 
 def _differ(one: Spec, other: Spec, known: MutableMapping[str, str], tiny: bool = False) -> bool:
-    """Whether the plans of two specifications differ. If one of them cannot be planned, they do, but for `tiny`."""
+    """Whether the plans of two specifications differ; true if one cannot be planned, except at `tiny`."""
     if tiny:
         one, other = _with(one, SCALE, "tiny"), _with(other, SCALE, "tiny")
     try:

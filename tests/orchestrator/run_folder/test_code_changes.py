@@ -80,7 +80,9 @@ def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str) ->
     (change,) = planned["code_changes"]
     assert (change["code"], change["run"], change["files"]) == (name, run, ["layers.py"])
     assert change["recomputed"] == planned["missing"] > 0
-    assert re.match(rf"{name}: layers\.py changed since run {run}; \d+ of \d+ jobs would be computed again", change["line"])
+    assert re.match(
+        rf"{name}: layers\.py changed since run {run}; \d+ of \d+ jobs would be computed again", change["line"]
+    )
     assert f"{name}: layers.py changed since run {run}" in " ".join(engram.json("explain", run)["code"])
 
     (lost,) = [path for path in engram.results() if path.name.startswith(key_of_summary(engram, run))]
