@@ -51,6 +51,7 @@ def run(
     keep: str | None = None,
     again: bool | None = None,
     all_cells: bool = False,
+    same_code: bool = False,
     mlflow: str | None = None,
     experiment: str | None = None,
     report: bool | None = None,
@@ -65,8 +66,9 @@ def run(
     `**{"training.rate": 1e-3}`. The other arguments are those of `engram run`; one that is None is as the file says,
     and without a file as `engram run` has it: no failed job is tolerated, a report is drawn, images of one's own are
     not shown. A sweep, also one from a preset of several cells, has its runs in `cells`; cells of the preset
-    whose data are missing are in `left_out`, and refused with `all_cells`. Raises EngramError; SpecError, which is one,
-    for what cannot be asked for.
+    whose data are missing are in `left_out`, and refused with `all_cells`. With `same_code`, changes of your own code
+    are accepted and stored results of the code before are used. Raises EngramError; SpecError, which is one, for what
+    cannot be asked for.
     """
     from orchestrator.runs.lifecycle import prepare_cells, start
     from orchestrator.spec import resolve, specification
@@ -93,7 +95,9 @@ def run(
         "show_images": show_images,
         "dashboard": dashboard,
     }
-    asked = _specification(audit, preset, store, fields, specification.sweep_values(sweep), given, observe, all_cells)
+    asked = _specification(
+        audit, preset, store, fields, specification.sweep_values(sweep), given, observe, all_cells, same_code
+    )
     cells = resolve.resolve_cells(asked)
     opened = open_store(store_location(asked.store))
     here, left_out = resolve.pin_available(cells, opened.digests())
@@ -218,6 +222,7 @@ def plan(
     sweep: Mapping[str, Sequence[Any]] | None = None,
     address: str | None = None,
     all_cells: bool = False,
+    same_code: bool = False,
     **fields: Any,
 ) -> dict[str, Any]:
     """What a run would compute, what of it is stored, and the price of the rest in seconds; starts nothing.
@@ -230,7 +235,9 @@ def plan(
 
     given = {"address": address or os.environ.get("RAY_ADDRESS")}
     return preview(
-        _specification(audit, preset, store, fields, specification.sweep_values(sweep), given, None, all_cells)
+        _specification(
+            audit, preset, store, fields, specification.sweep_values(sweep), given, None, all_cells, same_code
+        )
     )
 
 
@@ -251,6 +258,7 @@ def _specification(
     execution: Mapping[str, Any],
     observe: object,
     all_cells: object = False,
+    same_code: object = False,
 ) -> Spec:
     """What `run` and `search` are asked for, as a specification. Raises SpecError where an argument is none."""
     from orchestrator.spec import resolve, specification
@@ -261,8 +269,17 @@ def _specification(
     location = given_location(None if store is None else specification.name_or_path(store, "store", STORE))
     if not isinstance(all_cells, bool):
         raise SpecError(f"all_cells is {all_cells!r}; it must be true or false")
+    if not isinstance(same_code, bool):
+        raise SpecError(f"same_code is {same_code!r}; it must be true or false")
     flags = specification.Spec(
-        source, start_from, fields, sweep, specification.execution_settings(execution), location, all_cells=all_cells
+        source,
+        start_from,
+        fields,
+        sweep,
+        specification.execution_settings(execution),
+        location,
+        all_cells=all_cells,
+        same_code=same_code,
     )
     if observe is not None and not callable(observe):
         raise SpecError(f"observe is {observe!r}; it must be a function of one event")

@@ -151,7 +151,7 @@ def ray_cluster() -> Iterator[Any]:
     os.environ.pop("RAY_ADDRESS", None)
     from ray.cluster_utils import Cluster
 
-    from orchestrator.executors.connection import read_token
+    from orchestrator.executors.private_ray import read_token
 
     read_token()  # Ray may have been imported before
     head = {"num_cpus": 2, "object_store_memory": OBJECT_STORE_BYTES}

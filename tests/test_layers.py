@@ -31,6 +31,7 @@ ONLY = {
             "executors/cluster",
             "executors/connection",
             "executors/metrics",
+            "executors/private_ray",
             "executors/ray",
             "executors/submission",
             "searches/tuning",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ray import exceptions
-from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
 
+from orchestrator.executors import private_ray
 from orchestrator.executors.calls import RAN_OUT, Call
 from tasks.worker.hardware import MemoryKind
 
@@ -80,19 +79,14 @@ def memory_to_ask(call: Call, machines: Iterable[Machine]) -> int:
     return int(min(wanted, most))
 
 
-def infeasible_requests(gcs_client: Any) -> Sequence[Mapping[str, float]]:
+def infeasible_requests() -> Sequence[Mapping[str, float]]:
     """What calls ask for that, so the autoscaler says, no machine has that it may start.
 
     Ray does not tell which types of machines there are, but which of the calls that wait none of them can run (as
     `ray status` shows it). That is believed only while no machine is being started.
     """
-    reply = GetClusterStatusReply()
-    try:
-        reply.ParseFromString(gcs_client.get_cluster_status(timeout_s=ANSWER_SECONDS))
-    except exceptions.RpcError:
-        return ()
-    state = reply.autoscaling_state
-    if state.pending_instances or state.pending_instance_requests:
+    state = private_ray.read_autoscaling_state(ANSWER_SECONDS)
+    if state is None or state.pending_instances or state.pending_instance_requests:
         return ()
     return [dict(request.resources_bundle) for request in state.infeasible_resource_requests]
 

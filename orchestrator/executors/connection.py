@@ -15,11 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import ray
-import ray._raylet
-from ray._private import ray_constants
-from ray._private import worker as driver
 
 from orchestrator.errors import ClusterError
+from orchestrator.executors import private_ray
 from orchestrator.executors.cluster import reason
 from orchestrator.executors.environment import ONE_THREAD, handler_kept, no_stderr, variables
 from orchestrator.executors.guard import Guard
@@ -151,12 +149,12 @@ def _init(stack: contextlib.ExitStack, address: str, **options: Any) -> None:
     A SIGTERM that arrives inside meets Ray's own handler, which exits with its number; it counts as Ctrl-C here.
     """
     stack.callback(_shut_down)
-    _hush()
+    private_ray.silence_workers()
     with handler_kept(signal.SIGTERM):
         try:
             if address != "local" and not address.startswith("ray://"):
                 with no_stderr():
-                    ray._raylet.GcsClient(address=address)  # fails at once on a wrong token; ray.init takes 20 s
+                    private_ray.connect_to_head(address)
             ray.init(address, log_to_driver=False, logging_level=logging.CRITICAL, **options)
         except SystemExit:
             raise KeyboardInterrupt from None
@@ -189,15 +187,10 @@ def _loopback() -> Iterator[None]:
     """Let a cluster that is started inside, and all its processes, listen on the loopback interface alone.
 
     This is how Ray starts on macOS and Windows, by the same variable; a node's address of 127.0.0.1 it would replace
-    by that of the network. Ray has read the variable when it was imported, so its value is set, too.
+    by that of the network.
     """
-    before = ray_constants.ENABLE_RAY_CLUSTER
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    try:
-        with _variables({ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}):
-            yield
-    finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+    with private_ray.listen_on_loopback() as values, _variables(values):
+        yield
 
 
 def _refusal(address: str, error: Exception) -> str:
@@ -215,10 +208,8 @@ def _auto_address() -> str:
     named = os.environ.get("RAY_ADDRESS", "")
     if named not in ("", "auto", "local"):
         return named
-    from ray._private import services
-
     try:
-        return str(services.canonicalize_bootstrap_address("auto"))
+        return private_ray.local_address()
     except ConnectionError as error:
         raise ClusterError(
             "no Ray cluster runs on this machine; start one with `ray start --head`, or leave the address at local"
@@ -232,17 +223,6 @@ def _variables(values: Mapping[str, str]) -> contextlib.AbstractContextManager[N
 
 def _set(stack: contextlib.ExitStack, values: Mapping[str, str]) -> None:
     """Set variables until the stack closes. Ray caches the first token that it sees, so it must be reset."""
-    stack.callback(read_token)
+    stack.callback(private_ray.read_token)
     stack.enter_context(_variables(values))
-    read_token()
-
-
-def read_token() -> None:
-    """Make Ray read its authentication mode and token from the environment again."""
-    ray._raylet.Config.initialize("")
-    ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
-
-
-def _hush() -> None:
-    """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
-    driver.print_to_stdstream = lambda *_, **__: None
+    private_ray.read_token()

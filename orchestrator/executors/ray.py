@@ -16,11 +16,10 @@ from typing import Any
 
 import ray
 from ray import cloudpickle, exceptions
-from ray._private import worker as driver
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.errors import ClusterError
-from orchestrator.executors import cluster, nodes, worker
+from orchestrator.executors import cluster, nodes, private_ray, worker
 from orchestrator.executors.calls import Call, Finished, Lost
 from orchestrator.executors.cluster import Machine, Sent, calls_with_slots
 from orchestrator.executors.connection import connect, reachable
@@ -321,7 +320,7 @@ class RayExecutor:
             raise ClusterError(f"the head of the Ray cluster at {self._address} is gone; the same command goes on")
 
     def _dashboard_pages(self) -> Mapping[str, str]:
-        dashboard = None if self._head is None else driver.get_dashboard_url()
+        dashboard = None if self._head is None else private_ray.dashboard_url()
         if not dashboard:
             return {}
         job = ray.get_runtime_context().get_job_id()
@@ -336,7 +335,7 @@ class RayExecutor:
             names = ("Resources", "Labels", "NodeID", "NodeManagerHostname", "NodeManagerAddress")
             return [Machine.from_node(*(node[name] for name in names)) for node in ray.nodes() if node["Alive"]]
         try:
-            found = driver.global_worker.gcs_client.get_all_node_info(timeout=ANSWER_SECONDS).values()
+            found = private_ray.read_nodes(ANSWER_SECONDS)
         except exceptions.RpcError:
             return None
         return [
@@ -380,7 +379,7 @@ class RayExecutor:
         waiting = any(sent.call.gpus or sent.memory for sent in self._pending.values())
         if self._head is None or not self._may_grow or not waiting:
             return
-        infeasible = cluster.infeasible_requests(driver.global_worker.gcs_client)
+        infeasible = cluster.infeasible_requests()
         self._barren |= not self._gpus_there and cluster.lack_gpus(infeasible)
         self._blind |= any("memory" in bundle for bundle in infeasible)
 

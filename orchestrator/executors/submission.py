@@ -24,7 +24,6 @@ from tasks.models.custom import Factory, Named, is_own, sources
 COMMAND = 'PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" engram'  # for the modules that travel in the working directory
 BEGIN_SECONDS = 120.0  # for the job server to begin a submission; the first one on a node takes long
 LOOK_SECONDS = 1.0
-TALKATIVE = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")  # they tell of every upload
 NO_AGENT = "No available agent"  # what a job server answers whose node's agent is not up yet
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 REFUSED = re.compile(r"[Tt]oken|status code 40[13]")  # in what a job server says to who has no right
@@ -48,8 +47,10 @@ class JobServer:
             )
         from ray.job_submission import JobSubmissionClient
 
+        from orchestrator.executors.private_ray import UPLOAD_LOGGERS
+
         self._client = self._ask(lambda: JobSubmissionClient(address))
-        for name in TALKATIVE:
+        for name in UPLOAD_LOGGERS:
             logging.getLogger(name).setLevel(logging.ERROR)
 
     def submit(self, arguments: Iterable[str], files: Mapping[str, Path], store: str) -> tuple[str, str]:

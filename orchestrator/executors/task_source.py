@@ -11,7 +11,7 @@ from tasks.user_code.loaded import ImportWatch, UncoveredImport, open_watch
 
 
 class SourceChanged(ValueError):
-    """A task's files are not those that its keys were made from: one line for the user."""
+    """The files of a task have changed since its keys were made: one line for the user."""
 
 
 class TaskSource:
@@ -24,7 +24,7 @@ class TaskSource:
         self._watch = watch
 
     def problem(self) -> Exception | None:
-        """Why what the task computes does not belong to its key; None if it does."""
+        """The reason why a result of the task does not belong to its key; None if it does."""
         if self._watch is None:
             return None
         found = digest_of_files(self._files.values())
@@ -42,9 +42,9 @@ class TaskSource:
 
 @contextmanager
 def open_source(digests: Mapping[str, str]) -> Iterator[TaskSource]:
-    """The source of the task whose functions, `module:name`, are not imported yet; they are all of one module.
+    """The source of the task whose functions, `module:name`, are not imported yet; all belong to one module.
 
-    Nothing is checked of a function without a digest, whose code has a version.
+    A function without a digest has a version instead and is not checked.
     """
     of_user = {function.partition(":")[0]: digest for function, digest in digests.items() if digest}
     if not of_user:
@@ -56,6 +56,6 @@ def open_source(digests: Mapping[str, str]) -> Iterator[TaskSource]:
         yield TaskSource(module, digest, files, watch)
 
 
-@functools.cache  # this process runs what it imports now, whatever happens to the files afterwards
+@functools.cache  # later changes of the files do not matter: the modules are imported
 def _files(module: str) -> Mapping[str, SourceFile]:
     return find_user_files(module)

@@ -48,8 +48,8 @@ def entry(
 ) -> Callable[[bytes], bytes | str]:
     """The function to send: takes a pickled call; returns a pickled Finished, or a text where it cannot be computed.
 
-    That is where Engram is missing, or is another than the `identity` of the driver: a key does not hold the code, so
-    nothing may be computed by any other.
+    That is where Engram is missing, or is another than the `identity` of the driver: a key does not hold
+    Engram's code, so nothing may be computed by any other.
     """
     ready: list[Any] = []  # our module of calls and the open store, once per process
 

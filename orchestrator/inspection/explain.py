@@ -60,7 +60,12 @@ def run(journal: Journal, store: Store) -> dict[str, Any]:
 def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
     """What has changed of the user's code that a run was planned with, and what it costs: a line each."""
     yield from describe_accepted(journal.about())
-    for change in changes_of_run(journal):
+    try:
+        changes = changes_of_run(journal)
+    except EngramError as error:  # the code, or its audit, is not here
+        yield str(error)
+        return
+    for change in changes:
         yield f"{change.describe()}: with the code as it is now, {stored} of its stored results are not found again"
 
 

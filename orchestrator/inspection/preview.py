@@ -69,8 +69,9 @@ def preview(asked: Spec) -> dict[str, Any]:
     price = price_of(whole, missing, store, how.address, how.gpus)
     idle = find_idle_fields(asked, known)
 
-    def describe_seconds(lost: Sequence[str]) -> str:
-        return describe_price(price_of(whole, lost, store, how.address, how.gpus), slots)
+    def describe_seconds(plan: Plan, keys: Sequence[str]) -> str:
+        said = describe_price(price_of(plan, keys, store, how.address, how.gpus), slots)
+        return said.partition(":")[0]
 
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
     return {
@@ -107,25 +108,26 @@ def _cost(
     cells: Sequence[Cell],
     plans: Sequence[Plan],
     keys: Set[str],
-    describe_seconds: Callable[[Sequence[str]], str],
+    describe_seconds: Callable[[Plan, Sequence[str]], str],
 ) -> dict[str, Any]:
     """What a change of code costs: the stored jobs of the code before that are computed again, and for how long."""
+    earlier: list[Plan] = []
     lost: list[str] = []
     for cell, plan in zip(cells, plans, strict=True):
         before = plan_of(code_changes.accept(replace(cell, stand_ins={}, accepted=()), [change]))
+        earlier.append(before)
         # Both plans have the same jobs in the same order, under other keys.
-        pairs = list(zip(before.jobs, plan.jobs, strict=True))
-        lost += [new for old, new in pairs if old in keys and new not in keys]
+        pairs = zip(before.jobs, plan.jobs, strict=False)
+        lost += [old for old, new in pairs if old in keys and new not in keys]
     if any(entry["code"] == change.code for cell in cells for entry in cell.accepted):
-        line = f"{change.describe()}; accepted as the same code: its results are used"
+        effect = "accepted as the same code: its results are used"
     elif lost:
-        line = (
-            f"{change.describe()}; {len(lost)} of {sum(len(plan.jobs) for plan in plans)} jobs are stored for the code "
-            f"before and would be computed again, {describe_seconds(lost)}; --same-code uses their results"
-        )
+        jobs = sum(len(plan.jobs) for plan in plans)
+        seconds = describe_seconds(Plan.union(earlier), lost)  # of the code before, which was timed
+        effect = f"{len(lost)} of {jobs} jobs would be computed again ({seconds}); --same-code uses the stored results"
     else:
-        line = f"{change.describe()}; no stored result of the code before belongs to this plan"
-    return {"recomputed": len(lost), "line": line}
+        effect = "no stored result of the code before belongs to this plan"
+    return {"recomputed": len(lost), "line": f"{change.describe()}; {effect}"}
 
 
 def price_of(

@@ -1,4 +1,4 @@
-"""The user's code behind a plan, by names: `network hospital:small`, `audit label_memorization`."""
+"""The user's code that a plan depends on, by name: `network hospital:small`, `audit label_memorization`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AUDIT = "audit "
 
 @dataclass(frozen=True)
 class Code:
-    """Code of the user's as it is now: the digest that stands for it, and those of its files by name."""
+    """The present state of the user's code: its digest, and the digests of its files by name."""
 
     name: str
     digest: str
@@ -29,7 +29,7 @@ class Code:
 
 
 def code_of(config: Any, plan: Plan | None = None) -> list[Code]:
-    """The user's code that a config names, and with a plan that of the tasks it plans. SpecError if it is not there."""
+    """The user's code that a config names, and with a plan the code of its tasks. Raises SpecError if it is missing."""
     names = dict.fromkeys(f"{NETWORK}{_bare(factory)}" for factory in _factories(config))
     if plan is not None:
         modules = dict.fromkeys(job.function.__module__ for job in plan.jobs.values())
@@ -38,7 +38,7 @@ def code_of(config: Any, plan: Plan | None = None) -> list[Code]:
 
 
 def read_code(name: str) -> Code:
-    """The code of this name as it is now; SpecError, in one line, if it is not there or cannot be pinned."""
+    """The present code of this name. Raises SpecError if it is missing or cannot be pinned."""
     try:
         if name.startswith(NETWORK):
             files: Mapping[str, SourceFile] = custom.source_files(Factory.parse(name.removeprefix(NETWORK)))
@@ -58,9 +58,10 @@ def pinned_digest(config: Any, name: str) -> str | None:
 
 
 def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> dict[str, str]:
-    """The digests that stand in keys for those of a pinned config and of code that is accepted as the same.
+    """The digests that enter keys, by the digests that a pinned config has and those of accepted changes.
 
-    `earlier` are, for each code by name, the digest by which it enters keys and those of the code between then and now.
+    `earlier` are, for each code by name, the digest by which it enters keys and the digests of the
+    versions that were accepted since.
     """
     found: dict[str, str] = {}
     for name, (keys, same) in earlier.items():
@@ -75,7 +76,7 @@ def stand_ins(config: Any, earlier: Mapping[str, tuple[str, Sequence[str]]]) -> 
 
 
 def pin_code_again(config: Any, names: Iterable[str]) -> Any:
-    """A pinned config with the digests of this code as it is now; SpecError if a model's weights have changed, too."""
+    """A pinned config with the present digests of this code."""
     wanted = set(names)
 
     def pin(value: Any) -> Any:

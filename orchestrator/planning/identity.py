@@ -34,7 +34,7 @@ def key_of(job: Job, inputs: Sequence[str]) -> str:
     return _hash([mark.name, mark.version, canonical(job.config), list(inputs), *([source] if source else [])])
 
 
-@functools.cache  # this process runs what it has imported, whatever happens to the files afterwards
+@functools.cache  # later changes of the files do not matter: the module is imported
 def source_of(module: str) -> str:
     """The digest of the files of the user's that a task's module may execute; empty if its code has a version.
 

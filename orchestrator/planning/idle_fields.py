@@ -1,13 +1,16 @@
 """Settings without effect: fields that the user gave and that no job of the plan depends on.
 
-A field is idle if the plan has the same keys without it. This needs no list of which setting bears on what: whatever
-enters no key bears on no result.
+A field is idle if the plan has the same keys without it, and no module behind the audit's answer reads it. This needs
+no list of which setting bears on what: whatever enters no key bears on no result.
 """
 
 from __future__ import annotations
 
+import ast
+import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError
@@ -15,18 +18,25 @@ from orchestrator.planning.plan import plan_of
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import SCALE, Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
+from tasks.contract.audit import Audit
+from tasks.user_code import canonical
+from tasks.user_code.imports import Import, read_imports
+
+PLANNING = {"config", "measures", "presets", "trainings"}  # modules of an audit that make its plan
 
 
 def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
     """The names of the fields that were set or swept and change nothing of the plan.
 
-    Plans are compared at `scale=tiny` first, where planning takes no time, and only those that are equal there as they
-    are. A field that was set to what the preset has is left out: it says what is so, and may have an effect otherwise.
+    Plans are compared at `scale=tiny` first, where planning is fast, and at full scale only if they are equal there. A
+    field that was set to the preset's value is left out, since another value may have an effect.
     """
-    left_out = _stopping_fields(spec)
+    audit = audits.find(spec.audit).audit
+    left_out = {SCALE, *_stopping_fields(audit)}
+    answered = fields_of_answer(audit)
     idle = []
     for name in (*spec.set, *spec.sweep):
-        if name == SCALE or name in left_out:
+        if name in left_out or any(_is_within(name, field) or _is_within(field, name) for field in answered):
             continue
         pairs = list(_specs_apart(spec, name))
         if any(_differ(one, other, known, tiny=True) for one, other in pairs):
@@ -48,10 +58,56 @@ def describe_idle_fields(names: Sequence[str], spec: Spec) -> str:
     return f"{listed} {change} nothing: no job of {spec.audit}{preset} depends on {them}{equal}"
 
 
-def _stopping_fields(spec: Spec) -> Sequence[str]:
+def _stopping_fields(audit: Audit) -> Sequence[str]:
     """The fields that say when a run ends, which are in no key."""
-    stopping = audits.find(spec.audit).audit.stopping
-    return () if stopping is None else tuple(stopping.settings(0.05, 1))
+    return () if audit.stopping is None else tuple(audit.stopping.settings(0.05, 1))
+
+
+def fields_of_answer(audit: Audit) -> set[str]:
+    """The fields, by dotted paths, that the modules of an audit's verdict and certificate read from its config.
+
+    Such a field, for example a threshold, may be in no key and still decide the answer. Modules of the audit's package
+    that these modules import are included, unless they make the plan.
+    """
+    found: set[str] = set()
+    functions = (audit.verdict, audit.wording.certificate, audit.wording.names)
+    starts = [function.__module__ for function in functions if hasattr(function, "__module__")]
+    waiting = list(starts)
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if name in seen or path is None:
+            continue
+        seen.add(name)
+        tree = canonical.parse(Path(path).read_bytes(), path)
+        if any(_makes_jobs(node) for node in ast.walk(tree)) and name not in starts:
+            continue
+        found |= {chain for node in ast.walk(tree) if (chain := _config_path(node))}
+        package = name.rpartition(".")[0]
+        imports = read_imports(tree, name, Path(path).name == "__init__.py")
+        names = [each.name for each in imports if isinstance(each, Import)]
+        waiting += [each for each in names if _is_within(each, package) and not set(each.split(".")) & PLANNING]
+    return found
+
+
+def _makes_jobs(node: ast.AST) -> bool:
+    """Whether this is a call of `task` or `Job`, as in modules that make the plan."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("task", "Job")
+
+
+def _config_path(node: ast.AST) -> str:
+    """`given.controls` of the expression `config.given.controls`; empty for any other."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    is_config = isinstance(node, ast.Name) and node.id == "config"
+    return ".".join(reversed(names)) if is_config else ""
+
+
+def _is_within(path: str, above: str) -> bool:
+    return bool(above) and (path == above or path.startswith(f"{above}."))
 
 
 def _specs_apart(spec: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
@@ -80,7 +136,7 @@ def _configs(spec: Spec) -> list[Any]:
 
 
 def _differ(one: Spec, other: Spec, known: MutableMapping[str, str], tiny: bool = False) -> bool:
-    """Whether the plans of two specifications differ. If one of them cannot be planned, they do, but for `tiny`."""
+    """Whether the plans of two specifications differ; true if one cannot be planned, except at `tiny`."""
     if tiny:
         one, other = _with(one, SCALE, "tiny"), _with(other, SCALE, "tiny")
     try:

@@ -1,4 +1,4 @@
-"""Changes of the user's code since a run: which files, what they cost, and how a change is accepted.
+"""Changes of the user's code since a run: the changed files, and the acceptance of a change.
 
 `run.json` holds under `code` the files of each network and audit of one's own that the run was planned with, by digest,
 and under `accepted` the changes that the user has accepted since: with those, results of the code before and of the
@@ -30,11 +30,11 @@ SHOWN_FILES = 3
 
 @dataclass(frozen=True)
 class CodeChange:
-    """Code that is another one now than when a run was planned.
+    """Code that has changed since a run was planned.
 
-    `keys` is the digest by which it entered the keys of that run, `before` that of the code that computed last, `same`
-    are those of code that was accepted as the same. `files` are the names of those that were changed, added or removed,
-    as far as they were recorded.
+    `keys` is the digest by which it entered the keys of that run, `before` the digest of the code that computed last,
+    and `same` the digests of the versions that were accepted. `files` names the changed, added and removed files; empty
+    if the run has no record of them.
     """
 
     code: str
@@ -54,7 +54,7 @@ class CodeChange:
 
 
 def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
-    """The user's code as `run.json` holds it."""
+    """The user's code in the form of `run.json`."""
     found = {each.name: {"digest": each.digest, "files": dict(each.files)} for each in codes}
     return {"code": found} if found else {}
 
@@ -124,7 +124,7 @@ def _change(run: str, about: Mapping[str, Any], present: Code, before: str) -> C
 
 
 def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
-    """The pinned cell whose code enters keys as it was before these changes, so that results of then are used."""
+    """The pinned cell whose code enters keys by the digests from before these changes."""
     named = {each.name for each in code.code_of(cell.config)}
     concerned = [change for change in changes if change.code in named or change.code.startswith(code.AUDIT)]
     if not concerned:
@@ -139,7 +139,7 @@ def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
 
 
 def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
-    """Keep with a run which changes of code it goes on with, and the code as it is now."""
+    """Record in a run's folder the accepted changes and the present code."""
     about = journal.about()
     before = list(about.get("accepted", ()))
     new = [entry for entry in cell.accepted if not any(_is_same(entry, other) for other in before)]
@@ -154,9 +154,9 @@ def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def check_code(journal: Journal, store: Store, same_code: bool) -> None:
-    """Refuse to go on with a run whose code has changed, unless the user accepts it, which the run's folder then says.
+    """Refuse to resume a run whose code has changed, unless the user accepts the change; record it if so.
 
-    Raises SpecError, in one line with the file's name. A run with all of its results goes on in any case.
+    Raises SpecError with the names of the changed files. A run with all of its results is never refused.
     """
     planned = set(journal.tasks())
     stored = planned & store.keys()
@@ -168,7 +168,7 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
     if not same_code:
         raise SpecError(
             f"{'; '.join(change.describe() for change in changes)}, which computed {len(stored)} of its {len(planned)} "
-            f"jobs: put it back, start anew with `engram run {journal.about()['audit']}`, or accept the change with "
+            f"jobs: put it back, start again with `engram run {journal.about()['audit']}`, or accept the change with "
             "--same-code"
         )
     cell = reopen_cell(journal)
@@ -178,8 +178,8 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
     plan = plan_of(accepted)
     if set(plan.jobs) != planned:
         raise SpecError(
-            f"run {journal.run} cannot go on with the code as it is now: it plans other jobs, or a model's weights "
-            f"have changed, too; start anew with `engram run {cell.audit}`"
+            f"run {journal.run} cannot continue with the present code: it plans other jobs, or a model's weights "
+            f"have changed as well; start again with `engram run {cell.audit}`"
         )
     note_accepted(journal, accepted, plan)
 

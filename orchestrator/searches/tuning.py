@@ -20,11 +20,11 @@ from typing import Any
 
 from ray import tune
 from ray.tune import Callback, FailureConfig, PlacementGroupFactory, RunConfig, Stopper, TuneConfig, Tuner
-from ray.tune.execution import class_cache
 from ray.tune.schedulers import AsyncHyperBandScheduler, FIFOScheduler
 from ray.tune.search.basic_variant import BasicVariantGenerator
 
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.executors import private_ray
 from orchestrator.executors.environment import variables
 from orchestrator.searches.definition import Choice, Domain, Range, Search
 from orchestrator.searches.evaluation import Evaluation
@@ -228,12 +228,13 @@ def _plain() -> Iterator[None]:
     Tune gives its actors a variable for Lightning. Ray hands it on to the calls of a trial, and no worker of a process
     without it would be taken for them: a search started two sets of workers, and each in two steps.
     """
-    before = dict(class_cache.DEFAULT_ENV_VARS)
-    class_cache.DEFAULT_ENV_VARS.clear()
+    of_trials = private_ray.trial_variables()
+    before = dict(of_trials)
+    of_trials.clear()
     try:
         yield
     finally:
-        class_cache.DEFAULT_ENV_VARS.update(before)
+        of_trials.update(before)
 
 
 @contextmanager

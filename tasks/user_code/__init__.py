@@ -1,1 +1,1 @@
-"""Code of the user that results depend on: its files, their digests, and a check that nothing else was loaded."""
+"""The user's code that results depend on: its files, their digests, and a check of what a process has loaded."""

@@ -1,4 +1,4 @@
-"""Changes of the user's code that the user has accepted: the code as it is now stands in keys for the code before."""
+"""Accepted changes of the user's code: keys hold the digest of the earlier code in place of the present one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _stand_ins: ContextVar[Mapping[str, str]] = ContextVar("stand_ins", default=Mapp
 
 
 def digest_in_keys(digest: str) -> str:
-    """The digest that stands in keys for code of this digest: its own, or that of before an accepted change."""
+    """The digest that enters keys for code of this digest: the earlier one if a change of it was accepted."""
     return _stand_ins.get().get(digest, digest)
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import ast
 import hashlib
 
-# Positions, and fields that hold what a program does not see: `u"text"` equals "text", and comments are not code.
+# Fields without an effect on a program: `u"text"` equals "text", and comments are not code.
 UNSEEN = ("kind", "type_comment", "type_ignores")
 
 
 def source_digest(content: bytes, file: str) -> str:
     """The SHA-256 of a Python source's canonical form.
 
-    Raises ValueError, in one line that names the file, if the source cannot be parsed.
+    Raises ValueError, with the file's name and the line, if the source cannot be parsed.
     """
     return hashlib.sha256(canonical_form(parse(content, file)).encode()).hexdigest()
 
 
 def parse(content: bytes, file: str) -> ast.Module:
-    """The syntax tree of a Python source; ValueError, in one line that names the file, if it cannot be parsed."""
+    """The syntax tree of a Python source. Raises ValueError, with the file's name, if it cannot be parsed."""
     try:
         return ast.parse(content)
     except SyntaxError as error:
@@ -32,12 +32,12 @@ def canonical_form(tree: ast.AST) -> str:
 
     `ast.dump` differs between versions, which add fields such as `type_params` and `default_value` and print defaults
     differently. Here empty fields are left out, so that source without the new syntax has the same form everywhere.
-    A bare string does nothing when it runs, so docstrings are left out wherever they stand. Code that reads `__doc__`
+    A bare string does nothing when it runs, so docstrings are left out everywhere. Code that reads `__doc__`
     does depend on them; that is rare enough to accept, since a corrected docstring would otherwise train every network
     again.
     """
     texts: list[str] = []
-    waiting: list[object] = [tree]  # a stack of its own: a sum of a thousand terms is as deep as Python's stack
+    waiting: list[object] = [tree]  # no recursion: a sum of a thousand terms is as deep as Python's stack
     while waiting:
         item = waiting.pop()
         if isinstance(item, _Text):

@@ -1,8 +1,8 @@
 """The files of the user that a module's behaviour depends on: its own, and those it imports, directly or indirectly.
 
 A file is the user's unless it belongs to Python's standard library, to an installed package or to Engram: those have
-versions, which the record of a result holds. Files are found by reading imports (`imports`), so nothing is imported.
-An import that cannot be read from the source is refused by name. Data files that code opens are not seen.
+versions, which the record of a result holds. `imports` reads the imports from the source, without executing it. An
+import that cannot be read from the source is refused by name. Data files that code opens are not seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.user_code import canonical
 from tasks.user_code.imports import HiddenImport, Import, Reach, read_imports
 
 RULE = "network: python source, 2"
-INSTALLED = ("site-packages", "dist-packages")  # folders of packages, which the names of their own folders tell
+INSTALLED = ("site-packages", "dist-packages")  # names of the folders that hold packages
 STANDARD_LIBRARY = tuple({f"{Path(sysconfig.get_path(name)).resolve()}/" for name in ("stdlib", "platstdlib")})
 ROOT = Path(__file__).resolve().parents[2]
 ENGRAM = ("dashboards", "engram", "engram_command.py", "orchestrator", "tasks")
@@ -32,9 +32,9 @@ SUFFIXES = (".py", *EXTENSION_SUFFIXES, ".pyc")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of the user's code: its name below the import path, where it lies, and the digest of what it does.
+    """A file of the user's code: its name below the import path, where it lies, and its digest.
 
-    The digest of Python source is that of its canonical form, of any other file that of its bytes.
+    The digest is computed from the canonical form of Python source, and from the bytes of any other file.
     """
 
     name: str
@@ -86,7 +86,7 @@ def find_files(module: str) -> dict[str, SourceFile] | None:
     Of a module of the user's these are all files of the user's that it imports, directly or indirectly; of a module of
     an installed package all Python files of that package.
 
-    Raises ValueError, in one line, for a file that cannot be read, or imports what cannot be known before it runs.
+    Raises ValueError for a file that cannot be read, or imports what cannot be known before it runs.
     """
     importlib.invalidate_caches()
     root = _find(module)
@@ -120,7 +120,7 @@ def find_user_files(module: str) -> dict[str, SourceFile]:
 
 
 def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
-    """A module's file with its digest, and what it imports."""
+    """A module's file and the modules that it imports."""
     path = module.path
     assert path is not None
     try:
@@ -176,7 +176,7 @@ def _find(name: str, importer: Path | None = None) -> _Module | None:
     top, *inner = name.split(".")
     spec = _find_top(top)
     if spec is None and importer is not None:
-        # Code often puts its own folder on the path before it imports what lies beside it.
+        # Code often puts its folder on the path before it imports another file from there.
         spec = PathFinder.find_spec(top, [str(importer.parent)])
     found = _from_spec(spec)
     for part in inner:

@@ -1,4 +1,4 @@
-"""The modules that a Python source imports, read from its syntax tree: nothing is imported."""
+"""The modules that a Python source imports, read from its syntax tree without executing it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 Reach = Literal["module", "children", "descendants"]
 
 IMPORTERS = ("importlib.import_module", "builtins.__import__", "importlib.__import__")
-# Calls that load code which no import names, with what they load. Their effect cannot be read from the source.
+# Calls that load code without naming it in an import, with their effect.
 LOADERS: Mapping[str, str] = {
     "builtins.exec": "runs code from text",
     "builtins.execfile": "runs code from a file",
@@ -36,7 +36,7 @@ BUILTINS = ("exec", "execfile", "__import__")
 
 @dataclass(frozen=True)
 class Import:
-    """A module that is imported, by its absolute name; with its direct submodules, or with everything below it."""
+    """A module that is imported, by its absolute name: alone, with its direct submodules, or with all submodules."""
 
     name: str
     reach: Reach = "module"
@@ -52,11 +52,11 @@ class HiddenImport:
 
 
 def read_imports(tree: ast.Module, module: str, is_package: bool) -> Iterator[Import | HiddenImport]:
-    """All imports of a module's source, wherever they stand: in functions, under `if` and `try`, by `import_module`.
+    """All imports of a module's source, also in functions, under `if` and `try`, and by `import_module`.
 
     `from package import name` may import the submodule `package.name`, and `from package import *` any of the
-    submodules: which of them are there is for the caller to find. The name of a module may be computed if all of it
-    lies below a package that is written out, as in `import_module(f"{__name__}.{kind}")`.
+    submodules: which of them are there is for the caller to find. The name of a module may be computed if it
+    begins with a package that is written out, as in `import_module(f"{__name__}.{kind}")`.
     """
     package = module if is_package else module.rpartition(".")[0]
     aliases = _aliases(tree)
@@ -93,7 +93,7 @@ def _from_import(node: ast.ImportFrom, package: str) -> Iterator[Import]:
 
 
 def _absolute_name(name: str, level: int, package: str) -> str | None:
-    """The absolute name of what is `level` dots and a name in a package; None if there are too many dots."""
+    """The absolute name of a relative one (`level` dots and a name) in a package; None if there are too many dots."""
     if level == 0:
         return name
     parents = package.split(".") if package else []
@@ -127,7 +127,7 @@ def _dynamic_import(node: ast.Call, call: str, own_names: Mapping[str, str]) -> 
 
 
 def _written_part(node: ast.expr, own_names: Mapping[str, str]) -> tuple[str, bool]:
-    """The text with which an expression begins as far as it is written out, and whether that is all of it."""
+    """The literal text at the beginning of an expression, and whether it is the whole expression."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value, True
     if isinstance(node, ast.Name) and node.id in own_names:

@@ -1,4 +1,4 @@
-"""What this process has loaded of the user's code: that it is what was digested, and nothing beside it."""
+"""Checks of the user's code in this process: the imported files are digested and have not changed since."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tasks.user_code.closure import SourceFile, is_user_file
 
-_digests: dict[str, str] = {}  # path of a file that this process has imported -> digest of the file then
-_watches: list[ImportWatch] = []  # those that are open, the outermost first
+_digests: dict[str, str] = {}  # path of an imported file -> its digest at that time
+_watches: list[ImportWatch] = []  # open watches, the outermost first
 
 
 class UncoveredImport(ValueError):
@@ -18,10 +18,10 @@ class UncoveredImport(ValueError):
 
 
 class ImportWatch:
-    """Finds files of the user's that are imported from now on beside those that a digest covers.
+    """Finds the user's files that are imported after its creation and that a digest does not cover.
 
-    `subject` begins the message. Files that another watch covers meanwhile, of a network that an audit of one's own
-    trains, are in the keys by that.
+    `subject` begins the message. Files that an inner watch covers are allowed: the network that a user's audit trains
+    has a digest of its own in the keys.
     """
 
     def __init__(self, subject: str, files: Mapping[str, SourceFile]) -> None:
@@ -77,7 +77,7 @@ def open_watch(subject: str, files: Mapping[str, SourceFile]) -> Iterator[Import
     """A watch on the imports of the block, which the caller checks.
 
     No bytecode is written inside: Python takes bytecode for current if its source has the same size and second of
-    change, which an edit that replaces 32 by 64 may leave alike.
+    change, which is often true after an edit that replaces 32 by 64.
     """
     watch = ImportWatch(subject, files)
     writes_no_bytecode = sys.dont_write_bytecode
@@ -92,7 +92,7 @@ def open_watch(subject: str, files: Mapping[str, SourceFile]) -> Iterator[Import
 
 @contextmanager
 def watch_imports(subject: str, files: Mapping[str, SourceFile]) -> Iterator[None]:
-    """Watch the imports of the block, and check them at its end. What a block that fails imported is forgotten."""
+    """Watch the imports of the block and check them when it finishes. If it fails, its imports are forgotten."""
     with open_watch(subject, files) as watch:
         try:
             yield

@@ -1,0 +1,116 @@
+"""Whether Engram works with the versions of Ray at both ends of the range that pyproject.toml declares.
+
+    python -m bench.ray_versions [VERSION ...] [--out bench/results/ray_versions.md]
+
+Each version's wheel is installed by pip into a separate folder, without its requirements, and put before the packages
+of this environment. Then an audit runs on a cluster on this machine. Without versions these are the lowest release of
+the range, which `uv --resolution lowest-direct` resolves, and the newest one that the package index offers. A version
+that cannot be downloaded is reported as not tried; the exit code is 1 if a run fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BOUNDS = re.compile(r'"ray\[default,tune\]>=([\d.]+),<([\d.]+)"')
+AUDIT = ("run", "unique_feature", "--preset", "smoke", "--address", "local", "--mlflow", "off", "--no-report")
+SECONDS = 600.0  # for a run
+COMMAND = "from orchestrator.cli import main; main()"
+
+
+def read_bounds() -> tuple[str, str]:
+    """The lowest version that pyproject.toml allows, and the first one that it does not."""
+    match = BOUNDS.search((ROOT / "pyproject.toml").read_text())
+    assert match is not None
+    return match[1], match[2]
+
+
+def versions_at_ends() -> list[str]:
+    """The lowest and the newest release of the declared range that the package index offers; empty without an index."""
+    lowest, following = read_bounds()
+    asked = subprocess.run(
+        [sys.executable, "-m", "pip", "index", "versions", "ray"], capture_output=True, text=True, check=False
+    )
+    listed = re.search(r"Available versions: (.*)", asked.stdout)
+    if listed is None:
+        return []
+    allowed = [
+        version for version in listed[1].split(", ") if _numbers(lowest) <= _numbers(version) < _numbers(following)
+    ]
+    return [allowed[-1], allowed[0]] if len(allowed) > 1 else allowed
+
+
+def try_version(version: str, folder: Path) -> str:
+    """`done`, `not tried: ...` or `failed: ...` of a run with this version of Ray."""
+    packages = folder / version
+    installed = subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"),
+            *("--target", str(packages), f"ray=={version}"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if installed.returncode:
+        return f"not tried: {_last_line(installed.stderr)}"
+    path = os.pathsep.join([str(packages), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", COMMAND, *AUDIT, "--store", str(folder / f"store-{version}")],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)},
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"failed: no end within {SECONDS:.0f} s"
+    return "done" if ended.returncode == 0 else f"failed: {_last_line(ended.stderr)}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("versions", nargs="*")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    versions = options.versions or versions_at_ends()
+    if not versions:
+        print("not tried: no package index answers")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="engram-ray-") as folder:
+        outcomes = {version: try_version(version, Path(folder)) for version in versions}
+    lowest, following = read_bounds()
+    lines = [
+        f"Ray >={lowest},<{following}, Python {sys.version.split()[0]}, {datetime.now(UTC):%Y-%m-%d}: "
+        f"`engram {' '.join(AUDIT)}` by `python -m bench.ray_versions`.",
+        "",
+        "| Ray | outcome |",
+        "|---|---|",
+        *(f"| {version} | {outcome} |" for version, outcome in outcomes.items()),
+    ]
+    print("\n".join(lines))
+    if options.out is not None:
+        options.out.write_text("\n".join(lines) + "\n")
+    return int(any(outcome.startswith("failed") for outcome in outcomes.values()))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def _last_line(text: str) -> str:
+    return next(reversed([line for line in text.splitlines() if line.strip()]), "")[:300]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

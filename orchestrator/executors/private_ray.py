@@ -1,0 +1,128 @@
+"""Every private name of Ray that Engram uses, checked when this module is imported.
+
+Ray has no public way to do these things, and moves private names between versions. `LOWEST` and `NEXT` are the bounds
+in pyproject.toml: `bench/ray_versions.py` runs an audit with the lowest and the newest version between them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray import exceptions
+
+from orchestrator.errors import ClusterError
+
+LOWEST, NEXT = "2.52", "2.61"  # the lowest version that was tried, and the first one that was not
+NAMES: Mapping[str, Sequence[str]] = {  # by the module that has them
+    "ray._raylet": (
+        "AuthenticationTokenLoader.instance",
+        "Config.initialize",
+        "GcsClient",
+        "InnerGcsClient.get_all_node_info",
+        "InnerGcsClient.get_cluster_status",
+    ),
+    "ray._private.ray_constants": ("ENABLE_RAY_CLUSTER", "ENABLE_RAY_CLUSTERS_ENV_VAR"),
+    "ray._private.services": ("canonicalize_bootstrap_address",),
+    "ray._private.worker": ("get_dashboard_url", "global_worker", "print_to_stdstream"),
+    "ray.core.generated.autoscaler_pb2": ("GetClusterStatusReply",),
+}
+TUNE_NAMES: Mapping[str, Sequence[str]] = {
+    "ray.tune.execution.class_cache": ("DEFAULT_ENV_VARS",)
+}  # loaded by searches alone
+UPLOAD_LOGGERS = ("ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env.packaging")  # they log every upload
+
+
+def find_missing(names: Mapping[str, Sequence[str]], version: str) -> str:
+    """A line that reports which of these names this version of Ray lacks; empty if it has them all."""
+    for module, attributes in names.items():
+        for attribute in attributes:
+            try:
+                operator.attrgetter(attribute)(importlib.import_module(module))
+            except (ImportError, AttributeError):
+                return (
+                    f"Ray {version} has no {module}.{attribute}, which Engram needs; it works with Ray {LOWEST} and "
+                    f"later, below {NEXT}: pip install 'ray[default,tune]>={LOWEST},<{NEXT}'"
+                )
+    return ""
+
+
+if _missing := find_missing(NAMES, ray.__version__):
+    raise ClusterError(_missing)
+
+# After the check, whose message names the versions to install.
+from ray._private import ray_constants, services, worker  # noqa: E402
+from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply  # noqa: E402
+
+_raylet: Any = importlib.import_module("ray._raylet")  # compiled, without types
+
+
+def connect_to_head(address: str) -> None:
+    """Connect to a cluster's head and drop the connection: it fails at once on a wrong token, `ray.init` after 20 s."""
+    _raylet.GcsClient(address=address)
+
+
+def read_token() -> None:
+    """Make Ray read its authentication mode and token from the environment again."""
+    _raylet.Config.initialize("")
+    _raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextmanager
+def listen_on_loopback() -> Iterator[dict[str, str]]:
+    """Let a cluster that is started inside listen on the loopback interface alone; yields the variables it needs.
+
+    Ray reads the variable when it is imported, so its value is set as well.
+    """
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def local_address() -> str:
+    """The address of a cluster that runs on this machine; ConnectionError if there is none."""
+    return str(services.canonicalize_bootstrap_address("auto"))
+
+
+def silence_workers() -> None:
+    """Keep Ray's messages about dead workers off stdout, which it prints even without log_to_driver."""
+    worker.print_to_stdstream = lambda *_, **__: None
+
+
+def dashboard_url() -> str | None:
+    """Where the cluster's dashboard is; None or empty if it has none."""
+    url: str | None = worker.get_dashboard_url()
+    return url
+
+
+def read_nodes(seconds: float) -> list[Any]:
+    """The nodes of the cluster by its head's table. RpcError if the head does not answer within these seconds."""
+    return list(worker.global_worker.gcs_client.get_all_node_info(timeout=seconds).values())
+
+
+def read_autoscaling_state(seconds: float) -> Any | None:
+    """The state of the cluster's autoscaler; None if the head does not answer within these seconds."""
+    reply = GetClusterStatusReply()
+    try:
+        reply.ParseFromString(worker.global_worker.gcs_client.get_cluster_status(timeout_s=seconds))
+    except exceptions.RpcError:
+        return None
+    return reply.autoscaling_state
+
+
+def trial_variables() -> MutableMapping[str, str]:
+    """The variables that Tune sets for the actors of trials. ClusterError if this version of Ray has none."""
+    missing = find_missing(TUNE_NAMES, ray.__version__)
+    if missing:
+        raise ClusterError(missing)
+    from ray.tune.execution import class_cache
+
+    variables: MutableMapping[str, str] = class_cache.DEFAULT_ENV_VARS
+    return variables

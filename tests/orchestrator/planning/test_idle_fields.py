@@ -1,0 +1,46 @@
+"""Settings without effect: which fields a plan does not depend on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.inspection.preview import preview
+from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
+from orchestrator.spec.specification import Spec
+
+FINE_TUNING = "unlearning.fine_tuning.epochs"
+
+
+@pytest.mark.parametrize(
+    ("audit", "preset", "given", "sweep", "expected"),
+    [
+        ("text", "identifiers", {"epochs": "30", "learning_rate": "0.5"}, {}, ["epochs", "learning_rate"]),
+        ("text", "identifiers", {"seed": "7"}, {}, []),
+        ("unique_feature", "smoke", {"epochs": "2", "seed": "3"}, {}, []),
+        ("unique_feature", "smoke", {"epochs": "3"}, {}, []),  # as in the preset
+        ("unique_feature", "smoke", {"stopping_level": "0"}, {}, []),
+        ("unique_feature", "smoke", {"scale": "tiny"}, {}, []),
+        ("forgetting", "smoke", {"unlearning.fine_tuning.epochs": "2"}, {"seed": ["1", "2"]}, [FINE_TUNING]),
+        ("forgetting", "smoke", {}, {FINE_TUNING: ["1", "2"], "seed": ["1", "2"]}, [FINE_TUNING]),
+        ("text", "smoke", {"negligible": "0.2"}, {}, []),  # in no key, but the answer is read by it
+        ("density", "smoke", {"left_out": "3"}, {}, ["left_out"]),
+        ("relational", "smoke", {"linear.trainings": "9"}, {}, ["linear.trainings"]),
+        ("deja_vu", "smoke", {"diffusion.epochs": "9"}, {}, ["diffusion.epochs"]),
+    ],
+)
+def test_fields_that_change_nothing(
+    audit: str, preset: str, given: dict[str, Any], sweep: dict[str, Any], expected: list[str]
+) -> None:
+    assert find_idle_fields(Spec(audit, preset, given, sweep), {}) == expected
+
+
+def test_plan_warns_in_one_line(tmp_path: Any) -> None:
+    spec = Spec("text", "identifiers", {"epochs": "30", "learning_rate": "0.5"}, store=str(tmp_path / "none"))
+    seen = preview(spec)
+    assert seen["idle_fields"] == ["epochs", "learning_rate"]
+    (line,) = seen["warnings"]
+    assert line == describe_idle_fields(["epochs", "learning_rate"], spec)
+    assert line == "epochs and learning_rate change nothing: no job of text with preset identifiers depends on them"
+    assert preview(Spec("text", "identifiers", {"seed": "7"}, store=str(tmp_path / "none")))["warnings"] == []
