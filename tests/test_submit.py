@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.cli.options import RunOptions
 from orchestrator.store import lease
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, Here, Shell
 from tests.test_networks import OWN
