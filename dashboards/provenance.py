@@ -9,9 +9,10 @@ from typing import Any
 
 from dashboards.run import Run
 from orchestrator.errors import StoreError
-from orchestrator.run_folder.journal import ENDS, MergedLog
+from orchestrator.run_folder.journal import COMPLETE, ENDS, MergedLog
 from orchestrator.run_folder.progress import Event, RunProgress, seconds_of, stored_results
 from orchestrator.store import Store
+from orchestrator.tracking.facts import is_news
 
 # What a record says of its one job. All else in it says how results were computed, and is to be the same for all.
 OF_THE_JOB = {
@@ -119,10 +120,16 @@ class Start:
 
 
 def starts(run: Run) -> tuple[Start, ...]:
-    """The starts of a run, the oldest first; for a sweep, those of all its cells merged."""
+    """The starts of a run that had something to do, the oldest first; for a sweep, those of all its cells merged."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
-    return tuple(_start(events, len(tasks)) for events in _group_by_start(MergedLog(journals).read()))
+    found: list[Start] = []
+    for events in _group_by_start(MergedLog(journals).read()):
+        start = _start(events, len(tasks))
+        # One that found all done has changed nothing, and its page was not drawn again.
+        if not found or found[-1].ended not in COMPLETE or any(map(is_news, events)):
+            found.append(start)
+    return tuple(found)
 
 
 def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:

@@ -26,7 +26,7 @@ from orchestrator.scheduling.stop import Stop
 from orchestrator.store import Store
 from tasks.contract.job import Job
 from tests.orchestrator.executors import jobs
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.shell import ROOT, Shell
 
 HANGING = 240.0  # seconds

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.cli.options import RunOptions
 from orchestrator.store import lease
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, Here, Shell
 from tests.test_networks import OWN
@@ -29,7 +29,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """What leads to the job server of a cluster of one machine, as environment."""
     port = free_port()
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    beside = str(Path(sys.executable).parent)  # of Ray, which is started by its path
+    path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != beside)
     settings = {**token, "PATH": path, "PYTHONPATH": PATHS, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     settings |= {"ENGRAM_REPORT": "no", "MLFLOW_TRACKING_URI": "off", "OMP_NUM_THREADS": "1"}
     log = tmp_path_factory.mktemp("head") / "head.log"

@@ -14,7 +14,7 @@ pytest.importorskip("ray")
 
 from ray._private import services
 
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, ROOT, Shell
 

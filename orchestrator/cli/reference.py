@@ -25,7 +25,8 @@ END = "<!-- up to here -->\n"
 
 EXIT_CODES = {
     0: "done: every planned result was read and is sound",
-    1: "an error, or a pause: the message says what to mend; of `engram verify`, something is damaged",
+    1: "an error, or a pause: the message says what to mend; of `engram verify`, something is damaged; of a run, its "
+    "report could not be drawn",
     2: "bad usage or configuration",
     3: "finished, with failed jobs",
     4: "the answer is one of those of `--fail-on`",

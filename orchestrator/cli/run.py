@@ -99,10 +99,10 @@ def run(
     with ExitStack() as shown:
         observe = shown.enter_context(watching())
         with report_interrupt():
-            observe({"event": "step", "step": "reading data"})
             asked = stopping.apply(command_line_spec(what, fields, preset, sweep, store, options))
             cells, how = resolve_cells(asked), specification.execution(asked)
             asked_of = open_gate(gate, cells[0].audit)
+            observe({"event": "step", "step": "reading data"})
             # Pinned before a store is created, so that no empty store is left behind if data is missing.
             known: dict[str, str] = {}
             left_out: tuple[LeftOut, ...] = ()

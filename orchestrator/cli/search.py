@@ -154,7 +154,8 @@ def _run_search(
     shown.close()
     goes_on = f"engram search --resume {ended.name}{store_option(store)}"
     state = "interrupted" if ended.left else "finished"
-    code = ended.exit_code
+    is_undrawn = how.report and page is None
+    code = ended.exit_code or int(is_undrawn)
     for trial in ended.failed:
         say(f"failed: trial {trial.number}: {trial.note}")
     if ended.left:

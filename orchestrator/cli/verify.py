@@ -45,7 +45,7 @@ def verify(
 
     Damaged results are moved to quarantine, and computed again when their run is resumed. A page's tables are looked
     for in the store that --store names, then in the one that the page lies in, then in the default one: the first that
-    has its run. Nothing is asked of a network.
+    has its run. From that store the page is drawn again and compared. Nothing is asked of a network.
     """
     if page is not None:
         named = store if _is_flag(context, "store") else None

@@ -21,7 +21,14 @@ from orchestrator.errors import ClusterError
 from orchestrator.spec.config_parts import walk
 from tasks.models.custom import Factory, Named, is_own, sources
 
-COMMAND = 'PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" engram'  # for the modules that travel in the working directory
+# Where Ray was started by its path, `engram` lies beside the Python with which Ray's node, the parent of this shell's
+# parent, starts its workers.
+FIND = (
+    "command -v engram >/dev/null || "
+    'PATH="$PATH:$(dirname "$(tr "\\0" "\\n" < /proc/$(cut -d " " -f 4 /proc/$PPID/stat)/cmdline | '
+    'sed -n "s/^--python_worker_command=\\([^ ]*\\).*/\\1/p")")"; '
+)
+COMMAND = f'{FIND}PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}" engram'  # for modules of the working directory
 BEGIN_SECONDS = 120.0  # for the job server to begin a submission; the first one on a node takes long
 LOOK_SECONDS = 1.0
 NO_AGENT = "No available agent"  # what a job server answers whose node's agent is not up yet

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from orchestrator.errors import Absent, SpecError, StoreError
-from orchestrator.inspection import page_seal, status
+from orchestrator.errors import Absent, EngramError, SpecError, StoreError
+from orchestrator.inspection import page_seal, pages, status
+from orchestrator.inspection.disclosure import Disclosure
+from orchestrator.inspection.page_contents import first_difference, version_of
 from orchestrator.inspection.page_seal import AuditedItem, ResultTable, Seal, Thing
 from orchestrator.inspection.search_results import TRIALS, is_search
 from orchestrator.inspection.signatures import SUFFIX, signature_problem
@@ -165,12 +167,16 @@ def store_of(page: SealedPage, named: str | None, default: str) -> Store | None:
 def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Iterator[SealCheck]:
     """The page itself, its tables in the store, and what it rests on: as given in `files`, else where it was audited.
 
+    With a store the tables and things are those of its runs, whatever the seal names, and the page is drawn again.
     Raises SpecError for a file that is not there.
     """
     given = {file: existing(file) for file in files}
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
+    if store is not None:
+        yield from _left_out(page.seal, store)
+    yield _contents(page, store)
     places, unreadable = _things_in_runs(page.seal, store)
     yield from unreadable
     for entry in page.seal.audited:
@@ -183,6 +189,50 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
     for file, path in given.items():
         found = file_digest(path) if path.is_file() else ""
         yield SealCheck("file", file, "changed", "", found, "the page rests on nothing with this content or name")
+
+
+def _contents(page: SealedPage, store: Store | None) -> SealCheck:
+    """Whether the page says what the store says of its runs, by drawing it again."""
+    check = SealCheck("contents", page.path.name, "unchecked", "", "")
+    if store is None:
+        return replace(check, note="its store is not here; name it with --store")
+    if not page.seal.runs or len(page.seal.runs) > 2:
+        return replace(check, note="its seal does not name one run, or two")
+    difference: str | None = ""
+    for show_images in (False, True):
+        try:
+            drawn = pages.redraw(store, page.seal.runs, show_images)
+        except EngramError as error:
+            return replace(check, note=str(error))
+        here, there = version_of(drawn), version_of(page.data)
+        if here != there:
+            return replace(check, note=f"it was written by Engram {there or 'of no known version'}, and this is {here}")
+        for candidate in (drawn, page_seal.make_standalone(drawn)):
+            digest = page_seal.read(candidate, "the page drawn again").page
+            found = first_difference(page.data, page.seal.page, candidate, digest)
+            if found is None:
+                return replace(check, state="agrees", note="as drawn from the store")
+            difference = difference or found
+    return replace(check, state="changed", note=f"the store tells otherwise: {difference}")
+
+
+def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
+    """The tables and things of the page's runs that its seal does not name."""
+    sealed_tables = {(table.run, table.name) for table in seal.tables}
+    sealed_things = {key(entry) for entry in seal.audited}
+    note = "the page's seal does not name it"
+    for run in seal.runs:
+        try:
+            journal = Disclosure().journal(store.folder("runs", run))
+            for table in page_seal.tables(journal, store):
+                if (table.run, table.name) not in sealed_tables:
+                    name = f"{table.name} of {table.run}"
+                    yield SealCheck("table", name, "changed", "", table.digest, note)
+            for entry in page_seal.audited_items(journal, store):
+                if key(entry) not in sealed_things:
+                    yield SealCheck(entry.what, entry.name, "changed", "", entry.digest, note)
+        except (StoreError, OSError) as error:
+            yield SealCheck("run", run, "unchecked", "", "", str(error))
 
 
 def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, Thing], list[SealCheck]]:

@@ -45,6 +45,7 @@ ZEROS = "0" * 64
 SHOWN = '<code class="digest" id="digest-of-page">{}</code>'
 NOTED = '"page": "{}"'
 ELEMENT = re.compile(rb'<template id="engram-seal">(.*?)</template>', re.DOTALL)
+RUN = re.compile(r"\w[\w.-]*")
 DIGEST = re.compile(r"[0-9a-f]{64}")
 BESIDE = re.compile(rb'<a href="\.\./[^"]*">(.*?)</a>', re.DOTALL)  # a link to the page of another run
 
@@ -266,7 +267,7 @@ def read(page: bytes, name: str) -> Seal:
             raise ValueError("it has several, or one of a version that is not known here")
         seal = Seal(
             page=_digest(value["page"]),
-            runs=tuple(map(str, value["runs"])),
+            runs=tuple(map(_run, value["runs"])),
             audited=tuple(_entry(AuditedItem, entry) for entry in value["audited"]),
             tables=tuple(_entry(ResultTable, table) for table in value["tables"]),
         )
@@ -279,11 +280,20 @@ def _entry(kind: Any, value: Mapping[str, Any]) -> Any:
     """An entry of the seal. ValueError, TypeError or KeyError where its fields are not those of its kind."""
     fields = dict(value)
     _digest(fields["digest"])
+    if "run" in fields:
+        _run(fields["run"])
     if "fields" in fields:
         fields["fields"] = tuple(map(str, fields["fields"]))
     if not all(isinstance(fields[name], str) for name in ("what", "run", "name") if name in fields):
         raise ValueError("a name in it is no text")
     return kind(**fields)
+
+
+def _run(value: Any) -> str:
+    """The name of a run, which is part of a path."""
+    if not isinstance(value, str) or not RUN.fullmatch(value):
+        raise ValueError(f"{value!r} in it is no name of a run")
+    return value
 
 
 def _digest(value: Any) -> str:

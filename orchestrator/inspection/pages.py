@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -96,6 +96,23 @@ def figure(folder: Path, name: str) -> DrawnFigure:
 def compare(store: Store, runs: tuple[str, str], path: Path) -> None:
     """Draw the comparison of two runs into this file. Raises EngramError as `draw` does."""
     _call("comparison", path, store, runs, path)
+
+
+def redraw(store: Store, runs: Sequence[str], show_images: bool) -> bytes:
+    """The page of a run, or of two side by side, as it would be written now; nothing is written into the store.
+
+    Raises EngramError as `draw` does.
+    """
+    with tempfile.TemporaryDirectory(prefix="engram-page-") as place:
+        folder = Path(place)
+        page = folder / PAGE
+        if len(runs) == 2:
+            _call("comparison", page, store, (runs[0], runs[1]), page)
+        else:
+            _call("run", folder, store, runs[0], folder, show_images)
+            if show_images and (folder / PRIVATE_PAGE).is_file():
+                page = folder / PRIVATE_PAGE
+        return page.read_bytes()
 
 
 def serve_live(store: Store, first: int, link: Callable[[Path], str | None]) -> AbstractContextManager[str]:

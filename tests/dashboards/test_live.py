@@ -14,7 +14,7 @@ import pytest
 from dashboards import live
 from orchestrator.store import open_store
 from tests.support.browser import Browser
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.shell import Shell
 
 FACTS = """Object.fromEntries([...document.querySelectorAll(".facts > div")].map(

@@ -66,7 +66,8 @@ def test_a_page_as_it_was_written_agrees_with_its_store(tmp_path: Path, page: Pa
         "agrees    page report.html",
         f"agrees    table summary of {run}",
         f"agrees    table parts of {run}",
-        f"3 agree, 0 changed, 0 not checked, compared with the store {tmp_path / 'engram-store'}",
+        "agrees    contents report.html: as drawn from the store",
+        f"4 agree, 0 changed, 0 not checked, compared with the store {tmp_path / 'engram-store'}",
     ] == done.stdout.splitlines()
     assert "" == done.stderr
 
@@ -91,7 +92,7 @@ def test_a_run_whose_config_is_damaged_has_changed(engram: Here, stamped: Path) 
     lines = engram("verify", str(stamped), code=1).stdout.splitlines()
     (line,) = [line for line in lines if line.startswith("changed")]
     assert line.startswith(f"changed   run {stamped.parent.name}: cannot read {about}: ")
-    assert ", 1 changed, 1 not checked, " in lines[-2]
+    assert ", 1 changed, 3 not checked, " in lines[-2]
 
 
 def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> None:
@@ -101,7 +102,7 @@ def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> Non
     page.write_text(text.replace(number[0], number[0].replace('"', '"1', 1), 1))
     done = engram("verify", str(page), code=1)
     assert "changed   page report.html: its text has been changed" == done.stdout.splitlines()[0]
-    assert "2 agree, 1 changed, 0 not checked" in done.stdout
+    assert "2 agree, 2 changed, 0 not checked" in done.stdout
 
 
 def test_a_changed_a_damaged_and_a_lost_result_are_found(engram: Here, page: Path) -> None:
@@ -110,9 +111,12 @@ def test_a_changed_a_damaged_and_a_lost_result_are_found(engram: Here, page: Pat
     first, second = (next((engram.folder / "engram-store").glob(f"results/*/{key}.arrow")) for key in parts)
     table, record = store.read(parts[0]), store.record(parts[0])
     first.unlink()
-    assert {"page report.html": "agrees", "table summary": "agrees", "table parts": "changed"} == states(
-        engram, str(page), code=1
-    )
+    assert {
+        "page report.html": "agrees",
+        "table summary": "agrees",
+        "table parts": "changed",
+        "contents report.html": "changed",
+    } == states(engram, str(page), code=1)
     changed = table.set_column(0, table.schema.field(0), [[41]])
     store.write(parts[0], changed, {name: value for name, value in record.items() if name not in ("key", "content")})
     checks = engram.json("verify", str(page), code=1)["checks"]
@@ -162,7 +166,7 @@ def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(
 
 def test_a_file_on_which_the_page_does_not_rest_is_said_to_be_none(engram: Here, page: Path, tmp_path: Path) -> None:
     (tmp_path / "other.pt").write_bytes(b"weights")
-    line = engram("verify", str(page), "--file", "other.pt", code=1).stdout.splitlines()[3]
+    line = engram("verify", str(page), "--file", "other.pt", code=1).stdout.splitlines()[4]
     assert "changed   file other.pt: the page rests on nothing with this content or name" == line
 
 
@@ -233,7 +237,7 @@ def test_a_sweeps_page_and_a_comparison_are_sealed_too(engram: Here) -> None:
     store = open_store(engram.folder / "engram-store")
     swept = pages.ran(store, Spec("toys", "few", sweep={"parts": [2, 3]}))
     checks = engram.json("verify", str(pages.draw(swept)))["checks"]
-    assert ["page", *["table"] * 4] == [check["what"] for check in checks]
+    assert ["page", *["table"] * 4, "contents"] == [check["what"] for check in checks]
     assert {"agrees"} == {check["state"] for check in checks}
     two = engram.folder / "two.html"
     drawers.compare(store, (swept.cells[0].name, swept.cells[1].name), two)

@@ -12,7 +12,6 @@ import hmac
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -24,6 +23,8 @@ from urllib.request import Request, urlopen
 import obstore
 import pytest
 from obstore.store import AzureStore
+
+from tests.support.ports import free_port
 
 CONTAINER, ACCOUNT = "results", "tester"
 KEY = base64.b64encode(b"known to these tests alone").decode()
@@ -82,9 +83,7 @@ def served(folder: Path) -> Iterator[Azurite]:
     command = os.environ.get("AZURITE") or shutil.which("azurite-blob")
     if command is None:
         pytest.skip("there is no azurite-blob on PATH, and AZURITE names none")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["--location", str(folder), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
     with subprocess.Popen(
         [command, *options, "--skipApiVersionCheck", "--disableTelemetry", "--silent"],

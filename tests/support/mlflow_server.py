@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,8 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from tests.support.ports import free_port
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
@@ -34,12 +35,6 @@ def tracked(client: Any, experiment: str = "engram") -> list[Any]:
 def name_of(run: Any) -> str:
     """The run's name in its store; in MLflow's list it has another one, of what was asked."""
     return str(run.data.tags["engram.run"])
-
-
-def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
 
 
 class MlflowServer:

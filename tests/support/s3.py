@@ -6,7 +6,6 @@ import contextlib
 import functools
 import logging
 import re
-import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,8 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.request import Request, urlopen
+
+from tests.support.ports import free_port
 
 BUCKET = "results"
 REQUEST = re.compile(r"(GET|HEAD|PUT|POST|DELETE) (\S+)")
@@ -33,9 +34,7 @@ class Server:
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._server: Any = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         self.env = {**KEYS, "AWS_ENDPOINT_URL": self.url}
         self.start()

@@ -21,7 +21,7 @@ from tasks.contract.job import Job
 from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.test_ray import await_, driven, wanted_gpus
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS
 

@@ -28,6 +28,7 @@ from orchestrator.executors.cluster import (
 from orchestrator.executors.connection import PREFACE, probe, reachable
 from orchestrator.spec.specification import host_and_port
 from tests.orchestrator.executors.jobs import call
+from tests.support.ports import free_port
 
 Answer = Callable[[socket.socket], object]
 GB = 2**30
@@ -84,8 +85,7 @@ def test_a_grpc_server_passes(server: str) -> None:
 
 
 def test_a_port_where_nobody_listens_is_told_with_what_to_check() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = free_port()
     assert not reachable("127.0.0.1", port)
     with pytest.raises(ClusterError, match=rf"no Ray cluster at 127.0.0.1:{port}: connection refused; is it up"):
         probe(f"127.0.0.1:{port}")

@@ -105,13 +105,11 @@ def test_a_lease_is_held_until_it_is_released(tmp_path: Path) -> None:
     alone(folder).release()
 
 
-def test_a_second_driver_is_refused_at_once_and_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_driver_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     process = driver(tmp_path / "run")
     assert "have it" == said(process)
-    start = time.monotonic()
     with pytest.raises(Held) as refused:
         alone(tmp_path / "run")
-    assert time.monotonic() - start < 1
     line = str(refused.value)
     assert f"run already has a driver: process {process.pid} on {socket.gethostname()}, since 20" in line
     assert f"stop it (kill {process.pid})" in line

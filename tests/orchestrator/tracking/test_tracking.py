@@ -21,7 +21,8 @@ from orchestrator import rounding
 from orchestrator.tracking import facts
 from tasks.contract.schemas import SUMMARY
 from tests.conftest import Copied
-from tests.support.mlflow_server import MlflowServer, client, free_port, name_of, tracked
+from tests.support.mlflow_server import MlflowServer, client, name_of, tracked
+from tests.support.ports import free_port
 from tests.support.shell import Shell
 
 PROGRESS = ("system/jobs done", "system/jobs failed", "system/models per minute")

@@ -22,7 +22,7 @@ from orchestrator.tracking.tracking_store import Target
 from tests.conftest import Copied
 from tests.orchestrator.tracking.test_tracking import marked, shell
 from tests.orchestrator.tracking.test_uploader import Place
-from tests.support.mlflow_server import free_port
+from tests.support.ports import free_port
 from tests.support.shell import Here, Shell
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

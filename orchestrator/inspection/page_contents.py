@@ -1,0 +1,77 @@
+"""Whether a page says what its store says: it is drawn again, and compared.
+
+The same version draws the same page of the same results, byte for byte. Only three things may differ: the name that the
+file was written under, where and when the audited files lie, and the last digits of a drawing's coordinates, which
+processors round differently.
+"""
+
+from __future__ import annotations
+
+import re
+
+from orchestrator.inspection.page_seal import ZEROS
+from orchestrator.quantities import printable
+
+VERSION = re.compile(rb"Drawn by Engram (\S+)\. To cite")
+# What may differ, each limited so that no sentence fits into it.
+SIZE = rb"(?:[\d.]+ (?:bytes|[kMGT]B))?"
+DATE = rb'(?:[\d-]*|<time datetime="[\dT:+.-]*">[\d :-]* UTC</time>)'
+FREE = {
+    rb"(<code>engram verify )[^<\s]*(\.html</code>)": rb"\1\2",
+    rb'(</code></td><td(?: class="number")?>)' + SIZE + b"(</td><td>)" + DATE + b"(</td></tr>)": rb"\1\2\3",
+    rb'("size": )(?:null|\d+)(, "modified": )(?:null|"[\dT:+-]*")': rb"\1\2",
+}
+DRAWING = re.compile(rb"<svg\b.*?</svg>", re.DOTALL)
+GEOMETRY = re.compile(rb'(?<= )(?:d|[xy][12]?|c[xy]|r[xy]?|points|width|height|transform|viewBox)="[^"<>]*"')
+NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+ROUNDING = 0.05  # units of a drawing
+SHOWN = 60  # characters of a difference
+
+
+def version_of(page: bytes) -> str:
+    """The version of Engram that the page says it was written by; empty if it says none."""
+    found = VERSION.search(page)
+    return found[1].decode() if found else ""
+
+
+def first_difference(page: bytes, page_digest: str, drawn: bytes, drawn_digest: str) -> str | None:
+    """What a page says first that the page drawn anew does not; None if they say the same.
+
+    The digests are those in the seals of the two pages.
+    """
+    ours, numbers = _comparable(page, page_digest)
+    theirs, drawn_numbers = _comparable(drawn, drawn_digest)
+    if ours != theirs:
+        return _excerpt(ours, theirs)
+    for number, other in zip(numbers, drawn_numbers, strict=True):
+        if abs(float(number) - float(other)) > ROUNDING:
+            return f"a drawing has {number.decode()}, where the store gives {other.decode()}"
+    return None
+
+
+def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
+    """The page without what may differ, and the coordinates of its drawings."""
+    text = page.replace(digest.encode(), ZEROS.encode())
+    for pattern, kept in FREE.items():
+        text = re.sub(pattern, kept, text)
+    numbers: list[bytes] = []
+
+    def take_number(number: re.Match[bytes]) -> bytes:
+        numbers.append(number[0])
+        return b"#"
+
+    def take_numbers(drawing: re.Match[bytes]) -> bytes:
+        return GEOMETRY.sub(lambda attribute: NUMBER.sub(take_number, attribute[0]), drawing[0])
+
+    return DRAWING.sub(take_numbers, text), numbers
+
+
+def _excerpt(page: bytes, drawn: bytes) -> str:
+    """The two texts from where they differ first."""
+    first = next(
+        (index for index, (one, other) in enumerate(zip(page, drawn, strict=False)) if one != other),
+        min(len(page), len(drawn)),
+    )
+    start = max(page.rfind(b">", 0, first) + 1, first - SHOWN // 2)
+    shown = [printable(text[start : start + SHOWN].decode(errors="replace")) for text in (page, drawn)]
+    return f"it has {shown[0]!r}, where the store gives {shown[1]!r}"
