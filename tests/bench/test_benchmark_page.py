@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from bench import benchmark_page
-from bench.benchmark_page import CPU_CLAIMS, PAGE, RESULTS, Claim, Compared, describe_range, describe_ratio, read_result
+from bench.benchmark_page import (
+    CPU_CLAIMS,
+    PAGE,
+    RESULTS,
+    ROOT,
+    Claim,
+    Compared,
+    describe_range,
+    describe_ratio,
+    read_result,
+)
 from bench.machine import machine_facts
 
 
@@ -68,3 +78,9 @@ def test_every_bench_records_date_processor_and_ceiling() -> None:
     assert set(facts) == {"date", "processor", "ceiling", "load before", "versions"}
     assert " GF/s, 1 thread, " in facts["ceiling"]
     assert "pyarrow " in facts["versions"]
+
+
+def test_no_bench_describes_the_machine_by_other_means() -> None:
+    scripts = [path for path in (ROOT / "bench").glob("*.py") if path.name != "machine.py"]
+    own = [path.name for path in scripts if "platform.processor" in path.read_text(encoding="utf-8")]
+    assert own == []
