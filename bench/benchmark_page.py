@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 RESULTS = ROOT / "bench" / "results"
 UNRECORDED = "not recorded"
 HEADER = (
-    "| what | Engram | beside | Engram is | over all machines | processor | float32 product | date |",
+    "| what | Engram | compared with | Engram is | over all machines | processor | float32 product | date |",
     "|---|---|---|---|---|---|---|---|",
 )
 
@@ -92,7 +92,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Divided:
-    """Two rows of a file with a number in the second cell: Engram's, and that of what stands beside it (or none)."""
+    """Two rows of a file with a number in the second cell: Engram's, and the other tool's (empty: none)."""
 
     file: str
     engram: str
@@ -101,12 +101,14 @@ class Divided:
 
     def measure(self) -> Measurement:
         result = read_result(self.file)
-        ours = result.row(self.engram)[1]
+        engram_time = result.row(self.engram)[1]
         if not self.beside:
-            return measurement(result, self.engram, f"{ours} {self.unit}", "", None)
-        theirs = result.row(self.beside)[1]
-        ratio = float(theirs) / float(ours)
-        return measurement(result, self.engram, f"{ours} {self.unit}", f"{theirs} {self.unit}, {self.beside}", ratio)
+            return measurement(result, self.engram, f"{engram_time} {self.unit}", "", None)
+        other_time = result.row(self.beside)[1]
+        ratio = float(other_time) / float(engram_time)
+        return measurement(
+            result, self.engram, f"{engram_time} {self.unit}", f"{other_time} {self.unit}, {self.beside}", ratio
+        )
 
 
 def measurement(result: ResultFile, label: str, engram: str, beside: str, ratio: float | None) -> Measurement:
@@ -116,7 +118,7 @@ def measurement(result: ResultFile, label: str, engram: str, beside: str, ratio:
 
 @dataclass(frozen=True)
 class Claim:
-    """A row of the page: what was compared, and where it was measured."""
+    """A comparison on the page, with the sources of its measurements."""
 
     what: str
     sources: tuple[Compared | Divided, ...]
@@ -142,30 +144,30 @@ CPU_CLAIMS = (
         Compared("orchestration-zen4.md", "a no-op job with a durable result"),
     ),
     claim_of(
-        "the same, beside Ray Tune, which syncs nothing",
+        "the same, compared with Ray Tune, which does not sync files",
         Divided(ORCHESTRATION, "engram run, everything", "Ray Tune, cheapest settings", "ms"),
         Compared("orchestration-zen4.md", "a no-op job, Ray Tune at its cheapest settings"),
     ),
     claim_of(
-        "a training step of mlp1, one thread, beside PyTorch with DataLoader(TensorDataset) and Adam",
+        "a training step of mlp1, one thread, compared with PyTorch with DataLoader(TensorDataset) and Adam",
         Compared(TRAINING, STEP, "tensors"),
         Compared("training-zen4.md", STEP, "tensors"),
     ),
     claim_of(
-        "a training step of mlp1, two cores, beside PIL and transforms in the DataLoader",
+        "a training step of mlp1, two cores, compared with PIL and transforms in the DataLoader",
         Compared(TRAINING, "mlp1's step, 2 cores, wall", "pictures"),
     ),
     claim_of(
-        "a training step of the autoencoder, one thread, beside the same loop",
+        "a training step of the autoencoder, one thread, compared with the same loop",
         Compared(TRAINING, "autoencoder's step, 1 thread, CPU time", "tensors"),
     ),
     claim_of(
-        "log p of an image, 256 samples, one thread, beside the paper's form by 2 points",
+        "log p of an image, 256 samples, one thread, compared with the paper's form by 2 points",
         Compared(TRAINING, LOG_P, "by 2 points"),
         Compared("training-zen4.md", LOG_P, "by 2 points"),
     ),
     claim_of(
-        "the same, beside the paper's form by 64 points",
+        "the same, compared with the paper's form by 64 points",
         Compared(TRAINING, LOG_P, "by 64 points"),
         Compared("training-zen4.md", LOG_P, "by 64 points"),
     ),
@@ -178,11 +180,11 @@ CPU_CLAIMS = (
         Compared(TRAINING, "neighbours, 500 x 10,000 x 8,192, k = 100, 1 thread, CPU time", "faiss"),
     ),
     claim_of(
-        "a shadow model of `membership`, mlp1 on 5,000 images, 5 epochs, one of 16, beside one process per model",
+        "a shadow model of `membership`, mlp1 on 5,000 images, 5 epochs, compared with one process per model",
         Compared("shadow-models-cpu.md", SHADOW, "tensors"),
     ),
     claim_of(
-        "the same, beside one process per model that reads image files",
+        "the same, compared with one process per model that reads image files",
         Compared("shadow-models-cpu.md", SHADOW, "pictures"),
     ),
     claim_of("fine-tuning a tiny T5", Compared(LANGUAGE, f"training, {T5}")),
@@ -283,7 +285,7 @@ def describe_ratio(ratio: float) -> str:
 
 
 def update_page(text: str) -> str:
-    """The page with its tables as the result files have them now. Raises LookupError for a missing marker."""
+    """Render the tables of the page again from the result files. Raises LookupError for a missing marker."""
     for name, claims in TABLES.items():
         begin, end = f"<!-- {name}: from bench/results -->", f"<!-- end of {name} -->"
         if begin not in text or end not in text:

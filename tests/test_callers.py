@@ -1,4 +1,4 @@
-"""Nothing that the product defines or documents is without a caller outside tests."""
+"""Every function that the product defines or documents has a caller outside tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def modules(folders: tuple[str, ...]) -> list[Module]:
 
 
 def looked_up() -> Iterator[Target]:
-    """Entry points of the package, and what a report looks up in the module of an audit."""
+    """Entry points of the package, and the functions that a report looks up in the module of an audit."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for group in (project["scripts"], *project["entry-points"].values()):
         for value in group.values():
@@ -54,7 +54,7 @@ def test_every_public_function_has_a_caller_outside_tests(unused: list[str]) -> 
 
 
 def test_documents_promise_nothing_without_a_caller(unused: list[str]) -> None:
-    """Except for what is written to be called by users' own audits."""
+    """A documented capability without a caller is a defect."""
     promised = {}
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         for name in CALL.findall(page.read_text(encoding="utf-8")):

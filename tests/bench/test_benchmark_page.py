@@ -1,4 +1,4 @@
-"""docs/benchmarks.md holds the numbers of the result files, and nothing that was typed beside them."""
+"""The tables of docs/benchmarks.md contain the numbers of the result files."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Module:
     imports: Mapping[str, frozenset[Target]]
 
     def definitions(self) -> Iterator[Definition]:
-        """The public functions and classes at its top level that no decorator hands to somebody else."""
+        """The public functions and classes at the top level, without those that a decorator registers."""
         for node in self.tree.body:
             if isinstance(node, Definition) and not node.name.startswith("_") and not _is_registered(node):
                 yield node
@@ -39,7 +39,7 @@ def read_module(path: Path, root: Path) -> Module:
 def find_unused(defining: Sequence[Module], using: Sequence[Module], looked_up: Iterable[Target] = ()) -> list[str]:
     """The public functions and classes of `defining` to which nothing in `using` refers, as `module.name`.
 
-    `looked_up` are those that are found by name as the program runs, such as entry points.
+    `looked_up` lists targets that the program finds by name, such as entry points.
     """
     exports = {module.name: module.imports for module in using}
     used: set[Target] = set()
@@ -68,7 +68,7 @@ def _last_name(node: ast.expr) -> str:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, Target]]:
-    """Each imported name with its module and its name there; `import a.b` stands for the module `a`."""
+    """Each imported name with its target; `import a.b` stands for the module `a`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
@@ -80,7 +80,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, Target]]:
 
 
 def _references(module: Module) -> Iterator[Target]:
-    """What the module refers to, except references of a definition to itself."""
+    """All references of the module, except those of a definition to itself."""
     for statement in module.tree.body:
         own = statement.name if isinstance(statement, Definition) else ""
         for node in ast.walk(statement):
@@ -96,10 +96,14 @@ def _references(module: Module) -> Iterator[Target]:
 
 def _attribute(module: Module, node: ast.Attribute) -> Iterator[Target]:
     """`catalog.load` as the name `load` of the module that `catalog` stands for."""
-    first, _, rest = ast.unparse(node.value).partition(".")
-    for target in module.imports.get(first, ()):
-        parts = [part for part in (*target, rest) if part]
-        yield ".".join(parts), node.attr
+    path: list[str] = []
+    holder = node.value
+    while isinstance(holder, ast.Attribute):
+        path.insert(0, holder.attr)
+        holder = holder.value
+    if isinstance(holder, ast.Name):
+        for target in module.imports.get(holder.id, ()):
+            yield ".".join(part for part in (*target, *path) if part), node.attr
 
 
 def _named(text: str) -> Iterator[Target]:
@@ -110,7 +114,7 @@ def _named(text: str) -> Iterator[Target]:
 
 
 def _resolve(target: Target, exports: Mapping[str, Mapping[str, frozenset[Target]]]) -> set[Target]:
-    """The target, and what it stands for where its module only imports it and passes it on."""
+    """The target, and the definitions it stands for if its module only imports it."""
     reached: set[Target] = set()
     waiting = [target]
     while waiting:
