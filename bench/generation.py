@@ -40,7 +40,8 @@ from torch.nn import functional
 from bench.engine import STEPS, VAE, autoencoders, epochs, first, images, seated, steps
 from bench.engine import VAE_BATCH as BATCH
 from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
-from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
+from bench.machine import ceilings, rate
+from bench.measuring import Row, Run, clock_of, here, in_turn, options, publish
 from tasks.datasets.images import Images
 from tasks.models.importance import Sampling, estimate_log_density
 from tasks.models.likelihoods import fixed_inputs, observation_keys

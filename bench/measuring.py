@@ -9,22 +9,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from tasks.numerics.matmul import TORCH, products
+from bench.machine import machine_facts
+from tasks.numerics.matmul import products
 
 Run = Callable[[], object]  # what is timed
-PRODUCTS = 4  # in one run of a ceiling
 
 
 @dataclass(frozen=True)
@@ -45,24 +41,6 @@ class Row:
         if math.isnan(self.must) or math.isnan(self.ratio):
             return None
         return self.ratio >= self.must if self.unit == "x" else self.ratio <= self.must
-
-
-def ceilings(place: torch.device) -> dict[str, Run]:
-    """A 1024 x 1024 product by torch, and by the library that our products use here if that is another."""
-    square, bias = torch.randn(1024, 1024, device=place), torch.zeros(1024, device=place)
-    libraries = {by.name: by for by in (TORCH, products(place, torch.float32))}
-
-    def product(name: str) -> Run:
-        by = libraries[name]
-        factors = (square[None], square[None], bias[None]) if by.stacked else (square, square, bias)
-        return lambda: [by.affine(*factors, False) for _ in range(PRODUCTS)]
-
-    return {name: product(name) for name in libraries}
-
-
-def rate(seconds: float) -> float:
-    """GF/s of one run of a ceiling."""
-    return PRODUCTS * 2 * 1024**3 / seconds / 1e9
 
 
 def in_turn(
@@ -101,16 +79,8 @@ def clock_of(place: torch.device) -> tuple[str, Callable[[], float]]:
 
 def here(data: str, place: torch.device) -> dict[str, str]:
     """What a reader must know to compare."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "processor": f"{model or platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-        f"{torch.backends.cpu.get_cpu_capability()}",
+    return machine_facts() | {
         "device": gpu(place) if place.type == "cuda" else "CPU",
-        "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()) + " (1, 5 and 15 minutes)",
-        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, NumPy {np.__version__}",
         "products": products(place, torch.float32).name,
         "data": data,
     }

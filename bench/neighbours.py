@@ -32,7 +32,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.measuring import Row, Run, ceilings, clock_of, here, in_turn, options, publish, rate
+from bench.machine import ceilings, rate
+from bench.measuring import Row, Run, clock_of, here, in_turn, options, publish
 from tasks.numerics.nearest_neighbours import nearest
 
 Array = NDArray[np.float32]

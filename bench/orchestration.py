@@ -10,7 +10,6 @@ A second table gives what plans of 10,000 and 100,000 jobs cost, each measured i
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -22,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -178,13 +176,12 @@ def seconds(rival: Rival, jobs: int) -> float:
 
 
 def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
+    from bench.machine import machine_facts  # loads torch, which would count as the driver's memory
+
     return {
         "jobs": f"{jobs} in each of {rounds} rounds, on {cpus} CPUs",
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {platform.platform()}",
-        "load before": " ".join(f"{load:.1f}" for load in os.getloadavg()),
-        "versions": f"python {platform.python_version()}, "
-        + ", ".join(f"{name} {metadata.version(name)}" for name in ("ray", "pyarrow")),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "system": platform.platform(),
+        **machine_facts(("ray", "pyarrow")),
     }
 
 

@@ -28,7 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from bench.engine import BATCH, LEARNING_RATE, classifiers, epochs, images, seated
-from bench.measuring import Row, Run, ceilings, clock_of, in_turn, rate
+from bench.machine import ceilings, rate
+from bench.measuring import Row, Run, clock_of, in_turn
 from tasks.datasets.images import Images
 from tasks.models.networks import HIDDEN, Architecture
 from tasks.training.strategies import Strategy

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.machine import machine_facts
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, price_plan
 from orchestrator.spec.resolve import pin_cells, resolve_cells
@@ -52,6 +53,9 @@ def computed(plan: Plan) -> float:
 
 
 def main() -> None:
+    for name, value in machine_facts().items():
+        print(f"- {name}: {value}")
+    print()
     print("| audit, preset smoke | said, s | from, to | taken, s | said / taken |")
     print("|---|---|---|---|---|")
     for audit in SETTINGS:

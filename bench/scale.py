@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import cProfile
 import dataclasses
-import datetime
 import hashlib
 import heapq
-import os
 import platform
 import pstats
 import random
@@ -26,7 +24,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -387,11 +384,12 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
 
 
 def markdown(measured: Measured, options: argparse.Namespace) -> str:
+    from bench.machine import machine_facts  # loads torch, which would count as the driver's memory
+
     about = {
         "command": f"python -m bench.scale --jobs {options.jobs} --gpus {options.gpus} --seed {options.seed}",
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {platform.platform()}",
-        "versions": f"python {platform.python_version()}, pyarrow {metadata.version('pyarrow')}",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "system": platform.platform(),
+        **machine_facts(("pyarrow",)),
     }
     lines = [f"- {name}: {value}" for name, value in about.items()]
     lines += ["", f"| {measured.jobs:,} jobs on {options.gpus:,} GPUs | |", "|---|---|"]

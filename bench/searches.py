@@ -19,6 +19,7 @@ from typing import Any
 
 from ray import tune
 
+from bench.machine import machine_facts
 from orchestrator.executors.connection import connect
 from orchestrator.searches import searching, tuning
 from orchestrator.searches.definition import Search, Settings, build_search
@@ -99,6 +100,9 @@ def main() -> None:
             "a search of trials with two trainings of one epoch each": fresh,
         }
     first = next(iter(rows.values()))
+    for name, value in machine_facts(("ray",)).items():
+        print(f"- {name}: {value}")
+    print()
     print(f"| one trial of {trials} | seconds | beside Tune at its defaults |")
     print("|---|---|---|")
     for name, seconds in rows.items():

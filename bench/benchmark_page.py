@@ -1,0 +1,303 @@
+"""The tables of docs/benchmarks.md, rendered from the result files in bench/results.
+
+    python -m bench.benchmark_page    # writes them into the page, between its markers
+
+No number of these tables is typed by hand: values, processor, ceiling and date are those of the result file, and what a
+file does not record is `not recorded`. A claim has a row for each machine that it was measured on, and their range.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "bench" / "results"
+UNRECORDED = "not recorded"
+HEADER = (
+    "| what | Engram | compared with | Engram is | over all machines | processor | float32 product | date |",
+    "|---|---|---|---|---|---|---|---|",
+)
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """The facts at the head of a result file, and the cells of all its table rows."""
+
+    facts: Mapping[str, str]
+    rows: tuple[tuple[str, ...], ...]
+
+    def row(self, label: str, beside: str = "") -> tuple[str, ...]:
+        """The first row with this label whose third cell contains `beside`. Raises LookupError if there is none."""
+        for cells in self.rows:
+            if cells[0] == label and beside in (cells[2] if len(cells) > 2 else ""):
+                return cells
+        raise LookupError(f"no row {label!r} beside {beside!r}")
+
+    def ceiling(self, label: str) -> str:
+        """The ceiling of the run: that of the row's own subject if the file has one, else the file's."""
+        for cells in self.rows:
+            subject, share, _ = cells[0].partition(": share of ")
+            if share and "(the ceiling)" in cells[0] and label.startswith(subject):
+                return cells[2]
+        products = [cells[1] for cells in self.rows if cells[0] == "ceiling: matrix product, float32"]
+        return next(iter(products), self.facts.get("ceiling", UNRECORDED))
+
+    @property
+    def processor(self) -> str:
+        device = self.facts.get("device", "CPU")
+        return device if device != "CPU" else self.facts.get("processor", self.facts.get("machine", UNRECORDED))
+
+
+@cache
+def read_result(name: str) -> ResultFile:
+    """The result file of this name in bench/results."""
+    lines = (RESULTS / name).read_text(encoding="utf-8").splitlines()
+    pairs = [re.fullmatch(r"- ([^:]+): (.*)", line) for line in lines]
+    facts = {pair[1]: pair[2] for pair in pairs if pair}
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if line.startswith("|")]
+    return ResultFile(facts, tuple(rows))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One claim on one machine. `ratio` is the other's time over Engram's: above 1 Engram is faster; None if alone."""
+
+    engram: str
+    beside: str
+    ratio: float | None
+    processor: str
+    ceiling: str
+    date: str
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row of a file whose cells are Engram, beside and ratio; `beside` is a part of the third."""
+
+    file: str
+    label: str
+    beside: str = ""
+
+    def measure(self) -> Measurement:
+        result = read_result(self.file)
+        cells = result.row(self.label, self.beside)
+        ratio = float(cells[3].removesuffix("x")) if cells[3].endswith("x") else None
+        return measurement(result, self.label, cells[1], cells[2], ratio)
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Two rows of a file with a number in the second cell: Engram's, and the other tool's (empty: none)."""
+
+    file: str
+    engram: str
+    beside: str
+    unit: str
+
+    def measure(self) -> Measurement:
+        result = read_result(self.file)
+        engram_time = result.row(self.engram)[1]
+        if not self.beside:
+            return measurement(result, self.engram, f"{engram_time} {self.unit}", "", None)
+        other_time = result.row(self.beside)[1]
+        ratio = float(other_time) / float(engram_time)
+        return measurement(
+            result, self.engram, f"{engram_time} {self.unit}", f"{other_time} {self.unit}, {self.beside}", ratio
+        )
+
+
+def measurement(result: ResultFile, label: str, engram: str, beside: str, ratio: float | None) -> Measurement:
+    date = result.facts.get("date", UNRECORDED)
+    return Measurement(engram, beside, ratio, result.processor, result.ceiling(label), date)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A comparison on the page, with the sources of its measurements."""
+
+    what: str
+    sources: tuple[Compared | Divided, ...]
+
+
+def claim_of(what: str, *sources: Compared | Divided) -> Claim:
+    return Claim(what, sources)
+
+
+ORCHESTRATION, TRAINING = "orchestration.md", "training-cpu.md"
+GPU = "training-h200.md"
+STEP = "mlp1's step, 1 thread, CPU time"
+LOG_P = "log p of a point, 256 codes, 1 thread, CPU time"
+SHADOW = "shadow model, mlp1 on half of 10,000 records, 5 epochs, 16 models, 1 thread, CPU time"
+ENCODER = "small-resnet#16, 32 x 32, 300 pictures, batch 100"
+T5, LARGE_T5 = "tiny-t5#64x2, 1,024 questions, batch 32", "tiny-t5#512x6, 32 questions, batch 16"
+GPT, LORA = "tiny-gpt#64x2, 256 questions, batch 32", "tiny-gpt#64x2 by lora, 256 questions, batch 32"
+LANGUAGE, GPTS = "language-models-cpu.md", "language-models-gpt-cpu.md"
+CPU_CLAIMS = (
+    claim_of(
+        "a no-op job with a durable result",
+        Divided(ORCHESTRATION, "engram run, everything", "bare Ray + one atomic, synced Arrow file", "ms"),
+        Compared("orchestration-zen4.md", "a no-op job with a durable result"),
+    ),
+    claim_of(
+        "the same, compared with Ray Tune, which does not sync files",
+        Divided(ORCHESTRATION, "engram run, everything", "Ray Tune, cheapest settings", "ms"),
+        Compared("orchestration-zen4.md", "a no-op job, Ray Tune at its cheapest settings"),
+    ),
+    claim_of(
+        "a training step of mlp1, one thread, compared with PyTorch with DataLoader(TensorDataset) and Adam",
+        Compared(TRAINING, STEP, "tensors"),
+        Compared("training-zen4.md", STEP, "tensors"),
+    ),
+    claim_of(
+        "a training step of mlp1, two cores, compared with PIL and transforms in the DataLoader",
+        Compared(TRAINING, "mlp1's step, 2 cores, wall", "pictures"),
+    ),
+    claim_of(
+        "a training step of the autoencoder, one thread, compared with the same loop",
+        Compared(TRAINING, "autoencoder's step, 1 thread, CPU time", "tensors"),
+    ),
+    claim_of(
+        "log p of an image, 256 samples, one thread, compared with the paper's form by 2 points",
+        Compared(TRAINING, LOG_P, "by 2 points"),
+        Compared("training-zen4.md", LOG_P, "by 2 points"),
+    ),
+    claim_of(
+        "the same, compared with the paper's form by 64 points",
+        Compared(TRAINING, LOG_P, "by 64 points"),
+        Compared("training-zen4.md", LOG_P, "by 64 points"),
+    ),
+    claim_of(
+        "100 neighbours of 500 among 50,000 x 8,192, one thread",
+        Compared(TRAINING, "neighbours, 500 x 50,000 x 8,192, k = 100, 1 thread, CPU time", "faiss"),
+    ),
+    claim_of(
+        "100 neighbours of 500 among 10,000 x 8,192, one thread",
+        Compared(TRAINING, "neighbours, 500 x 10,000 x 8,192, k = 100, 1 thread, CPU time", "faiss"),
+    ),
+    claim_of(
+        "a shadow model of `membership`, mlp1 on 5,000 images, 5 epochs, compared with one process per model",
+        Compared("shadow-models-cpu.md", SHADOW, "tensors"),
+    ),
+    claim_of(
+        "the same, compared with one process per model that reads image files",
+        Compared("shadow-models-cpu.md", SHADOW, "pictures"),
+    ),
+    claim_of("fine-tuning a tiny T5", Compared(LANGUAGE, f"training, {T5}")),
+    claim_of("its answers, greedy", Compared(LANGUAGE, f"answering, {T5}")),
+    claim_of("fine-tuning of T5-small's size", Compared(LANGUAGE, f"training, {LARGE_T5}")),
+    claim_of("its answers, greedy", Compared(LANGUAGE, f"answering, {LARGE_T5}")),
+    claim_of("fine-tuning a tiny GPT", Compared(GPTS, f"training, {GPT}")),
+    claim_of("the same by LoRA", Compared(GPTS, f"training, {LORA}")),
+    claim_of("its answers, greedy", Compared(GPTS, f"answering, {GPT}")),
+    claim_of("its answers by LoRA, greedy", Compared(GPTS, f"answering, {LORA}")),
+    claim_of(
+        "500 candidates of a secret by the same, `scoring=shared`",
+        Compared(GPTS, f"scoring 500 candidates, {GPT}"),
+    ),
+    claim_of("the same by LoRA", Compared(GPTS, f"scoring 500 candidates, {LORA}")),
+    claim_of("VICReg's training of a small ResNet", Compared("self-supervised-cpu.md", f"training, {ENCODER}")),
+    claim_of("its views alone, two of each image", Compared("self-supervised-cpu.md", f"two views alone, {ENCODER}")),
+    claim_of(
+        "a linear model's learning and memorization, n = d = 1,000, 20 trainings",
+        Compared(
+            "linear-memorization-cpu.md",
+            "curves, n = 1000, d = 1000, 20 trainings, to t = 10000, 1 thread, CPU time",
+        ),
+    ),
+    claim_of(
+        "a trial of a search whose trainings are stored, whole",
+        Divided(
+            "searches-cpu.md",
+            "a search whose trainings are stored",
+            "Ray Tune at its defaults, a function that does nothing",
+            "s",
+        ),
+    ),
+    claim_of(
+        "resume a finished run of 10,000 jobs, whole command",
+        Divided(ORCHESTRATION, "resume when finished, whole command, s", "", "s"),
+    ),
+)
+GPU_CLAIMS = (
+    claim_of(
+        "a training step of a model of mlp1, of 64 in a stack", Compared(GPU, "mlp1, 64 stacked, captured: model-step")
+    ),
+    claim_of("the same, of 512 in a stack", Compared(GPU, "mlp1, 512 stacked, captured: model-step")),
+    claim_of("the same, alone", Compared(GPU, "mlp1, 1 stacked, captured: model-step")),
+    claim_of(
+        "a training step of an autoencoder, of 100 in a stack",
+        Compared(GPU, "autoencoders, 100 stacked, captured: model-step, wall time"),
+    ),
+    claim_of(
+        "log p of 100 models, float32, points x samples a second",
+        Compared(GPU, "log p of 100 models, float32: points x samples a second, wall time"),
+    ),
+    claim_of(
+        "the same, TF32",
+        Compared(GPU, "log p of 100 models, TF32: points x samples a second, wall time"),
+    ),
+    claim_of(
+        "100 neighbours of 20,000 among 50,000 x 8,192",
+        Compared(GPU, "neighbours, 20,000 x 50,000 x 8,192, k = 100, rows on the device, wall time"),
+    ),
+)
+TABLES: Mapping[str, Sequence[Claim]] = {"processors": CPU_CLAIMS, "gpu": GPU_CLAIMS}
+
+
+def render_table(claims: Sequence[Claim]) -> str:
+    """The table of these claims."""
+    lines = list(HEADER)
+    for each in claims:
+        lines += render_claim(each)
+    return "\n".join(lines)
+
+
+def render_claim(claim: Claim) -> list[str]:
+    """A row for each machine that the claim was measured on."""
+    measurements = [source.measure() for source in claim.sources]
+    ratios = [each.ratio for each in measurements if each.ratio is not None]
+    spread = describe_range(ratios) if len(measurements) > 1 else "one machine"
+    return [render_row(claim.what, each, spread) for each in measurements]
+
+
+def render_row(what: str, measured: Measurement, spread: str) -> str:
+    ratio = "" if measured.ratio is None else describe_ratio(measured.ratio)
+    machine = (measured.processor, measured.ceiling, measured.date)
+    return f"| {' | '.join((what, measured.engram, measured.beside, ratio, spread, *machine))} |"
+
+
+def describe_range(ratios: Sequence[float]) -> str:
+    """`1.45x to 2.47x faster`; the larger over the smaller, so `1.09x slower` for 0.92."""
+    words = [describe_ratio(ratio) for ratio in sorted(ratios)]
+    low, high = words[0], words[-1]
+    same_word = low.endswith(" faster") and high.endswith(" faster")
+    return f"{low.removesuffix(' faster') if same_word else low} to {high}"
+
+
+def describe_ratio(ratio: float) -> str:
+    factor, word = (ratio, "faster") if ratio >= 1 else (1 / ratio, "slower")
+    return f"{factor:.2f}x {word}" if factor < 10 else f"{factor:.0f}x {word}"
+
+
+def update_page(text: str) -> str:
+    """Render the tables of the page again from the result files. Raises LookupError for a missing marker."""
+    for name, claims in TABLES.items():
+        begin, end = f"<!-- {name}: from bench/results -->", f"<!-- end of {name} -->"
+        if begin not in text or end not in text:
+            raise LookupError(f"{PAGE.name} has no markers {begin} and {end}")
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n\n{render_table(claims)}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def main() -> None:
+    PAGE.write_text(update_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

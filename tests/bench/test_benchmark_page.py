@@ -1,0 +1,86 @@
+"""The tables of docs/benchmarks.md contain the numbers of the result files."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import benchmark_page
+from bench.benchmark_page import (
+    CPU_CLAIMS,
+    PAGE,
+    RESULTS,
+    ROOT,
+    Claim,
+    Compared,
+    describe_range,
+    describe_ratio,
+    read_result,
+)
+from bench.machine import machine_facts
+
+
+def test_the_page_is_what_the_result_files_render() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert benchmark_page.update_page(page) == page, "run `python -m bench.benchmark_page`"
+
+
+def test_a_changed_number_is_seen() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    changed = page.replace("| 5247 us |", "| 2608 us |")
+    assert changed != page
+    assert benchmark_page.update_page(changed) == page
+
+
+def test_each_row_names_the_machine_of_its_file() -> None:
+    for claim in CPU_CLAIMS:
+        for source, row in zip(claim.sources, benchmark_page.render_claim(claim), strict=True):
+            facts = read_result(source.file).facts
+            assert facts["date"] in row
+            assert facts.get("processor", facts.get("machine")) in row
+
+
+def test_a_fact_that_a_file_lacks_is_not_invented() -> None:
+    assert read_result("orchestration.md").ceiling("engram run, everything") == "not recorded"
+    assert read_result("training-cpu.md").ceiling("mlp1's step, 1 thread, CPU time") == "206 GF/s"
+
+
+def test_the_verdicts_of_other_tools_are_those_of_their_file() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    section = page.partition("## The same verdict?")[2].partition("\n## ")[0]
+    recorded = set((RESULTS / "rivals-cpu.md").read_text(encoding="utf-8").splitlines())
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    assert len(rows) > 10
+    assert [line for line in rows if line not in recorded] == []
+
+
+def test_several_machines_show_their_range() -> None:
+    label = "mlp1's step, 1 thread, CPU time"
+    sources = (Compared("training-cpu.md", label, "tensors"), Compared("training-zen4.md", label, "tensors"))
+    first, second = benchmark_page.render_claim(Claim("a step", sources))
+    assert "| 2.47x faster | 1.45x to 2.47x faster |" in first
+    assert "| 1.45x faster | 1.45x to 2.47x faster |" in second
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [(2.466, "2.47x faster"), (0.917, "1.09x slower"), (146.7, "147x faster"), (1.0, "1.00x faster")],
+)
+def test_ratios_in_words(ratio: float, words: str) -> None:
+    assert describe_ratio(ratio) == words
+
+
+def test_a_range_may_reach_from_slower_to_faster() -> None:
+    assert describe_range([1.2, 0.8]) == "1.25x slower to 1.20x faster"
+
+
+def test_every_bench_records_date_processor_and_ceiling() -> None:
+    facts = machine_facts(("pyarrow",))
+    assert set(facts) == {"date", "processor", "ceiling", "load before", "versions"}
+    assert " GF/s, 1 thread, " in facts["ceiling"]
+    assert "pyarrow " in facts["versions"]
+
+
+def test_no_bench_describes_the_machine_by_other_means() -> None:
+    scripts = [path for path in (ROOT / "bench").glob("*.py") if path.name != "machine.py"]
+    own = [path.name for path in scripts if "platform.processor" in path.read_text(encoding="utf-8")]
+    assert own == []
