@@ -25,8 +25,8 @@ SEED = 0
 def draw_class_order(labels: ArrayLike, *stream: str) -> Rows:
     """A random order of rows in which any first part has each class in proportion, to one row.
 
-    Each class's rows are shuffled, and its j-th of n, from 1, stands at the place (j - 1/2) / n of the order. Of
-    classes at one place the one that was met first goes first.
+    Each class's rows are shuffled, and its j-th of n, from 1, stands at the place (j - 1/2) / n of the order. If two
+    classes have rows at one place, the class that was met first goes first.
     """
     classes = np.asarray(labels)
     _, first, number = np.unique(classes, return_index=True, return_inverse=True)

@@ -34,13 +34,22 @@ class GivenModel(Ranged):
     columns: tuple[str, ...] = ()
     """Names of the table's columns of numbers, where they have names of their own."""
     controls: Annotated[int, AtLeast(0)] = 0
-    """Images that follow the records, on which the model was not trained; 0: as many as there are records."""
+    """Images on which the model was not trained: those that follow the records, or of `others`; 0: as many as there
+    are records, or as `others` has."""
+    members: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    """Images on which the model was trained, in place of `data`; the records are `examples` of them, at random within
+    classes."""
+    others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    """Images of the same source on which the model was not trained; `controls` of them, at random within classes."""
 
     def conflicts(self) -> Iterator[str]:
         if self.model is not None and self.outputs is not None:
             yield "model and outputs are both given; they are two ways to ask one model: give one"
         if self.columns and self.outputs is None:
             yield f"columns is {', '.join(self.columns)}; there is no table with such columns: give outputs"
+        if (self.members is None) != (self.others is None):
+            given, missing = ("members", "others") if self.others is None else ("others", "members")
+            yield f"{given} is given and {missing} is not; both sets are needed: give {missing} as well"
         if self.interface != Interface() and not self.there:
             yield "interface says how to ask a model, and there is none; give model or outputs"
 
@@ -103,6 +112,11 @@ class Membership(Ranged):
     given: GivenModel = field(default=GivenModel(), metadata={ADDED_LATER: True})
     """Ours: a third-party model, which is ranked among those that are trained here."""
 
+    def __post_init__(self) -> None:
+        if self.given.members is not None:
+            object.__setattr__(self, "data", self.given.members)
+        super().__post_init__()
+
     def conflicts(self) -> Iterator[str]:
         if self.models < (1 if self.canaries else 4) and (self.models or not self.given.there):
             least = 1 if self.canaries else 4
@@ -128,8 +142,11 @@ class Membership(Ranged):
             )
         if self.unseen and not self.examples:
             yield "unseen is on and examples is 0; some images must be left that are not trained on"
-        if self.given.there and not self.examples:
-            yield "a model is given and examples is 0; some images must be left that it was not trained on"
+        if self.given.there and self.given.others is None:
+            if is_own(self.data):
+                yield say_members(self.data)
+            elif not self.examples:
+                yield "a model is given and examples is 0; some images must be left that it was not trained on"
         if self.given.there and self.unseen:
             yield "a model is given and unseen is on; unseen is for models which are all trained here"
         if self.given.there and self.models and self.level * (self.models + 1) < 1:
@@ -137,6 +154,19 @@ class Membership(Ranged):
                 f"models is {self.models} and a model is given; its p-value among them is at least 1 of "
                 f"{self.models + 1}, which is above level ({self.level:g}): train more models"
             )
+
+
+def is_own(data: Dataset) -> bool:
+    """Whether it is a data set of the user's, of which the order of rows says nothing."""
+    return ":" in data.name
+
+
+def say_members(data: Dataset) -> str:
+    """What to set for a given model, instead of `data`."""
+    return (
+        f"data is {data.name}, which does not say what the given model was trained on: set given.members to the images "
+        "that it was trained on, and given.others to images of the same source that it was not trained on"
+    )
 
 
 @dataclass(frozen=True)
@@ -152,6 +182,7 @@ def tiny(config: Membership) -> Membership:
     """The config's shape on embedded data, in seconds."""
     few = min(config.examples or TINY_RECORDS, TINY_RECORDS)
     config = replace(config, canaries=min(config.canaries, few // 2))
+    config = replace(config, given=replace(config.given, members=None, others=None, controls=0))
     models = config.models if config.given.there else min(config.models, 8)
     return replace(
         config, data=Dataset("digits"), network=Network("mlp1"), models=models, examples=few, epochs=2,

@@ -1,5 +1,9 @@
 """A third-party model: its file, or a table of what it says, about the records and about images that it never saw.
 
+The records are images of `given.members`, on which it was trained, and the images that it never saw are of
+`given.others`; both are drawn at random within classes. Of a published data set they may be the first images and those
+that follow.
+
 Where the model stays with its owner, records and images that follow them are handed out in one set, in an order that
 says nothing, some of them twice. The owner returns a table of outputs (`tasks.external.outputs`), of confidences
 (`tasks.external.confidences`), or of the labels alone: columns `image` and `predicted`, the number of the class.
@@ -16,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import GivenModel, Membership
+from tasks.audits.membership.config import GivenModel, Membership, is_own, say_members
 from tasks.audits.membership.trainings import log_odds, record_part, unseen_part
 from tasks.contract.job import Inputs, task
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.datasets.dataset import DatasetError
-from tasks.datasets.mixtures import Part
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.mixtures import Part, overlap
 from tasks.external.blinding import HandedOut, blind_images
 from tasks.numerics import seeds
 from tasks.worker.files import FileError
@@ -35,7 +39,7 @@ Floats = NDArray[np.float64]
 PREDICTED = "predicted"  # the column of labels in a table that gives nothing else
 SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split
+        ("row", pa.int64()),  # of the training split; of an image of `given.others` of that data set's
         ("record", pa.bool_()),  # else it is an image that no model was trained on
         ("score", pa.float64()),  # what is compared: by `kind`
         ("again", pa.float64()),  # that of the same picture handed out a second time; null where it was not
@@ -57,10 +61,41 @@ class Ask:
 
 def question(config: Membership) -> Ask:
     """What the given model of a config is asked; a DatasetError where no images are left that follow the records."""
+    records, seed = record_part(config), seeds.derive(config.seed, "handed out")
+    if config.given.others is not None:
+        return Ask(config.given, records, part_of_others(records, config.given.others, config.given.controls), seed)
+    if is_own(config.data):
+        raise DatasetError(say_members(config.data))
     if not config.examples:
         raise DatasetError("examples is 0; some images must be left that the given model was not trained on")
-    unseen = unseen_part(config, config.given.controls or config.examples)
-    return Ask(config.given, record_part(config), unseen, seeds.derive(config.seed, "handed out"))
+    return Ask(config.given, records, unseen_part(config, config.given.controls or config.examples), seed)
+
+
+def part_of_others(records: Part, others: Dataset, count: int) -> Part:
+    """So many images of the other data set (0: as many as there are records, or as it has).
+
+    Raises DatasetError if its images or classes differ from those of the records, or if an image is in both.
+    """
+    inside, outside = load(records.data), load(others)
+    names = records.data.name, others.name
+    for what, ours, theirs in (
+        ("images of the shape", inside.shape, outside.shape),
+        ("the classes", inside.names or inside.classes, outside.names or outside.classes),
+    ):
+        if ours != theirs:
+            raise DatasetError(
+                f"given.members {names[0]} has {what} {ours}, given.others {names[1]} {theirs}; they must be the same"
+            )
+    rows = records.rows(inside)
+    part = Part(others, 0, count or (len(rows) if len(rows) < len(outside.train_images) else 0))
+    common = overlap(inside, rows, outside, part.rows(outside))
+    if common:
+        first, second = common[0]
+        raise DatasetError(
+            f"given.members {names[0]} and given.others {names[1]} have {len(common):,} images in common: training "
+            f"image {first} is {second}; leave them out of one"
+        )
+    return part
 
 
 @task(version=2, name="membership.ask_given")
@@ -76,9 +111,13 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
 
 def pictures(config: Ask) -> tuple[NDArray[np.int64], Pixels, Labels]:
     """The rows of the records and then of the images that follow, with the images and their labels."""
-    images = load(config.records.data)
-    rows = np.concatenate([asked_rows(config.records), asked_rows(config.unseen)])
-    return rows, images.train_images[rows], images.train_labels[rows]
+    rows = [asked_rows(part) for part in (config.records, config.unseen)]
+    sets = [load(part.data) for part in (config.records, config.unseen)]
+    return (
+        np.concatenate(rows),
+        np.concatenate([images.train_images[chosen] for images, chosen in zip(sets, rows, strict=True)]),
+        np.concatenate([images.train_labels[chosen] for images, chosen in zip(sets, rows, strict=True)]),
+    )
 
 
 def asked_rows(part: Part) -> NDArray[np.int64]:
@@ -91,7 +130,8 @@ def handout_order(config: Ask) -> HandedOut:
     """The records and the images that follow in the order in which an owner gets them."""
     count = len(asked_rows(config.records)) + len(asked_rows(config.unseen))
     spans = [[part.first, part.examples] for part in (config.records, config.unseen)]
-    return blind_images([config.records.data.identity(), spans, config.seed], count, config.seed)
+    others = [] if config.given.others is None else [config.unseen.data.identity()]
+    return blind_images([config.records.data.identity(), spans, config.seed, *others], count, config.seed)
 
 
 def check_table(config: Ask) -> None:

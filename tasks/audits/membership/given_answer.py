@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
-from tasks.audits.membership.measures.given import DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
+from tasks.audits.membership.measures.given import APART, DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
 from tasks.contract.verdict import Verdict
 from tasks.external.causes import REPEATS, as_sentence, unlike_causes
+from tasks.external.split_audit import BLIND_LEVEL
 
 NOT_JUDGED = "not judged"
 UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
@@ -39,7 +40,8 @@ class GivenEvidence:
     `lead` says how much higher the given model ranks the records than images that nobody was trained on, compared with
     the others, of which `power` is the share that are found out so. `found` counts records that are found one by one.
     `distance` compares the given model with the others on those images, of which there are `images`; `differing` is the
-    share of pictures handed out twice whose answers differ.
+    share of pictures handed out twice whose answers differ, and `apart` how well the records and the images are told
+    apart without any model.
     """
 
     lead: Row | None
@@ -47,6 +49,7 @@ class GivenEvidence:
     distance: Row | None
     power: Row | None
     differing: Row | None
+    apart: Row | None
     images: int
     level: float
     is_sent: bool
@@ -54,7 +57,9 @@ class GivenEvidence:
     @property
     def rows(self) -> tuple[Row, ...]:
         return tuple(
-            row for row in (self.lead, self.found, self.distance, self.power, self.differing) if row is not None
+            row
+            for row in (self.lead, self.found, self.distance, self.power, self.differing, self.apart)
+            if row is not None
         )
 
     @property
@@ -70,6 +75,11 @@ class GivenEvidence:
         return bool(self.distance["p_value"] > UNLIKE or self.distance["estimate"] <= farthest)
 
     @property
+    def are_sets_alike(self) -> bool:
+        """Whether the records cannot be told from the other images without a model, as far as the control sees."""
+        return self.apart is None or self.apart["p_value"] > BLIND_LEVEL
+
+    @property
     def is_steady(self) -> bool:
         """Whether the same pictures have the same answers."""
         return self.differing is None or self.differing["estimate"] <= MOST_DIFFERING
@@ -82,13 +92,15 @@ class GivenEvidence:
 
 def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
     rows = index_rows(summary)
+    apart = first_row(rows, APART)
     return GivenEvidence(
         lead=first_row(rows, LEAD),
         found=first_row(rows, FOUND_GIVEN),
         distance=first_row(rows, DISTANCE),
         power=first_row(rows, POWER),
         differing=first_row(rows, DIFFERING),
-        images=config.given.controls or config.examples,
+        apart=apart,
+        images=read_setting(apart)["others"] if apart is not None else config.given.controls or config.examples,
         level=config.level,
         is_sent=config.given.outputs is not None,
     )
@@ -97,6 +109,7 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
 def given_thresholds() -> Mapping[str, str]:
     return {
         "unlike": f"{100 * UNLIKE:g}",
+        "told_apart": f"{100 * BLIND_LEVEL:g}",
         "wider": f"{WIDER:g}",
         "differing": f"{100 * MOST_DIFFERING:g}",
         "power": f"{100 * ENOUGH_POWER:g}",
@@ -118,6 +131,15 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
         NOT_JUDGED,
         "no models were trained here among which it could be ranked: a low loss alone is no evidence of any record",
         lambda evidence: not evidence.has_references,
+        scope=SCOPE,
+        applies=is_given,
+    ),
+    Rule(
+        NOT_JUDGED,
+        "classifiers that never see a model tell the records from the images that it was not trained on (p at most "
+        "{told_apart} %): what distinguishes the two sets may pass for memory, or hide it",
+        lambda evidence: not evidence.are_sets_alike,
+        "Of 100 audits whose two sets were drawn alike, at most {told_apart} are not judged for it.",
         scope=SCOPE,
         applies=is_given,
     ),
@@ -153,7 +175,7 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
         applies=is_file,
     ),
 )
-ALONE, UNLIKE_OTHERS = (rule for rule in GIVEN_RULES if rule.answer == NOT_JUDGED)
+ALONE, SETS_APART, UNLIKE_OTHERS = (rule for rule in GIVEN_RULES if rule.answer == NOT_JUDGED)
 LIMITS = (
     "The p-values are exact if the given model was trained as those here are: on as many records of the same kind, "
     "with the same network and settings. Images that nobody was trained on are compared, which cannot show every "
@@ -184,6 +206,8 @@ def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
             "no models were trained here to rank the given one among; a low loss of a record is no evidence, since "
             "nobody knows what it were without the record."
         )
+    if rule is SETS_APART and evidence.apart is not None:
+        return describe_sets(evidence.apart)
     if rule is UNLIKE_OTHERS:
         return describe_difference(evidence)
     lead, found = evidence.lead, evidence.found
@@ -197,7 +221,18 @@ def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
     return f"{words}{describe_power(evidence)}.{labels}"
 
 
-CAUSES = unlike_causes("some of the images that follow the records")
+CAUSES = unlike_causes("some of the other images")
+
+
+def describe_sets(apart: Row) -> str:
+    """How well the records and the other images are told apart without a model, and what to give instead."""
+    counts = read_setting(apart)
+    return (
+        f"the {counts['records']:,} images that the model was trained on can be told without any model from the "
+        f"{counts['others']:,} that it was not trained on (area under the curve {apart['estimate']:.3f}, 95 % interval "
+        f"{apart['low']:.3f} to {apart['high']:.3f}; {p_in_words(apart['p_value'])} that they were drawn alike). Give "
+        "given.members and given.others of one source, drawn at random and with the same classes."
+    )
 
 
 def describe_difference(evidence: GivenEvidence) -> str:

@@ -53,8 +53,8 @@ REPEATS: Mapping[str, str] = {
     "ladder": "ours: the same with 8 models, each ranked beside the others",
 }
 WHOSE = (
-    Asked("data", "Images: the records, then others that the model never saw?", "folder:scans#64x64"),
-    Asked("examples", "How many of the first of them are the records?", "400"),
+    Asked("given.members", "Images that the model was trained on?", "folder:scans#64x64"),
+    Asked("given.others", "Images of the same source that it was not trained on?", "folder:others#64x64"),
     NETWORK,
 )
 GIVEN = {"models": 64}

@@ -67,6 +67,7 @@ from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_m
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.audits.unique_feature.unseen_images import count_copies, seen_images
 from tasks.contract.audit import Audit, Handout, Stopping, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -86,7 +87,10 @@ GUESSABLE = (
 
 def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
-    about = PublishedCell(printed_cell(replace(config, link=0)))  # however its trainings are broken into links
+    seen = seen_images(config)
+    left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
+    cell = printed_cell(replace(config, link=0))  # however its trainings are broken into links
+    about = PublishedCell(cell, left_out)
     summed = summary_of_models if config.asks_models else summary
     return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
 

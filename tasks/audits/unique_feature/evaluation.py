@@ -6,7 +6,7 @@ Both models see the same clean images, the same feature and the same random patc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.canary_selection import Canary, RankedImage
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import Array, log_probabilities
+from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images, split_images
+from tasks.contract.job import ADDED_LATER
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
@@ -47,13 +49,14 @@ class Burning:
     seed: int
 
 
-def probe_images(probe: Dataset, split: ProbeSplit, shape: Shape, most: int = 0) -> Pixels:
-    """The out-of-distribution probe set in a shape, its first `most` images (0: all)."""
-    data = load(probe)
-    images = data.test_images
-    if split == "both":
-        images = np.concatenate([images, data.train_images])
-    return as_shape(images[: most or None], shape)
+def probe_images(
+    probe: Dataset, split: ProbeSplit, shape: Shape, most: int = 0, seen: TrainingImages | None = None
+) -> Pixels:
+    """The out-of-distribution probe set in a shape, its first `most` images (0: all), without any that were `seen`."""
+    images = split_images(load(probe), split)
+    if seen is None:
+        return as_shape(images[: most or None], shape)
+    return seen.leave_out(as_shape(images, shape))[: most or None]
 
 
 def probe_set_triples(clean: Pixels, burning: Burning) -> Triples:
@@ -112,7 +115,8 @@ class Evaluation:
     the same patch in every model and for every canary, so that scores differ by the models alone (the paper's M "uses
     the same random seed for each evaluation", section B.2). `redraw` numbers the drawings, each with a seed of its own.
     A patch is noise, or another member of the feature's family (`random`). `canary` is a row of the first `examples`
-    (0: all) training images, or its rank among them by self-influence.
+    (0: all) training images, or its rank among them by self-influence. Probe images that are `seen` in training are
+    left out.
     """
 
     data: Dataset
@@ -124,6 +128,7 @@ class Evaluation:
     seed: int
     redraw: int = 0
     random: RandomKind = "noise"
+    seen: TrainingImages | None = field(default=None, metadata={ADDED_LATER: True})
 
     @property
     def burning(self) -> Burning:
@@ -142,6 +147,7 @@ def evaluation(config: UniqueFeature, canary: Canary, redraw: int) -> Evaluation
         seed=evaluation_seed(config, redraw),
         redraw=redraw,
         random=config.random,
+        seen=seen_images(config),
     )
 
 
@@ -156,7 +162,8 @@ def burning(config: UniqueFeature) -> Burning:
 
 def probe_triples(config: Evaluation) -> Triples:
     """The out-of-distribution probe set, in the shape of the training images."""
-    return probe_set_triples(probe_images(config.probe, config.probe_split, load(config.data).shape), config.burning)
+    shape = load(config.data).shape
+    return probe_set_triples(probe_images(config.probe, config.probe_split, shape, seen=config.seen), config.burning)
 
 
 def network_predictor(model: pa.Table) -> Predictor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
+from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images
+from tasks.contract.job import ADDED_LATER
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
 from tasks.datasets.features.kinds import CELLS
@@ -88,7 +90,10 @@ FAMILY = pa.schema(
 
 @dataclass(frozen=True)
 class Relatives:
-    """The probe images, the feature and its family. `seed` draws the family; `probes` images are taken (0: all)."""
+    """The probe images, the feature and its family. `seed` draws the family; `probes` images are taken (0: all).
+
+    Those that are `seen` in training are left out.
+    """
 
     probe: Dataset
     probe_split: ProbeSplit
@@ -96,13 +101,14 @@ class Relatives:
     feature: Feature
     family: Family
     seed: int
+    seen: TrainingImages | None = field(default=None, metadata={ADDED_LATER: True})
 
 
 def relatives(config: UniqueFeature, asked: Feature, number: int = 0) -> Relatives:
     """The family of what a canary's models are asked about; of a feature that is not drawn it is the same for all."""
     path = (number,) if config.drawn else ()
     seed = config.derive_seed("family") if config.given.nonce else seeds.derive(config.seed, "family", *path)
-    return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed)
+    return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed, seen_images(config))
 
 
 def is_counted(asked: Relatives) -> bool:
@@ -131,7 +137,7 @@ def subset_count(cells: int, inked: int) -> int:
 
 
 def clean_images(config: Relatives, shape: tuple[int, int, int]) -> Pixels:
-    return probe_images(config.probe, config.probe_split, shape, config.probes)
+    return probe_images(config.probe, config.probe_split, shape, config.probes, config.seen)
 
 
 def family_rows(

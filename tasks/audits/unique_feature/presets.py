@@ -7,9 +7,10 @@ Beside them stand a few of our own, and the situations in which the audit is ask
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.contract.job import ADDED_LATER
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
@@ -82,9 +83,11 @@ PUBLISHED: Mapping[tuple[str, str, str, str], PublishedNumbers] = {
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """The printed cell that a run repeats, by its name; empty where it repeats none."""
+    """What the summary is told of a run: the printed cell that it repeats, by its name; empty if it repeats none."""
 
     cell: str = ""
+    left_out: int = field(default=0, metadata={ADDED_LATER: True})
+    """Probe images that are left out, since the networks are trained on them."""
 
     @property
     def numbers(self) -> PublishedNumbers:

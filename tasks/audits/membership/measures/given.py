@@ -22,23 +22,28 @@ distance is that of its ranks from even ones (Cramer & von Mises),
 
 and the given model's place among all distances is an exact p-value that it is one of their kind. Each own model is also
 taken for the given one in its turn, to see in how many the lead over all records tells that half were trained on.
+
+Are the records and the other images alike? Two classifiers that never see a model learn on half of both what tells them
+apart, and are tried on the other half (`tasks.external.split_audit`). If they can, nothing is judged: what
+distinguishes the two sets would pass for memory, or hide it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import About, Membership
-from tasks.audits.membership.given import SCORES, ask_given, check_table, question
-from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, stack_answers
+from tasks.audits.membership.config import About, GivenModel, Membership
+from tasks.audits.membership.given import SCORES, Ask, ask_given, asked_rows, check_table, pictures, question
+from tasks.audits.membership.trainings import ANSWERS, Answers, answers, ask_models, stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
+from tasks.datasets.mixtures import BalancedHalf
 from tasks.external.blinding import SAME
 from tasks.external.confidences import round_confidences
 from tasks.numerics import statistics
@@ -66,14 +71,24 @@ KINSHIP = pa.schema(
         ("repeats", pa.int64()),  # such pictures
     ]
 )
+OTHER_ANSWERS = pa.schema([*ANSWERS, ("other", pa.bool_())])
+BLIND = pa.schema(
+    [
+        ("records", pa.int64()),
+        ("others", pa.int64()),
+        *interval_fields("area"),  # under the curve of the better of two classifiers that never see a model
+        ("p_value", pa.float64()),  # that the two sets were drawn alike
+    ]
+)
 FOUND_GIVEN, LEAD = "records found in the given model", "lead of records in the given model"
 DISTANCE, POWER = "distance on unseen images", "share of own models found out"
 DIFFERING = "share of repeated pictures answered differently"
+APART = "area under the curve without the model"
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """At which level records are found, and the first row of the images that follow them."""
+    """At which level records are found, and the first row of the images that follow them; 0: these are another set."""
 
     level: float
     first_unseen: int
@@ -85,7 +100,17 @@ def plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking
         return None
     ask = question(config)
     check_table(ask)
-    return Ranking(config.level, ask.unseen.first), (Job(ask_given, ask), *trainings, *ask_models(config, ask.unseen))
+    of_unseen = ask_models(config, ask.unseen)
+    if config.given.others is not None:
+        of_unseen = tuple(Job(answers_about_others, job.config, job.inputs) for job in of_unseen)
+    return Ranking(config.level, ask.unseen.first), (Job(ask_given, ask), *trainings, *of_unseen)
+
+
+@task(version=1, name="membership.answers_about_others")
+def answers_about_others(config: BalancedHalf, inputs: Inputs) -> pa.Table:
+    """What a model says of each image of `given.others` (OTHER_ANSWERS), on which no model was trained."""
+    table = answers(config, inputs)
+    return table.append_column("other", pa.repeat(True, len(table)))
 
 
 def plan_ranks(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
@@ -179,6 +204,8 @@ def split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list
     """The given model's scores, if they are there, and the others' answers: about records, and images that follow."""
     scores = next((table for table in inputs if table.schema.equals(SCORES)), None)
     answers = [table for table in inputs if table.schema.equals(ANSWERS)]
+    if not config.first_unseen:
+        return scores, answers, [table for table in inputs if table.schema.equals(OTHER_ANSWERS)]
     seen = [table["row"][0].as_py() < config.first_unseen for table in answers]
     of_records, of_unseen = (
         [table for table, first in zip(answers, seen, strict=True) if first == side] for side in (True, False)
@@ -274,7 +301,42 @@ def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
         yield row(DIFFERING, {}, statistics.proportion(round(share * repeats), int(repeats)), "picture", 0.0)
 
 
+@task(version=1, name="membership.blind_control")
+def blind_control(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no model is asked
+    """How well the records and the other images are told apart without any model (BLIND), in one row.
+
+    No row if there are too few of either for the control.
+    """
+    from tasks.external import split_audit
+
+    _, images, labels = pictures(config)
+    records = len(asked_rows(config.records))
+    if min(records, len(images) - records) < split_audit.FEWEST:
+        return BLIND.empty_table()
+    area, p_value = split_audit.blind_control(
+        (images[:records], labels[:records]), (images[records:], labels[records:]), config.seed
+    )
+    columns = [[records], [len(images) - records], [area.value], [area.low], [area.high], [p_value]]
+    return pa.table(columns, schema=BLIND)
+
+
+def plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
+    """The control asks nobody, so its key has nothing of the given model's."""
+    if not config.given.there:
+        return ()
+    asked = question(config)
+    return Job(blind_control, replace(asked, given=GivenModel()))
+
+
+def blind_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
+    for table in tables.rows(BLIND):
+        area = Estimate(table["area"], table["area_low"], table["area_high"], table["records"] + table["others"])
+        counts = {"records": table["records"], "others": table["others"]}
+        yield row(APART, counts, area, "image", 0.5, table["p_value"])
+
+
 MEASURES = (
     Measure("given_ranks", RANKS, plan_ranks, rank_rows),
     Measure("given_kinship", KINSHIP, plan_kinship, kinship_rows),
+    Measure("blind_control", BLIND, plan_blind_control, blind_rows),
 )

@@ -59,6 +59,8 @@ from tasks.numerics.statistics import (
 
 EFFECT = row_name("M_w effect", images="probe")  # the row of the summary that the answer rests on
 
+LEFT_OUT = "probe images left out, as copies of training images"
+
 # The canary's columns carry a score's name alone, its twin's begin with "twin_".
 PREFIXES = {"canary": "", "twin": "twin_"}
 SCORES = ("m", "m_w_probe", "m_w_train")
@@ -197,6 +199,8 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
         yield from top_canary_rows(independent, published)
         yield from seed_range_rows(scores)
         yield from evaluation_spread_rows(scores)
+        if about.left_out:
+            yield row(LEFT_OUT, {}, alone(float(about.left_out), about.left_out), "image")
 
 
 def black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:

@@ -144,6 +144,8 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
 def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> Pixels:
     """The first test images of the label; without any, training images of it but the canary; else probe images."""
     images = data.test_images[data.test_labels == label]
+    if config.relatives.seen is not None:
+        images = config.relatives.seen.leave_out(images)
     if not len(images):
         rows = np.flatnonzero(data.train_labels[: config.examples or None] == label)
         images = data.train_images[rows[rows != canary]]

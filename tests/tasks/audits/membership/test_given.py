@@ -20,6 +20,7 @@ from tasks.audits.membership.given import SCORES, ask_given, check_table, handou
 from tasks.audits.membership.given_answer import LABELS_ALONE, WIDER_DISTANCE
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
+    BLIND,
     DIFFERING,
     DISTANCE,
     FOUND_GIVEN,
@@ -226,7 +227,7 @@ def test_the_lead_the_distance_and_the_power_are_told_of_the_models_that_they_co
     for nothing in ([], [KINSHIP.empty_table()]):
         assert [] == [*kinship_rows(Tables(nothing), About(0.05))]
     names = [(each.name, each.schema) for each in MEASURES]
-    assert [("given_ranks", RANKS), ("given_kinship", KINSHIP)] == names
+    assert names == [("given_ranks", RANKS), ("given_kinship", KINSHIP), ("blind_control", BLIND)]
 
 
 def said_by_hand() -> list[pa.Table]:

@@ -33,7 +33,8 @@ def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> 
 
 
 def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family() -> None:
-    letter, words = UniqueFeature(), UniqueFeature(feature=Words("JO"), family=Family(count=30))
+    letter = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"))
+    words = replace(letter, feature=Words("JO"), family=Family(count=30))
     letters = replace(letter, family=Family("letters", count=25))
     found = [population.population_beside_references(each) for each in (letter, words, letters)]
     assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == found

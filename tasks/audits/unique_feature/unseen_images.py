@@ -1,0 +1,77 @@
+"""Images that the networks were trained on are left out of those that they are asked about.
+
+The answer speaks of images that no network saw. A probe set, or a test split, may hold exact copies of training images,
+in the shape in which networks see them; these are left out and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.datasets.catalog import load
+from tasks.datasets.copies import contents
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images, Pixels, as_shape
+
+
+@dataclass(frozen=True)
+class TrainingImages:
+    """The first `examples` training images of a data set (0: all), of whose exact copies nothing is asked."""
+
+    data: Dataset
+    examples: int = 0
+
+    def leave_out(self, images: Pixels) -> Pixels:
+        """The images, in the shape of the training images, without copies of these."""
+        return images[~self.is_copy(images)]
+
+    def is_copy(self, images: Pixels) -> NDArray[np.bool_]:
+        """Whether each image is one of these, (n,)."""
+        known = training_contents(self.data, self.examples)
+        return np.array([digest.tobytes() in known for digest in contents(images)], bool)
+
+
+@lru_cache(maxsize=4)
+def training_contents(data: Dataset, examples: int) -> frozenset[bytes]:
+    digests = contents(load(data).train_images[: examples or None])
+    return frozenset(digest.tobytes() for digest in digests)
+
+
+def split_images(data: Images, split: str) -> Pixels:
+    """The test images of a probe set, or with `both` these and the training images after them."""
+    if split == "both":
+        return np.concatenate([data.test_images, data.train_images])
+    return data.test_images
+
+
+def seen_images(config: UniqueFeature) -> TrainingImages | None:
+    """The training images to leave out; None if no image that is asked about is one of them."""
+    if config.given.there:
+        return None
+    trained = TrainingImages(config.trained_on, config.examples)
+    copies = count_copies(trained, config.probe, config.probe_split)
+    return trained if copies or has_test_copies(trained) else None
+
+
+@lru_cache(maxsize=4)
+def has_test_copies(trained: TrainingImages) -> bool:
+    """Whether test images of the data set are exact copies of its training images."""
+    return bool(trained.is_copy(load(trained.data).test_images).any())
+
+
+@lru_cache(maxsize=16)
+def count_copies(trained: TrainingImages, probe: Dataset, split: str) -> int:
+    """The probe images that are exact copies of training images; DatasetError if all are."""
+    asked = as_shape(split_images(load(probe), split), load(trained.data).shape)
+    copies = int(trained.is_copy(asked).sum())
+    if copies == len(asked):
+        raise DatasetError(
+            f"all {copies:,} images of probe {probe.name} (probe_split={split}) are exact copies of training images of "
+            f"{trained.data.name}; give images that the networks are not trained on"
+        )
+    return copies

@@ -1,0 +1,125 @@
+"""A given model with its training images and others in two data sets of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import orchestrator
+from tasks.audits.membership.config import GivenModel, Membership
+from tasks.audits.membership.given import handout_order, pictures, question
+from tasks.audits.membership.given_answer import NOT_JUDGED
+from tasks.audits.membership.measures.given import APART, blind_control
+from tasks.contract.summaries import first_row, index_rows
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.external.model_file import ModelFile
+
+CLASSES, EACH = 3, 20
+RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
+
+
+def write_folder(folder: Path, seed: int, brightness: int = 0, shared: Sequence[np.ndarray] = ()) -> str:
+    """Noise images of three classes, `shared` ones among them, 25 of each class (20 for training)."""
+    noise = np.random.default_rng(seed).integers(0, 200, (CLASSES, EACH * 5 // 4, 8, 8)).astype(np.uint8) + brightness
+    for label in range(CLASSES):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number, image in enumerate(noise[label]):
+            Image.fromarray(image).save(folder / f"class {label}" / f"{number:02}.png")
+    for number, image in enumerate(shared):
+        Image.fromarray(image).save(folder / "class 0" / f"shared {number}.png")
+    return f"folder:{folder}"
+
+
+def given(members: str, others: str, **fields: Any) -> Membership:
+    sets = {"members": pin(Dataset(members)), "others": pin(Dataset(others))}
+    return Membership(models=0, given=GivenModel(model=ModelFile("model.pt"), **sets, **fields))
+
+
+def test_records_are_the_members_and_other_images_the_others(tmp_path: Path) -> None:
+    config = given(write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2))
+    assert config.data == config.given.members
+    asked = question(config)
+    rows, images, labels = pictures(asked)
+    inside, outside = load(config.data), load(asked.unseen.data)
+    assert len(rows) == 2 * CLASSES * EACH
+    assert np.array_equal(images, np.concatenate([inside.train_images, outside.train_images]))
+    assert np.array_equal(labels, np.concatenate([inside.train_labels, outside.train_labels]))
+    fewer = question(replace(config, examples=12, given=replace(config.given, controls=6)))
+    _, _, some = pictures(fewer)
+    assert np.bincount(some[:12]).tolist() == [4, 4, 4]
+    assert np.bincount(some[12:]).tolist() == [2, 2, 2]
+    assert handout_order(fewer).name != handout_order(asked).name
+
+
+def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    mine, elsewhere = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
+    for members, others, message in (
+        (mine, f"{elsewhere}#4x4", r"given\.members .* has images of the shape \(8, 8, 1\), given\.others"),
+        (mine, "digits#8x8", r"has the classes \('class 0', 'class 1', 'class 2'\), given\.others digits#8x8 10"),
+        (mine, mine, r"have 60 images in common: training image 0 is 0; leave them out of one"),
+    ):
+        with pytest.raises(DatasetError, match=message):
+            question(given(members, others))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"data": "{mine}", "examples": 30}, "set given.members to the images that it was trained on"),
+        ({"given.members": "{mine}"}, "members is given and others is not"),
+    ],
+)
+def test_what_the_model_was_trained_on_must_be_said(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
+    mine = write_folder(tmp_path / "mine", 1)
+    fields = {name: value.format(mine=mine) if isinstance(value, str) else value for name, value in fields.items()}
+    with pytest.raises(orchestrator.EngramError, match=message):
+        orchestrator.plan("membership", store=tmp_path / "store", models=20, **fields, **{"given.model": "model.pt"})
+
+
+def test_a_row_of_the_control_says_how_well_the_sets_are_told_apart(tmp_path: Path) -> None:
+    mine, same, brighter = (
+        write_folder(tmp_path / name, seed, brightness)
+        for name, seed, brightness in (("mine", 1, 0), ("same", 2, 0), ("brighter", 3, 40))
+    )
+    (alike,), (apart,) = (blind_control(question(given(mine, others)), []).to_pylist() for others in (same, brighter))
+    assert alike["p_value"] > 0.05 > apart["p_value"]
+    assert (apart["records"], apart["others"], apart["area"] > 0.95) == (60, 60, True)
+    few = replace(given(mine, brighter), examples=10)
+    assert not blind_control(question(few), []).num_rows
+
+
+def save_model(path: Path) -> Path:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, CLASSES))
+    torch.jit.script(module).save(str(path))
+    return path
+
+
+def test_sets_that_are_told_apart_without_the_model_are_not_judged(tmp_path: Path) -> None:
+    mine, brighter = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "brighter", 3, 40)
+    settings = {
+        "given.model": str(save_model(tmp_path / "model.pt")),
+        "given.members": mine,
+        "given.others": brighter,
+        "network": "mlp1",
+        "models": 20,
+        "epochs": 2,
+        "batch": 16,
+    }
+    run = orchestrator.run("membership", store=tmp_path / "store", **settings, **RUN)
+    assert run.verdict is not None
+    assert run.verdict.answer == NOT_JUDGED
+    assert "can be told without any model from the 60 that it was not trained on" in run.verdict.sentence
+    control = first_row(index_rows(run.table("summary")), APART)
+    assert control is not None
+    assert control["p_value"] < 0.05
+    kinship = run.table("given_kinship")
+    assert kinship.num_rows == 21  # the answers about both sets are told apart

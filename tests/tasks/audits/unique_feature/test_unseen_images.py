@@ -1,0 +1,79 @@
+"""Nothing is asked about images that the networks were trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tasks.audits.unique_feature import AUDIT, plan
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import Evaluation, probe_triples
+from tasks.audits.unique_feature.measures.exact_ranks import ExactRanks, label_images
+from tasks.audits.unique_feature.population import relatives
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images
+from tasks.contract.job import Job
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset, DatasetError
+
+(QUICKSTART,) = AUDIT.cells("quickstart")
+EACH = 8
+
+
+def write_set(folder: Path, copies: int) -> Dataset:
+    """Two classes of eight training images and four test images, so many of which are training images."""
+    noise = np.random.default_rng(0).integers(0, 256, (2, EACH + 4, 28, 28), np.uint8)
+    for label, images in enumerate(noise):
+        shown = {"train": images[:EACH], "test": [*images[:copies], *images[EACH : EACH + 4 - copies]]}
+        for split, of_split in shown.items():
+            (folder / split / str(label)).mkdir(parents=True)
+            for number, image in enumerate(of_split):
+                Image.fromarray(image).save(folder / split / str(label) / f"{number}.png")
+    return pin(Dataset(f"folder:{folder}"))
+
+
+def on(data: Dataset, probe: Dataset) -> UniqueFeature:
+    return replace(QUICKSTART, data=data, probe=probe, canaries=2, examples=0)
+
+
+def evaluations(job: Job) -> list[Evaluation]:
+    """The evaluations among a job and those below it."""
+    own = [job.config] if isinstance(job.config, Evaluation) else []
+    return own + [found for below in job.inputs for found in evaluations(below)]
+
+
+def test_probe_images_that_are_training_images_are_left_out_and_counted(tmp_path: Path) -> None:
+    data = write_set(tmp_path / "mine", copies=1)
+    jobs = plan(on(data, data))
+    summary = jobs["summary"]
+    assert isinstance(summary, Job)
+    assert summary.config == PublishedCell("", left_out=2)
+    asked = evaluations(summary)[0]
+    assert asked.seen == TrainingImages(data)
+    trained = {image.tobytes() for image in load(data).train_images}
+    clean = probe_triples(asked).clean
+    assert len(clean) == 6
+    assert not trained & {image.tobytes() for image in clean}
+
+
+def test_test_images_of_a_label_are_images_that_no_network_saw(tmp_path: Path) -> None:
+    data = write_set(tmp_path / "mine", copies=1)
+    config = on(data, pin(Dataset("photos")))
+    ranks = ExactRanks(data, 0, 0, relatives(config, config.feature), drawn=False, references=0)
+    shown = label_images(ranks, load(data), 0, 0)
+    assert len(shown) == 3
+
+
+def test_sets_without_copies_have_the_keys_that_they_had() -> None:
+    config = on(pin(Dataset("digits")), pin(Dataset("photos")))
+    assert seen_images(config) is None
+
+
+def test_a_probe_set_of_training_images_alone_is_refused(tmp_path: Path) -> None:
+    data = write_set(tmp_path / "mine", copies=4)
+    with pytest.raises(DatasetError, match=r"all 8 images of probe .* are exact copies of training images of .*; give"):
+        plan(on(data, data))
