@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.worker.files import FileError
-from tasks.worker.size_limits import TooLarge, megabytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +33,15 @@ SHARE = 2  # of the machine's memory: one part in so many
 LEAST = 10**9  # bytes that the libraries themselves take, with room to read anything at all
 # The child takes no more address space than it uses: one arena, the system's allocator, one thread.
 QUIET = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
-START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from tasks.worker.confined import {}; {}()"
+START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import {}; {}()"
+
+
+class TooLarge(ValueError):
+    """A file would take more memory than is allowed: a phrase about it that begins with "it"."""
+
+
+def megabytes(number: int) -> str:
+    return f"{number / 1e6:,.{0 if number >= 1e6 else 3}f} MB"
 
 
 def memory_limit() -> int:
@@ -60,10 +67,12 @@ def total_memory() -> int:
 def check_file_size(size: int, times: int = 1) -> None:
     """Raise TooLarge if a file of this size, in memory that number of times, exceeds the limit."""
     if size * times > memory_limit():
-        raise TooLarge(f"it has {megabytes(size)}, which take {times} times that in memory; {_allowance()}")
+        taken = f", which take {times} times that in memory" if times > 1 else ""
+        raise TooLarge(f"it has {megabytes(size)}{taken}; {describe_limit()}")
 
 
-def _allowance() -> str:
+def describe_limit() -> str:
+    """What a foreign file may take, and how to allow more."""
     return (
         f"a file may take {megabytes(memory_limit())} (half of this machine's memory, unless {VARIABLE} says another "
         "size, such as 8GB)"
@@ -81,19 +90,20 @@ def read_table(function: str, **request: Any) -> pa.Table:
     with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
         out = Path(folder) / "table.arrows"
         asked = json.dumps({"function": function, "request": request, "out": str(out), "limit": memory_limit()})
-        ended = subprocess.run(command("serve_table"), input=asked.encode(), capture_output=True, env=environment())
+        serve = command("tasks.worker.confined", "serve_table")
+        ended = subprocess.run(serve, input=asked.encode(), capture_output=True, env=environment())
         told = _last_object(ended.stdout)
         if ended.returncode or told is None:
-            raise TooLarge(f"it cannot be read within the memory that it may take: {_allowance()}")
+            raise TooLarge(f"it cannot be read within the memory that it may take: {describe_limit()}")
         if told.get("error"):
             raise _error(told["error"], told["message"])
         with pa.memory_map(str(out)) as mapped, pa.ipc.open_stream(mapped) as stream:
             return stream.read_all()
 
 
-def command(function: str) -> list[str]:
-    """The command of a child that runs a function of this module."""
-    return [sys.executable, "-c", START.format(function, function), json.dumps(sys.path)]
+def command(module: str, function: str) -> list[str]:
+    """The command of a child that runs a function of a module, with the paths of this process."""
+    return [sys.executable, "-c", START.format(module, function, function), json.dumps(sys.path)]
 
 
 def environment() -> dict[str, str]:
@@ -143,7 +153,7 @@ def serve_table() -> None:
             stream.write_table(table)
         told = {"error": ""}
     except (MemoryError, pa.ArrowMemoryError):
-        told = {"error": "TooLarge", "message": f"it takes more memory than it may: {_allowance()}"}
+        told = {"error": "TooLarge", "message": f"it takes more memory than it may: {describe_limit()}"}
     except Exception as error:
         told = {"error": _kind(error), "message": str(error)}
     with contextlib.suppress(BrokenPipeError):

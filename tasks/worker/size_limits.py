@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from tasks.worker.confined import TooLarge as TooLarge
+from tasks.worker.confined import megabytes, read_table
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from PIL.Image import Image
@@ -27,10 +30,6 @@ MOST_PIXELS = 1 << 27  # of one picture: 12,000 x 9,000 passes, and takes 0.4 GB
 LOCAL_ENTRY = b"PK\3\4"  # what an archive begins with: APPNOTE.TXT 6.3.10, section 4.3.7
 WIDEST = 8  # bytes of a number in a table
 ROWS = 4096  # of a Parquet file that are unpacked at once
-
-
-class TooLarge(ValueError):
-    """A file would take more memory than is allowed: a phrase about it that begins with "it"."""
 
 
 def most_bytes(packed: int) -> int:
@@ -48,21 +47,23 @@ def check_unpacked(unpacked: int, packed: int, most: int | None = None) -> None:
         )
 
 
-def check_archive(held: bytes) -> None:
+def check_archive(held: bytes | BinaryIO) -> None:
     """Raise TooLarge for a zip archive whose directory announces too much; anything else passes.
 
     TorchScript, torch.export, torch.save and .npz are such archives. Their readers take no more from an entry than the
     directory says.
     """
+    file = io.BytesIO(held) if isinstance(held, bytes) else held
     try:
-        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+        with zipfile.ZipFile(file) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
-        if not held.startswith(LOCAL_ENTRY):
+        file.seek(0)
+        if file.read(len(LOCAL_ENTRY)) != LOCAL_ENTRY:
             return
         # torch's own reader might find entries in it all the same.
         raise TooLarge("it is an archive whose directory cannot be read; it may have been cut short") from None
-    check_unpacked(unpacked, len(held))
+    check_unpacked(unpacked, file.seek(0, io.SEEK_END))
 
 
 def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
@@ -70,8 +71,6 @@ def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa
 
     It is read in a child of limited memory (`tasks.worker.confined`), since its footer may say less than there is.
     """
-    from tasks.worker.confined import read_table
-
     function, named = "tasks.worker.size_limits:unpack_parquet", list(columns) if columns is not None else None
     if isinstance(file, Path):
         return read_table(function, path=str(file), columns=named, most=most_bytes(file.stat().st_size))
@@ -134,7 +133,3 @@ def open_picture(file: bytes | BinaryIO, formats: tuple[str, ...] | None = None)
         if width * height > MOST_PIXELS:
             raise TooLarge(f"it has {height:,} x {width:,} pixels; a picture may have {MOST_PIXELS:,}")
         yield picture
-
-
-def megabytes(number: int) -> str:
-    return f"{number / 1e6:,.{0 if number >= 1e6 else 3}f} MB"
