@@ -10,6 +10,7 @@ as `save_pretrained` writes them; large models' weights lie in several files (sh
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -17,8 +18,8 @@ import pickletools
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
 
 from tasks.datasets.source import digest_of
 from tasks.external.checkpoint_weights import (
@@ -30,11 +31,14 @@ from tasks.external.checkpoint_weights import (
 )
 from tasks.external.inert_pickle import StoredTensor, Unreadable, open_saved
 from tasks.worker import files
+from tasks.worker.confined import check_file_size
 from tasks.worker.files import File, FileError
+from tasks.worker.size_limits import TooLarge
 
 INSTEAD = "save it with torch.export.save or torch.jit.script(model).save"
 PICKLE = b"\x80"  # the first byte of a pickle, and of what torch.save wrote before torch 1.6
 LEGACY_PICKLES = 4  # of such a file: a magic number, a version, sizes, and what was saved; numbers follow
+LONGEST_HEADER = 10**8  # bytes of it, as the library itself takes at most
 LENGTH = 8  # bytes of a .safetensors file that say how long its header is
 # What a pickle may import beside torch's tensors, as torch.load(weights_only=True) has it; Python 2 has other modules.
 PLAIN = {
@@ -48,28 +52,30 @@ CODE = ("torch.nn.modules", "torch.jit", "torch.fx", "torch.optim")  # modules o
 FOREIGN = ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "NEWOBJ_EX")
 
 
-def check_contents(name: str, path: str, kind: str, held: bytes, part: str = "") -> None:
+def check_contents(name: str, path: str, kind: str, held: bytes | BinaryIO, part: str = "") -> None:
     """ValueError, in one line, for a file without weights that can be read, or with weights alone for a whole model.
 
-    `name` is the model's as it is written, `path` its file's, `kind` as `ModelFile.kind` has it, `held` the bytes, and
-    `part` the mapping of weights that is meant.
+    `name` is the model's as it is written, `path` its file's, `kind` as `ModelFile.kind` has it, `held` the bytes or
+    the open file, of which no more than directories and headers are read, and `part` the mapping of weights that is
+    meant.
     """
+    file = io.BytesIO(held) if isinstance(held, bytes) else held
     suffix = PurePath(path).suffix.lower()
     if kind == "torchscript":
-        _check_torchscript(name, path, held)
+        _check_torchscript(name, path, file)
     elif kind == "export":
-        _check_exported(name, held)
+        _check_exported(name, file)
     elif kind in ("factory", "timm") and suffix == ".safetensors":
-        _check_safetensors(name, path, held)
+        _check_safetensors(name, path, file)
     elif kind in ("factory", "timm") and suffix == ".npz":
-        if not zipfile.is_zipfile(io.BytesIO(held)):
+        if not zipfile.is_zipfile(file):
             raise ValueError(f"model {name}: {path} is no .npz: it is no archive; save the weights with numpy.savez")
     elif kind in ("factory", "timm"):
-        _check_saved(name, path, held, part)
+        _check_saved(name, path, file, part)
 
 
-def _check_torchscript(name: str, path: str, held: bytes) -> None:
-    if not zipfile.is_zipfile(io.BytesIO(held)):
+def _check_torchscript(name: str, path: str, held: BinaryIO) -> None:
+    if not zipfile.is_zipfile(held):
         raise ValueError(f"model {name} is no TorchScript: it is no archive; {INSTEAD}(path)")
     names = _files(held)
     if "constants.pkl" in names:
@@ -84,28 +90,30 @@ def _check_torchscript(name: str, path: str, held: bytes) -> None:
     raise ValueError(f"model {name} is no TorchScript: it is a state dict, which {needs_network(path)}")
 
 
-def _check_exported(name: str, held: bytes) -> None:
+def _check_exported(name: str, held: BinaryIO) -> None:
     if "archive_format" not in _files(held):
         raise ValueError(
             f"model {name} is no archive of torch.export.save as of torch 2.8; save the model with that again"
         )
 
 
-def _check_safetensors(name: str, path: str, held: bytes) -> None:
-    size = int.from_bytes(held[:LENGTH], "little")
+def _check_safetensors(name: str, path: str, held: BinaryIO) -> None:
+    held.seek(0)
+    size = int.from_bytes(held.read(LENGTH), "little")
     try:
-        if len(held) < LENGTH + size or not isinstance(json.loads(held[LENGTH : LENGTH + size]), dict):
+        header = held.read(size) if size <= LONGEST_HEADER else b""
+        if len(header) < size or not isinstance(json.loads(header), dict):
             raise ValueError("it has no header")
     except (ValueError, RecursionError):
         raise ValueError(f"model {name}: {path} is no .safetensors: its header cannot be read") from None
 
 
-def _check_saved(name: str, path: str, held: bytes, part: str) -> None:
+def _check_saved(name: str, path: str, held: BinaryIO, part: str) -> None:
     """ValueError, in one line, unless torch.save wrote the file, and it holds weights that one can choose."""
     names = _files(held)
     if "constants.pkl" in names:
         raise ValueError(f"model {name}: {path} is TorchScript, which has its network: give {path} alone")
-    if not (held.startswith(PICKLE) or "data.pkl" in names):
+    if not (_begins_as_pickle(held) or "data.pkl" in names):
         raise ValueError(f"model {name}: {path} is no file of torch.save; write torch.save(model.state_dict(), path)")
     weights, contents = _saved_weights(held)
     if contents is None:  # its end is missing, or its pickle is none: the reader says which
@@ -115,7 +123,14 @@ def _check_saved(name: str, path: str, held: bytes, part: str) -> None:
     check_choice(f"model {name}: {path}", weights, part)
 
 
-def _saved_weights(held: bytes) -> tuple[list[Weights], Any]:
+def _begins_as_pickle(held: BinaryIO) -> bool:
+    held.seek(0)
+    begins = held.read(len(PICKLE)) == PICKLE
+    held.seek(0)
+    return begins
+
+
+def _saved_weights(held: BinaryIO) -> tuple[list[Weights], Any]:
     """The mappings of weights in a file of torch.save, and all its contents; None if they cannot be read."""
     try:
         contents = open_saved(held).contents
@@ -142,12 +157,12 @@ def no_weights(name: str, path: str, contents: Any) -> str:
     )
 
 
-def holds_tensors_alone(held: bytes) -> bool:
+def holds_tensors_alone(held: bytes | BinaryIO) -> bool:
     """Whether the pickle that torch.save wrote imports nothing but tensors and plain containers.
 
     True also where there is no pickle that can be read to its end: the reader says what is wrong with that.
     """
-    for pickled, most in _pickles(held):
+    for pickled, most in _pickles(io.BytesIO(held) if isinstance(held, bytes) else held):
         for _ in range(most):
             try:
                 for opcode, argument, _position in pickletools.genops(pickled):
@@ -166,13 +181,13 @@ def _is_plain(imported: str) -> bool:
     return name in PLAIN.get(module, ())
 
 
-def _pickles(held: bytes) -> Iterator[tuple[io.BytesIO, int]]:
+def _pickles(held: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
     """Each stream of pickles, and how many it has at most."""
-    if held.startswith(PICKLE):
-        yield io.BytesIO(held), LEGACY_PICKLES
+    if _begins_as_pickle(held):
+        yield held, LEGACY_PICKLES
         return
     try:
-        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+        with zipfile.ZipFile(held) as archive:
             for name in archive.namelist():
                 if name.partition("/")[2] == "data.pkl":
                     yield io.BytesIO(archive.read(name)), 1
@@ -180,10 +195,10 @@ def _pickles(held: bytes) -> Iterator[tuple[io.BytesIO, int]]:
         return
 
 
-def _files(held: bytes) -> set[str]:
+def _files(held: BinaryIO) -> set[str]:
     """The files of an archive, without the folder that they all lie in; none of what is no archive."""
     try:
-        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+        with zipfile.ZipFile(held) as archive:
             return {name.partition("/")[2] for name in archive.namelist()}
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
         return set()
@@ -221,12 +236,31 @@ def _shards(name: str, index: bytes) -> list[str]:
 def read_folder(name: str, folder: str) -> dict[str, bytes]:
     """The bytes of each file that makes the model.
 
-    FileError, in one line, where a file is absent; ValueError where the model is no image classifier.
+    FileError, in one line, where a file is absent; ValueError where the model is no image classifier, or its files are
+    larger than the memory that they may take.
     """
+    root = _check_folder(name, folder)
+    return {file: files.read(File(str(root / file))) for file in file_names(name, folder)}
+
+
+def digest_of_files(name: str, folder: str) -> str:
+    """The digest of the files that make the model, as of `digest_of_folder`, with none of them in memory as a whole."""
+    root = _check_folder(name, folder)
+    sha = hashlib.sha256()
+    _add_part(sha, io.BytesIO(FOLDER_RULE.encode()))
+    for file in file_names(name, folder):
+        _add_part(sha, io.BytesIO(file.encode()))
+        with (root / file).open("rb") as opened:
+            _add_part(sha, opened)
+    return sha.hexdigest()
+
+
+def _check_folder(name: str, folder: str) -> Path:
+    """The folder; errors as of `read_folder`."""
     root = files.expand_home(folder)
     if not root.is_dir():
         raise FileError(f"there is no folder {root}")
-    held = {file: files.read(File(str(root / file))) for file in file_names(name, folder)}
+    held = {CONFIG: files.read(File(str(root / CONFIG)))}
     classes = _parse_json(name, CONFIG, held).get("architectures") or []
     if not any(CLASSIFIER in str(each) for each in (classes if isinstance(classes, list) else [classes])):
         shown = ", ".join(map(str, classes)) if isinstance(classes, list) and classes else "none"
@@ -234,10 +268,40 @@ def read_folder(name: str, folder: str) -> dict[str, bytes]:
             f"model {name}: the architectures in its {CONFIG} are {shown}; one must be an image classifier of "
             f"transformers (...{CLASSIFIER})"
         )
-    for file, content in held.items():
-        if file.endswith(".safetensors"):
-            check_contents(name, str(root / file), "factory", content)
-    return held
+    size = 0
+    for file in file_names(name, folder):
+        path = root / file
+        try:
+            size += files.check_regular(path).st_size
+            if file.endswith(".safetensors"):
+                with path.open("rb") as opened:
+                    check_contents(name, str(path), "factory", opened)
+        except OSError as error:
+            raise files.unreadable(path, error) from None
+    try:
+        check_file_size(size)
+    except TooLarge as error:
+        raise ValueError(f"model {name} cannot be read: {error}") from None
+    return root
+
+
+CHUNK = 1 << 20  # bytes of a file that are hashed at once
+
+
+def sha256_of(file: BinaryIO) -> str:
+    file.seek(0)
+    sha = hashlib.sha256()
+    while chunk := file.read(CHUNK):
+        sha.update(chunk)
+    return sha.hexdigest()
+
+
+def _add_part(sha: hashlib._Hash, file: BinaryIO) -> None:
+    """Hash a part as `tasks.datasets.source.digest_of` does: its length, then its bytes."""
+    sha.update(file.seek(0, io.SEEK_END).to_bytes(8, "little"))
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        sha.update(chunk)
 
 
 def digest_of_folder(held: Mapping[str, bytes]) -> str:

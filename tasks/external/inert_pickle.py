@@ -15,7 +15,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,18 +83,25 @@ class SavedFile:
     storage_bytes: Callable[[str], bytes]
 
 
-def open_saved(held: bytes) -> SavedFile:
-    """The structure of a file of torch.save, in either of its formats; Unreadable if it has none."""
+def open_saved(held: bytes | BinaryIO) -> SavedFile:
+    """The structure of a file of torch.save, in either of its formats; Unreadable if it has none.
+
+    The file has to stay open while storages are read from it.
+    """
+    file = io.BytesIO(held) if isinstance(held, bytes) else held
     try:
-        return _open_legacy(held) if held.startswith(LEGACY) else _open_archive(held)
+        file.seek(0)
+        is_legacy = file.read(1) == LEGACY
+        file.seek(0)
+        return _open_legacy(file) if is_legacy else _open_archive(file)
     except Unreadable:
         raise
     except Exception as error:  # a pickle may do anything to the machine that reads it, within this process
         raise Unreadable(f"its pickle cannot be read: {type(error).__name__}") from None
 
 
-def _open_archive(held: bytes) -> SavedFile:
-    with zipfile.ZipFile(io.BytesIO(held)) as archive:
+def _open_archive(file: BinaryIO) -> SavedFile:
+    with zipfile.ZipFile(file) as archive:
         pickles = [name for name in archive.namelist() if name.partition("/")[2] == DATA]
         if len(pickles) != 1:
             raise Unreadable(f"it holds {len(pickles)} pickles; one is expected")
@@ -102,14 +109,13 @@ def _open_archive(held: bytes) -> SavedFile:
         contents = _InertReader(io.BytesIO(archive.read(pickles[0]))).load()
 
     def storage_bytes(key: str) -> bytes:
-        with zipfile.ZipFile(io.BytesIO(held)) as opened:
+        with zipfile.ZipFile(file) as opened:
             return opened.read(f"{root}/data/{key}")
 
     return SavedFile(contents, storage_bytes)
 
 
-def _open_legacy(held: bytes) -> SavedFile:
-    file = io.BytesIO(held)
+def _open_legacy(file: BinaryIO) -> SavedFile:
     *_, contents = (_InertReader(file).load() for _ in range(4))  # a magic number, a version, sizes, the contents
     keys = _InertReader(file).load()
     start = file.tell()
@@ -117,10 +123,13 @@ def _open_legacy(held: bytes) -> SavedFile:
     def storage_bytes(key: str) -> bytes:
         position = start
         for each in keys:
-            (count,) = struct.unpack_from("<q", held, position)
+            file.seek(position)
+            (count,) = struct.unpack("<q", file.read(8))
             size = count * _item_size(kinds.get(each, ""))
+            if size < 0:
+                raise Unreadable(f"it holds a storage of {count} numbers")
             if each == key:
-                return held[position + 8 : position + 8 + size]
+                return file.read(size)
             position += 8 + size
         raise Unreadable(f"it holds no storage {key}")
 
@@ -245,7 +254,7 @@ class _InertReader(_Unpickler):  # type: ignore[misc]
 
     dispatch: ClassVar[dict[int, Any]] = dict(_Unpickler.dispatch)
 
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, encoding="latin1")
 
     def find_class(self, module: str, name: str) -> Global:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tasks.contract.extras import ONNXRUNTIME
 from tasks.datasets.images import Pixels
-from tasks.external import archives
+from tasks.external import archives, onnx_session
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, content, folder_content
 from tasks.external.outputs import Answers, check_asked_twice, other_batch, read_answers
@@ -301,34 +301,23 @@ def _rows(program: Any, name: str, image: tuple[int, ...]) -> Rows:
 
 
 def onnx(model: ModelFile, held: bytes, interface: Interface) -> tuple[Rows, Forward]:
-    """A session of onnxruntime, on the processor."""
-    import tempfile
-
+    """A session of onnxruntime, on the processor, in a child of limited memory (`tasks.external.onnx_session`)."""
+    if not onnx_session.is_installed():
+        raise ValueError(f"model {model.name} is ONNX, which needs {ONNXRUNTIME.advice}")
     try:
-        import onnxruntime
-    except ImportError:
-        raise ValueError(f"model {model.name} is ONNX, which needs {ONNXRUNTIME.advice}") from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what is wrong is raised
-    with tempfile.TemporaryDirectory() as nothing:
-        # From memory, and with no folder to look in: a model cannot have this machine's files read.
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
-        try:
-            session = onnxruntime.InferenceSession(held, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise ValueError(f"model {model.name} cannot be read: {_outside(one_line(error))}") from error
-    inputs = session.get_inputs()
+        session = onnx_session.OnnxSession(held)
+    except ValueError as error:
+        raise ValueError(f"model {model.name} cannot be read: {_outside(str(error))}") from None
+    inputs = session.inputs
     if len(inputs) != 1 or inputs[0].type != "tensor(float)" or len(inputs[0].shape) != 4:
-        shown = ", ".join(f"{argument.name} {argument.type} {argument.shape}" for argument in inputs)
+        shown = ", ".join(f"{argument.name} {argument.type} {list(argument.shape)}" for argument in inputs)
         raise ValueError(f"model {model.name} takes {shown}; it must take one float32 tensor of images, of four axes")
-    names = [output.name for output in session.get_outputs()]
 
     def forward(images: Batch) -> NDArray[np.floating]:
-        by_name = dict(zip(names, session.run(names, {inputs[0].name: images}), strict=True))
-        output = choose_output(by_name, interface.output)
+        output = choose_output(session.run(images), interface.output)
         if not isinstance(output, np.ndarray) or output.dtype.kind != "f":
-            raise TypeError(f"its output is {getattr(output, 'dtype', modules.kind(output))}, not a float tensor")
+            kind = output.kind if isinstance(output, onnx_session.Other) else output.dtype
+            raise TypeError(f"its output is {kind}, not a float tensor")
         return output
 
     size = inputs[0].shape[0]

@@ -32,24 +32,33 @@ None of this is a sandbox: evaluate an untrusted model in a container, or let it
 
 from __future__ import annotations
 
-import hashlib
+import io
 import math
 import re
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, BinaryIO, ClassVar, Literal
 
 from tasks.contract import extras
 from tasks.contract.extras import ONNXRUNTIME, Extra
 from tasks.contract.pinnable import PinnedName
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.source import digest_of
-from tasks.external.file_contents import check_contents, digest_of_folder, file_names, needs_network, read_folder
+from tasks.external.file_contents import (
+    check_contents,
+    digest_of_files,
+    digest_of_folder,
+    file_names,
+    needs_network,
+    read_folder,
+    sha256_of,
+)
 from tasks.models import custom
 from tasks.models.custom import Factory
 from tasks.user_code.acceptance import digest_in_keys
-from tasks.worker import files, size_limits
+from tasks.worker import confined, files, size_limits
 from tasks.worker.files import File
 
 RULE = "given model: factory and weights, 1"
@@ -256,13 +265,37 @@ def pin(model: ModelFile) -> ModelFile:
     name = model._name_with(path)
     new = ModelFile(name, model.digest)
     if new.is_folder:
-        return ModelFile(name, _digest_and_folder(new)[0])
-    return ModelFile(name, _digest_and_bytes(new)[0])
+        digest = digest_of_files(new.name, new.path)
+        _check_digest(new, digest)
+        return ModelFile(name, digest)
+    with _open(new) as file:
+        return ModelFile(name, _checked_digest(new, file))
 
 
 def content(model: ModelFile) -> bytes:
     """The bytes of the model's file; ValueError, in one line, where they are not those that were pinned."""
-    return _digest_and_bytes(model)[1]
+    with _open(model) as file:
+        try:
+            held = file.read()
+        except MemoryError:
+            raise ValueError(f"model {model.name} cannot be read: there is too little memory for it") from None
+    _checked_digest(model, io.BytesIO(held))
+    return held
+
+
+@contextmanager
+def _open(model: ModelFile) -> Iterator[BinaryIO]:
+    """The model's file; ValueError, in one line, if it is absent or larger than the memory that it may take."""
+    path = files.expand_home(model.path)
+    try:
+        size = files.check_regular(path).st_size
+        confined.check_file_size(size)
+        with path.open("rb") as file:
+            yield file
+    except size_limits.TooLarge as error:
+        raise ValueError(f"model {model.name} cannot be read: {error}") from None
+    except OSError as error:
+        raise files.unreadable(path, error) from None
 
 
 def folder_content(model: ModelFile) -> dict[str, bytes]:
@@ -277,15 +310,15 @@ def _digest_and_folder(model: ModelFile) -> tuple[str, dict[str, bytes]]:
     return digest, held
 
 
-def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
-    held = files.read(File(model.path))
+def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
+    """The digest of the model with this content, of which no more than directories and headers is in memory at once."""
     try:
-        size_limits.check_archive(held)
+        size_limits.check_archive(file)
     except size_limits.TooLarge as error:
         raise ValueError(f"model {model.name} cannot be read: {error}") from None
-    check_contents(model.name, model.path, model.kind, held, model.part)
+    check_contents(model.name, model.path, model.kind, file, model.part)
     factory = model.factory
-    digest = hashlib.sha256(held).hexdigest()
+    digest = sha256_of(file)
     if factory is not None:
         digest = _digest_with_factory(factory, custom.source_digest(factory), digest)
     if model.timm is not None:
@@ -293,7 +326,7 @@ def _digest_and_bytes(model: ModelFile) -> tuple[str, bytes]:
     if model.part:
         digest = digest_of(PART_RULE, (model.part.encode(), digest.encode()))
     _check_digest(model, digest)
-    return digest, held
+    return digest
 
 
 def _digest_with_factory(factory: Factory, source: str, weights: str) -> str:

@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tasks.worker.confined import check_file_size, read_table
 from tasks.worker.delimited_text import DelimitedTextError, is_row_number, read_delimited
-from tasks.worker.files import File
+from tasks.worker.files import File, check_regular, expand_home, pin, unreadable
 from tasks.worker.files import read as bytes_of
-from tasks.worker.size_limits import TooLarge, read_parquet
+from tasks.worker.size_limits import TooLarge, most_bytes, unpack_parquet
 
 IMAGE = "image"
 # The names of columns that are found in capitals, too: those of the tables that owners are asked for.
 KNOWN = re.compile(r"image|id|label|set|row|confidence|log_confidence|log_p|(?:p|logit|logp)\d+")
+SMALL = 50 * 10**6  # bytes of a CSV that is parsed in this process
+TIMES = 4  # its size, that a table takes in memory: its bytes, its columns and their numbers
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
 
 
@@ -89,12 +92,24 @@ def read_sent(file: File, what: str = "outputs", of: str = IMAGE) -> Sent:
     `what` says in errors what it holds, and `of` is the column of the ids. ValueError, in one line, for a file that
     cannot be read, and for pictures without an id or with two rows.
     """
-    held = bytes_of(file)
     suffix = PurePath(file.path).suffix.lower()
+    path = expand_home(file.path)
+    try:
+        size = check_regular(path).st_size
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from None
     if suffix not in (".csv", ".parquet"):
         raise ValueError(f"{what} are {file.path}; they must be a .csv or a .parquet file")
     name = f"{what} {file.path}"
-    table = _csv(name, held) if suffix == ".csv" else _parquet(name, held)
+    if suffix == ".csv" and size <= SMALL:  # as text it takes no more than a few times its size
+        table = _csv(name, bytes_of(file))
+    else:
+        try:
+            check_file_size(size, TIMES)
+            request = {"path": str(path), "digest": file.digest, "name": name, "most": most_bytes(size)}
+            table = read_table("tasks.external.sent_table:parse", **request)
+        except TooLarge as error:
+            raise ValueError(f"{name} cannot be read: {error}") from None
     if of not in table.column_names:
         raise ValueError(f"{name} has no column {of}; it has {', '.join(table.column_names)}")
     return Sent(name, table, _ids(name, table.column(of), of), of)
@@ -149,9 +164,15 @@ def _csv(name: str, held: bytes) -> pa.Table:
         raise ValueError(error.describe(name)) from None
 
 
-def _parquet(name: str, held: bytes) -> pa.Table:
+def parse(path: str, digest: str, name: str, most: int) -> pa.Table:
+    """The table of a file, unless its digest is another one; runs in the child of `tasks.worker.confined`."""
+    file = File(path, digest)
+    if PurePath(path).suffix.lower() == ".csv":
+        return _csv(name, bytes_of(file))
+    if digest:
+        pin(file)
     try:
-        table = read_parquet(held)
+        table = unpack_parquet(path, None, most)
     except (pa.ArrowException, OSError, TooLarge) as error:
         raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
     _once(name, table.column_names)

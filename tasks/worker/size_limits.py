@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
+
+from tasks.worker.confined import TooLarge as TooLarge
+from tasks.worker.confined import megabytes, read_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,10 +29,7 @@ TIMES = 20  # a larger file may unpack to so many times its own size
 MOST_PIXELS = 1 << 27  # of one picture: 12,000 x 9,000 passes, and takes 0.4 GB as RGB
 LOCAL_ENTRY = b"PK\3\4"  # what an archive begins with: APPNOTE.TXT 6.3.10, section 4.3.7
 WIDEST = 8  # bytes of a number in a table
-
-
-class TooLarge(ValueError):
-    """A file would take more memory than is allowed: a phrase about it that begins with "it"."""
+ROWS = 4096  # of a Parquet file that are unpacked at once
 
 
 def most_bytes(packed: int) -> int:
@@ -36,50 +37,74 @@ def most_bytes(packed: int) -> int:
     return max(UNPACKED, TIMES * packed)
 
 
-def check_unpacked(unpacked: int, packed: int) -> None:
-    """Raise TooLarge where a file of `packed` bytes would take `unpacked` bytes."""
-    if unpacked > most_bytes(packed):
+def check_unpacked(unpacked: int, packed: int, most: int | None = None) -> None:
+    """Raise TooLarge where a file of `packed` bytes would take `unpacked` bytes; `most` is `most_bytes` of the file."""
+    limit = most_bytes(packed) if most is None else most
+    if unpacked > limit:
         raise TooLarge(
-            f"it unpacks to {megabytes(unpacked)} from {megabytes(packed)}; at most {megabytes(most_bytes(packed))} "
+            f"it unpacks to {megabytes(unpacked)} from {megabytes(packed)}; at most {megabytes(limit)} "
             f"({megabytes(UNPACKED)}, or {TIMES} times the file's size) are read"
         )
 
 
-def check_archive(held: bytes) -> None:
+def check_archive(held: bytes | BinaryIO) -> None:
     """Raise TooLarge for a zip archive whose directory announces too much; anything else passes.
 
     TorchScript, torch.export, torch.save and .npz are such archives. Their readers take no more from an entry than the
     directory says.
     """
+    file = io.BytesIO(held) if isinstance(held, bytes) else held
     try:
-        with zipfile.ZipFile(io.BytesIO(held)) as archive:
+        with zipfile.ZipFile(file) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
-        if not held.startswith(LOCAL_ENTRY):
+        file.seek(0)
+        if file.read(len(LOCAL_ENTRY)) != LOCAL_ENTRY:
             return
         # torch's own reader might find entries in it all the same.
         raise TooLarge("it is an archive whose directory cannot be read; it may have been cut short") from None
-    check_unpacked(unpacked, len(held))
+    check_unpacked(unpacked, file.seek(0, io.SEEK_END))
 
 
 def read_parquet(file: Path | bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The columns, or all, of a Parquet file. TooLarge where its metadata announce too much; OSError, ArrowException.
+    """The columns, or all, of a Parquet file. TooLarge where it unpacks to too much; OSError, ArrowException.
 
-    A value that is repeated takes nothing in the file, so that every value is counted as a number beside the bytes that
-    its column unpacks to.
+    It is read in a child of limited memory (`tasks.worker.confined`), since its footer may say less than there is.
     """
+    function, named = "tasks.worker.size_limits:unpack_parquet", list(columns) if columns is not None else None
+    if isinstance(file, Path):
+        return read_table(function, path=str(file), columns=named, most=most_bytes(file.stat().st_size))
+    with tempfile.NamedTemporaryFile(prefix="engram-read-", suffix=".parquet") as copy:
+        copy.write(file)
+        copy.flush()
+        return read_table(function, path=copy.name, columns=named, most=most_bytes(len(file)))
+
+
+def unpack_parquet(path: str, columns: Sequence[str] | None, most: int) -> pa.Table:
+    """The table, read batch by batch while its bytes are counted; TooLarge, OSError, ArrowException.
+
+    Most of the time the footer says already that there is too much. A value that is repeated takes nothing in the file,
+    so that every value is counted as a number beside the bytes that its column unpacks to.
+    """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    packed = len(file) if isinstance(file, bytes) else file.stat().st_size
-    with pq.ParquetFile(io.BytesIO(file) if isinstance(file, bytes) else file) as opened:
+    packed = Path(path).stat().st_size
+    with pq.ParquetFile(path) as opened:
         metadata = opened.metadata
         parts = [
             metadata.row_group(group).column(column)
             for group in range(metadata.num_row_groups)
             for column in range(metadata.num_columns)
         ]
-        check_unpacked(sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed)
-        return opened.read(list(columns) if columns is not None else None)
+        check_unpacked(sum(max(part.total_uncompressed_size, WIDEST * part.num_values) for part in parts), packed, most)
+        batches, unpacked = [], 0
+        for batch in opened.iter_batches(ROWS, columns=columns, use_threads=False):
+            unpacked += batch.nbytes
+            check_unpacked(unpacked, packed, most)
+            batches.append(batch)
+        schema = batches[0].schema if batches else opened.read(columns).schema
+    return pa.Table.from_batches(batches, schema)
 
 
 def gunzip(held: bytes) -> bytes:
@@ -108,7 +133,3 @@ def open_picture(file: bytes | BinaryIO, formats: tuple[str, ...] | None = None)
         if width * height > MOST_PIXELS:
             raise TooLarge(f"it has {height:,} x {width:,} pixels; a picture may have {MOST_PIXELS:,}")
         yield picture
-
-
-def megabytes(number: int) -> str:
-    return f"{number / 1e6:,.{0 if number >= 1e6 else 3}f} MB"

@@ -1,0 +1,199 @@
+"""ONNX models, run by onnxruntime in a child process whose memory is limited.
+
+An ONNX file is a program as far as resources go: 3 kB can ask for 40 GB. The child loads the model and answers batch by
+batch; if it takes more memory than `tasks.worker.confined` allows, or dies, the caller gets one line. It ends with the
+process that began it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.worker import confined
+
+Array = NDArray[np.floating]
+DIED = "it took more memory than it may, or ended onnxruntime"
+LENGTH = struct.Struct("<Q")
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("onnxruntime") is not None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input of a model: its name, type and shape, as onnxruntime says them."""
+
+    name: str
+    type: str
+    shape: tuple[Any, ...]
+
+
+class OnnxSession:
+    """A model in a child. ValueError, without the model's name, if it cannot be read."""
+
+    def __init__(self, held: bytes) -> None:
+        alive, self._life = os.pipe()
+        try:
+            self._child = subprocess.Popen(
+                confined.command("tasks.external.onnx_session", "serve"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[alive],
+                env=confined.environment(),
+            )
+        finally:
+            os.close(alive)
+        self._end = weakref.finalize(self, _end, self._child, self._life)
+        request = {"limit": confined.memory_limit(), "alive": alive}
+        told = self._ask(json.dumps(request).encode(), held)
+        self.inputs = tuple(Argument(each["name"], each["type"], tuple(each["shape"])) for each in told["inputs"])
+
+    def run(self, images: Array) -> dict[str, Any]:
+        """Each output by its name, an array; ValueError where the model fails."""
+        told = self._ask(_as_bytes(images))
+        assert self._child.stdout is not None
+        outputs: dict[str, Any] = {}
+        for name, kind in told["outputs"]:
+            outputs[name] = _from_bytes(_read(self._child.stdout)) if kind == "array" else Other(kind)
+        return outputs
+
+    def _ask(self, *parts: bytes) -> dict[str, Any]:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        try:
+            for part in parts:
+                _write(self._child.stdin, part)
+            told: dict[str, Any] = json.loads(_read(self._child.stdout))
+        except (OSError, EOFError):
+            raise ValueError(f"{DIED}: {confined.describe_limit()}") from None
+        if told.get("error"):
+            raise ValueError(told["error"])
+        return told
+
+
+@dataclass(frozen=True)
+class Other:
+    """An output that is no array: the name of its class."""
+
+    kind: str
+
+
+def _end(child: subprocess.Popen[bytes], life: int) -> None:
+    """Let the child end, and wait for it."""
+    os.close(life)
+    child.kill()
+    for pipe in (child.stdin, child.stdout):
+        with contextlib.suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+    child.wait()
+
+
+def _write(file: Any, part: bytes) -> None:
+    file.write(LENGTH.pack(len(part)))
+    file.write(part)
+    file.flush()
+
+
+def _read(file: Any) -> bytes:
+    head = file.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        raise EOFError
+    (size,) = LENGTH.unpack(head)
+    if size > confined.memory_limit():
+        raise EOFError
+    part: bytes = file.read(size)
+    if len(part) < size:
+        raise EOFError
+    return part
+
+
+def _as_bytes(array: Array) -> bytes:
+    held = io.BytesIO()
+    np.save(held, array, allow_pickle=False)
+    return held.getvalue()
+
+
+def _from_bytes(held: bytes) -> Array:
+    array: Array = np.load(io.BytesIO(held), allow_pickle=False)
+    return array
+
+
+# In the child.
+
+
+def serve() -> None:
+    """Load the model that comes in, and answer each batch; ends with its input, or with the process that began it."""
+    given, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the library prints is no answer
+    request, held = json.loads(_read(given)), _read(given)
+    threading.Thread(target=_end_with_parent, args=(request["alive"],), daemon=True).start()
+    try:
+        import onnxruntime
+
+        confined.limit_memory(request["limit"])
+        session = _open(onnxruntime, held)
+        del held
+        inputs = [{"name": each.name, "type": each.type, "shape": each.shape} for each in session.get_inputs()]
+        _write(answers, json.dumps({"inputs": inputs}).encode())
+        names = [output.name for output in session.get_outputs()]
+        while True:
+            _answer(session, inputs, names, _read(given), answers)
+    except EOFError:
+        return
+    except Exception as error:
+        _write(answers, json.dumps({"error": _line(error)}).encode())
+
+
+def _end_with_parent(alive: int) -> None:
+    os.read(alive, 1)
+    os._exit(1)
+
+
+def _open(onnxruntime: Any, held: bytes) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what is wrong is raised
+    with tempfile.TemporaryDirectory() as nothing:
+        # From memory, and with no folder to look in: a model cannot have this machine's files read.
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+        return onnxruntime.InferenceSession(held, options, providers=["CPUExecutionProvider"])
+
+
+def _answer(session: Any, inputs: list[dict[str, Any]], names: list[str], images: bytes, answers: BinaryIO) -> None:
+    try:
+        outputs = session.run(names, {inputs[0]["name"]: _from_bytes(images)})
+    except Exception as error:
+        _write(answers, json.dumps({"error": _line(error)}).encode())
+        return
+    is_array = [isinstance(output, np.ndarray) and not output.dtype.hasobject for output in outputs]
+    kinds = ["array" if plain else type(output).__name__ for plain, output in zip(is_array, outputs, strict=True)]
+    _write(answers, json.dumps({"outputs": list(zip(names, kinds, strict=True))}).encode())
+    for plain, output in zip(is_array, outputs, strict=True):
+        if plain:
+            _write(answers, _as_bytes(output))
+
+
+def _line(error: Exception) -> str:
+    if isinstance(error, MemoryError) or "bad_alloc" in str(error) or "Failed to allocate memory" in str(error):
+        return f"it takes more memory than it may: {confined.describe_limit()}"
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    text = lines[-1] if len(lines) > 3 else " ".join(lines)
+    return f"{type(error).__name__}: {text}"[:300]

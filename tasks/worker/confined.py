@@ -1,0 +1,175 @@
+"""Foreign files are read in a child process whose memory is limited.
+
+What a file says of itself may be wrong, by accident or to stop a machine: 58 kB of Parquet can hold 8 GB. The child may
+take as much memory as ENGRAM_FOREIGN_MEMORY says, such as `4GB`, by default half of the machine's. If it takes more, or
+dies, the caller gets TooLarge: one line, which begins with "it". Results come back in a file as an Arrow stream, whose
+size is limited, too.
+
+The functions that run in the child are named by `module:function`, take JSON, and return a table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasks.worker.files import FileError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VARIABLE = "ENGRAM_FOREIGN_MEMORY"
+UNITS = {"": 1, "MB": 10**6, "GB": 10**9}
+SHARE = 2  # of the machine's memory: one part in so many
+LEAST = 10**9  # bytes that the libraries themselves take, with room to read anything at all
+# The child takes no more address space than it uses: one arena, the system's allocator, one thread.
+QUIET = {"MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from {} import {}; {}()"
+
+
+class TooLarge(ValueError):
+    """A file would take more memory than is allowed: a phrase about it that begins with "it"."""
+
+
+def megabytes(number: int) -> str:
+    return f"{number / 1e6:,.{0 if number >= 1e6 else 3}f} MB"
+
+
+def memory_limit() -> int:
+    """The bytes of memory that reading a foreign file may take; ValueError if the variable says none."""
+    given = os.environ.get(VARIABLE, "").strip()
+    if not given:
+        return max(LEAST, total_memory() // SHARE)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(MB|GB|)", given, re.IGNORECASE)
+    limit = int(float(match[1]) * UNITS[match[2].upper()]) if match else 0
+    if limit < LEAST:
+        raise ValueError(f"{VARIABLE} is {given!r}; it must be a size of at least {megabytes(LEAST)}, such as 4GB")
+    return limit
+
+
+def total_memory() -> int:
+    """The bytes of memory of this machine, or of the container that this process is in."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):  # no container, or none with a limit: "max"
+        return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total
+
+
+def check_file_size(size: int, times: int = 1) -> None:
+    """Raise TooLarge if a file of this size, in memory that number of times, exceeds the limit."""
+    if size * times > memory_limit():
+        taken = f", which take {times} times that in memory" if times > 1 else ""
+        raise TooLarge(f"it has {megabytes(size)}{taken}; {describe_limit()}")
+
+
+def describe_limit() -> str:
+    """What a foreign file may take, and how to allow more."""
+    return (
+        f"a file may take {megabytes(memory_limit())} (half of this machine's memory, unless {VARIABLE} says another "
+        "size, such as 8GB)"
+    )
+
+
+def read_table(function: str, **request: Any) -> pa.Table:
+    """The table that a function returns in a child.
+
+    Raises TooLarge if the child takes too much memory or dies, and what the function raises: ArrowException, OSError,
+    FileError or another ValueError.
+    """
+    import pyarrow as pa
+
+    with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
+        out = Path(folder) / "table.arrows"
+        asked = json.dumps({"function": function, "request": request, "out": str(out), "limit": memory_limit()})
+        serve = command("tasks.worker.confined", "serve_table")
+        ended = subprocess.run(serve, input=asked.encode(), capture_output=True, env=environment())
+        told = _last_object(ended.stdout)
+        if ended.returncode or told is None:
+            raise TooLarge(f"it cannot be read within the memory that it may take: {describe_limit()}")
+        if told.get("error"):
+            raise _error(told["error"], told["message"])
+        with pa.memory_map(str(out)) as mapped, pa.ipc.open_stream(mapped) as stream:
+            return stream.read_all()
+
+
+def command(module: str, function: str) -> list[str]:
+    """The command of a child that runs a function of a module, with the paths of this process."""
+    return [sys.executable, "-c", START.format(module, function, function), json.dumps(sys.path)]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, **QUIET}
+
+
+def _last_object(text: bytes) -> dict[str, Any] | None:
+    lines = text.decode(errors="replace").strip().splitlines()
+    try:
+        told = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _error(kind: str, message: str) -> Exception:
+    import pyarrow as pa
+
+    kinds: dict[str, type[Exception]] = {
+        "TooLarge": TooLarge,
+        "FileError": FileError,
+        "ArrowException": pa.ArrowInvalid,
+        "OSError": OSError,
+    }
+    return kinds.get(kind, ValueError)(message)
+
+
+def limit_memory(limit: int) -> None:
+    """Limit the address space of this process, and the size of the files that it writes."""
+    for kind, most in ((resource.RLIMIT_AS, limit), (resource.RLIMIT_FSIZE, limit), (resource.RLIMIT_CORE, 0)):
+        hard = resource.getrlimit(kind)[1]
+        lowest = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(ValueError, OSError):  # macOS limits no address space
+            resource.setrlimit(kind, (lowest, lowest))
+
+
+def serve_table() -> None:
+    """In the child: run the function that is asked for, and write its table; prints what is raised as JSON."""
+    import pyarrow as pa
+
+    asked = json.loads(sys.stdin.buffer.read())
+    limit_memory(asked["limit"])
+    module, _, name = asked["function"].partition(":")
+    try:
+        table = getattr(importlib.import_module(module), name)(**asked["request"])
+        with pa.OSFile(asked["out"], "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        told = {"error": ""}
+    except (MemoryError, pa.ArrowMemoryError):
+        told = {"error": "TooLarge", "message": f"it takes more memory than it may: {describe_limit()}"}
+    except Exception as error:
+        told = {"error": _kind(error), "message": str(error)}
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
+
+
+def _kind(error: Exception) -> str:
+    import pyarrow as pa
+
+    for kind, name in (
+        (TooLarge, "TooLarge"),
+        (FileError, "FileError"),
+        (OSError, "OSError"),
+        (pa.ArrowException, "ArrowException"),
+    ):
+        if isinstance(error, kind):
+            return name
+    return "ValueError"
