@@ -124,8 +124,8 @@ class ModelFile(PinnedName):
     def digest_with_source(self, source: str) -> str:
         """The digest that the model would have if its factory's source had this one."""
         assert self.factory is not None
-        weights = hashlib.sha256(files.read(File(self.path))).hexdigest()
-        return _digest_with_factory(self.factory, source, weights)
+        with _open(self) as file:
+            return _digest_with_source(self, source, sha256_of(file))
 
     def paths(self) -> tuple[Path, ...]:
         """The file, and with a factory the Python files of its source."""
@@ -317,21 +317,21 @@ def _checked_digest(model: ModelFile, file: BinaryIO) -> str:
     except size_limits.TooLarge as error:
         raise ValueError(f"model {model.name} cannot be read: {error}") from None
     check_contents(model.name, model.path, model.kind, file, model.part)
-    factory = model.factory
-    digest = sha256_of(file)
-    if factory is not None:
-        digest = _digest_with_factory(factory, custom.source_digest(factory), digest)
-    if model.timm is not None:
-        digest = digest_of(TIMM_RULE, (model.timm.encode(), digest.encode()))
-    if model.part:
-        digest = digest_of(PART_RULE, (model.part.encode(), digest.encode()))
+    source = "" if model.factory is None else custom.source_digest(model.factory)
+    digest = _digest_with_source(model, source, sha256_of(file))
     _check_digest(model, digest)
     return digest
 
 
-def _digest_with_factory(factory: Factory, source: str, weights: str) -> str:
-    """The digest of a factory's model, from those of its source and of the bytes of its weights."""
-    return digest_of(RULE, (factory.function.encode(), source.encode(), weights.encode()))
+def _digest_with_source(model: ModelFile, source: str, digest: str) -> str:
+    """The digest of a model, from that of its factory's source (empty without one) and that of its file's bytes."""
+    if model.factory is not None:
+        digest = digest_of(RULE, (model.factory.function.encode(), source.encode(), digest.encode()))
+    if model.timm is not None:
+        digest = digest_of(TIMM_RULE, (model.timm.encode(), digest.encode()))
+    if model.part:
+        digest = digest_of(PART_RULE, (model.part.encode(), digest.encode()))
+    return digest
 
 
 def _check_digest(model: ModelFile, digest: str) -> None:

@@ -27,7 +27,7 @@ IMAGE = "image"
 # The names of columns that are found in capitals, too: those of the tables that owners are asked for.
 KNOWN = re.compile(r"image|id|label|set|row|confidence|log_confidence|log_p|(?:p|logit|logp)\d+")
 SMALL = 50 * 10**6  # bytes of a CSV that is parsed in this process
-TIMES = 4  # its size, that a table takes in memory: its bytes, its columns and their numbers
+TIMES = 6  # its size, that a table takes in memory: its bytes, its text twice, its columns and their numbers
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
 
 

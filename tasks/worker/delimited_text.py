@@ -30,6 +30,7 @@ MARKS = (
 )
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # Excel's own first line
 DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
+LINE_END = re.compile(r"\r\n|\n|\r")
 ROW_NUMBERS = re.compile(r"|unnamed: \d+")
 
 
@@ -64,7 +65,7 @@ class DelimitedText:
 
         Raises DelimitedTextError for a row with more or fewer cells than the header.
         """
-        reader = csv.reader(io.StringIO(self.body, newline=""), delimiter=self.separator, strict=True)
+        reader = csv.reader((line for line, _ in _lines(self.body)), delimiter=self.separator, strict=True)
         try:
             for cells in reader:
                 if not any(map(str.strip, cells)):
@@ -140,18 +141,19 @@ def read_delimited(encoded: bytes, known: Iterable[str] = (), pattern: re.Patter
         separators = (declared[1],)
         text, lines = text[declared.end() :], 2
     known = tuple(known)
-    best: tuple[int, int] = (-1, -1)
-    best_text: DelimitedText | None = None
-    for separator in separators:
-        header, body, used = _split_header(text, separator)
-        columns = match_names(header, known, pattern)
+    best = (-1, -1)
+    header: tuple[str, ...] = ()
+    separator, begin, used = ",", 0, 0
+    for candidate in separators:
+        cells, end, count = _split_header(text, candidate)
+        columns = match_names(cells, known, pattern)
         score = len(set(columns) & set(known)), len(columns)
         if score > best:
-            best, best_text = score, DelimitedText(columns, separator, body, lines + used)
-    if best_text is None or not any(best_text.header):
+            best, header, separator, begin, used = score, columns, candidate, end, count
+    if not any(header):
         problem = "has a first line that cannot be read" if text.strip() else "is empty"
         raise DelimitedTextError(f"{problem}; the first line must name the columns")
-    return best_text
+    return DelimitedText(header, separator, text[begin:], lines + used)
 
 
 def match_names(header: Iterable[str], known: Iterable[str], pattern: re.Pattern[str] | None = None) -> tuple[str, ...]:
@@ -197,21 +199,29 @@ def _has_values(table: pa.Table) -> pa.ChunkedArray:
     return filled
 
 
-def _split_header(text: str, separator: str) -> tuple[list[str], str, int]:
-    """The cells of the first line that is not empty, the text after it, and how many lines that took."""
-    stream = io.StringIO(text, newline="")
-    lines = 0
+def _split_header(text: str, separator: str) -> tuple[list[str], int, int]:
+    """The cells of the first line that is not empty, where the text after it begins, and how many lines that took."""
+    ends = []
 
-    def counted() -> Iterator[str]:
-        nonlocal lines
-        for line in stream:
-            lines += 1
+    def lines() -> Iterator[str]:
+        for line, end in _lines(text):
+            ends.append(end)
             yield line
 
     try:
-        for cells in csv.reader(counted(), delimiter=separator, strict=True):
+        for cells in csv.reader(lines(), delimiter=separator, strict=True):
             if cells:
-                return cells, stream.read(), lines
+                return cells, ends[-1], len(ends)
     except csv.Error:
-        return [], "", lines
-    return [], "", lines
+        pass
+    return [], len(text), len(ends)
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    """Each line with its end, and where the next one begins. Unlike StringIO it takes no second copy of the text."""
+    begin = 0
+    for found in LINE_END.finditer(text):
+        yield text[begin : found.end()], found.end()
+        begin = found.end()
+    if begin < len(text):
+        yield text[begin:], len(text)
