@@ -47,16 +47,19 @@ class CodeChange:
 
     def describe(self) -> str:
         """`network hospital:small: layers.py changed since run unique_feature-1f83d9ab`."""
-        shown = ", ".join(self.files[:SHOWN_FILES])
+        names = ", ".join(self.files[:SHOWN_FILES]) or "its source"
         more = len(self.files) - SHOWN_FILES
-        what = f"{shown} and {format_count(more, 'more file')}" if more > 0 else shown or "its source"
-        return f"{self.code}: {what} changed since run {self.run}"
+        if more > 0:
+            names += f" and {format_count(more, 'more file')}"
+        return f"{self.code}: {names} changed since run {self.run}"
 
 
 def describe_code(codes: Iterable[Code]) -> dict[str, Any]:
     """The user's code in the form of `run.json`."""
-    found = {each.name: {"digest": each.digest, "files": dict(each.files)} for each in codes}
-    return {"code": found} if found else {}
+    by_name = {}
+    for source in codes:
+        by_name[source.name] = {"digest": source.digest, "files": dict(source.files)}
+    return {"code": by_name} if by_name else {}
 
 
 def changes_of_run(journal: Journal) -> list[CodeChange]:
@@ -67,7 +70,8 @@ def changes_of_run(journal: Journal) -> list[CodeChange]:
     config = reopen_cell(journal).config
     recorded = about.get("code", {})
     changes = []
-    for name in dict.fromkeys((*recorded, *(each.name for each in code.code_of(config)))):
+    named = [source.name for source in code.code_of(config)]
+    for name in dict.fromkeys((*recorded, *named)):
         present = code.read_code(name)
         before = recorded.get(name, {}).get("digest") or code.pinned_digest(config, name)
         if before is not None and before != present.digest:
@@ -82,13 +86,13 @@ def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
         audit = audits.find(cell.audit).audit
         # Planning takes seconds where jobs are many, and only an audit of one's own has tasks in files of the user's.
         plan = plan_of(cell) if source_of(audit.plan.__module__) else None
-        codes |= {each.name: each for each in code.code_of(cell.config, plan)}
+        codes |= {source.name: source for source in code.code_of(cell.config, plan)}
     return newest_changes(store, codes.values())
 
 
 def newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
     """For each code the newest run that was planned with it, if its keys hold another digest than the present one."""
-    wanted = {each.name: each for each in codes}
+    wanted = {source.name: source for source in codes}
     if not wanted:
         return []
     abouts: list[tuple[str, dict[str, Any]]] = []
@@ -125,7 +129,7 @@ def _change(run: str, about: Mapping[str, Any], present: Code, before: str) -> C
 
 def accept(cell: Cell, changes: Sequence[CodeChange]) -> Cell:
     """The pinned cell whose code enters keys by the digests from before these changes."""
-    named = {each.name for each in code.code_of(cell.config)}
+    named = {source.name for source in code.code_of(cell.config)}
     concerned = [change for change in changes if change.code in named or change.code.startswith(code.AUDIT)]
     if not concerned:
         return cell
@@ -142,15 +146,12 @@ def note_accepted(journal: Journal, cell: Cell, plan: Plan) -> None:
     """Record in a run's folder the accepted changes and the present code."""
     about = journal.about()
     before = list(about.get("accepted", ()))
-    new = [entry for entry in cell.accepted if not any(_is_same(entry, other) for other in before)]
+    known = {(entry["code"], entry["keys"], entry["now"]) for entry in before}
+    new = [entry for entry in cell.accepted if (entry["code"], entry["keys"], entry["now"]) not in known]
     if not new and about.get("stand_ins", {}) == cell.stand_ins:
         return
     content = {"config": plain(cell.config), "accepted": [*before, *new], "stand_ins": dict(cell.stand_ins)}
     journal.rewrite({**about, **content, **describe_code(code.code_of(cell.config, plan))})
-
-
-def _is_same(entry: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(entry[name] == other[name] for name in ("code", "keys", "now"))
 
 
 def check_code(journal: Journal, store: Store, same_code: bool) -> None:
@@ -158,25 +159,26 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
 
     Raises SpecError with the names of the changed files. A run with all of its results is never refused.
     """
-    planned = set(journal.tasks())
-    stored = planned & store.keys()
-    if stored == planned:
+    planned_keys = set(journal.tasks())
+    stored_keys = planned_keys & store.keys()
+    if stored_keys == planned_keys:
         return
     changes = changes_of_run(journal)
     if not changes:
         return
     if not same_code:
+        described = "; ".join(change.describe() for change in changes)
+        count = f"{len(stored_keys)} of its {len(planned_keys)} jobs"
         raise SpecError(
-            f"{'; '.join(change.describe() for change in changes)}, which computed {len(stored)} of its {len(planned)} "
-            f"jobs: put it back, start again with `engram run {journal.about()['audit']}`, or accept the change with "
-            "--same-code"
+            f"{described}; {count} were computed with the code before: put it back, start again with "
+            f"`engram run {journal.about()['audit']}`, or accept the change with --same-code"
         )
     cell = reopen_cell(journal)
     pinned = replace(cell, config=code.pin_code_again(cell.config, [change.code for change in changes]))
     accepted = accept(pinned, changes)
     accepted = replace(accepted, stand_ins={**cell.stand_ins, **accepted.stand_ins})
     plan = plan_of(accepted)
-    if set(plan.jobs) != planned:
+    if set(plan.jobs) != planned_keys:
         raise SpecError(
             f"run {journal.run} cannot continue with the present code: it plans other jobs, or a model's weights "
             f"have changed as well; start again with `engram run {cell.audit}`"

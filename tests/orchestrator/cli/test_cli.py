@@ -610,7 +610,7 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
 ) -> None:
     run = engram.json(*RUN)["run"]
 
-    def unforeseen(*arguments: object) -> None:
+    def unforeseen(*arguments: object, **options: object) -> None:
         raise RuntimeError("nobody has thought of this")
 
     monkeypatch.setattr("orchestrator.runs.lifecycle.resume", unforeseen)
