@@ -1,4 +1,4 @@
-"""Whether a page says what its store says: it is drawn again, and compared.
+"""Compare a page with the page that its store gives now.
 
 The same version draws the same page of the same results, byte for byte. Only three things may differ: the name that the
 file was written under, where and when the audited files lie, and the last digits of a drawing's coordinates, which
@@ -35,22 +35,22 @@ def version_of(page: bytes) -> str:
 
 
 def first_difference(page: bytes, page_digest: str, drawn: bytes, drawn_digest: str) -> str | None:
-    """What a page says first that the page drawn anew does not; None if they say the same.
+    """The first difference between a page and the page drawn from its store; None if they agree.
 
     The digests are those in the seals of the two pages.
     """
-    ours, numbers = _comparable(page, page_digest)
-    theirs, drawn_numbers = _comparable(drawn, drawn_digest)
-    if ours != theirs:
-        return _excerpt(ours, theirs)
-    for number, other in zip(numbers, drawn_numbers, strict=True):
-        if abs(float(number) - float(other)) > ROUNDING:
-            return f"a drawing has {number.decode()}, where the store gives {other.decode()}"
+    page_text, page_numbers = _comparable(page, page_digest)
+    drawn_text, drawn_numbers = _comparable(drawn, drawn_digest)
+    if page_text != drawn_text:
+        return _excerpt(page_text, drawn_text)
+    for number, expected in zip(page_numbers, drawn_numbers, strict=True):
+        if abs(float(number) - float(expected)) > ROUNDING:
+            return f"a drawing has {number.decode()}, where the store gives {expected.decode()}"
     return None
 
 
 def _comparable(page: bytes, digest: str) -> tuple[bytes, list[bytes]]:
-    """The page without what may differ, and the coordinates of its drawings."""
+    """The page without the parts that may differ, and the coordinates of its drawings."""
     text = page.replace(digest.encode(), ZEROS.encode())
     for pattern, kept in FREE.items():
         text = re.sub(pattern, kept, text)

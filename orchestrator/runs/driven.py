@@ -1,4 +1,4 @@
-"""Whether what somebody asks for is a run that has a driver already, wherever that is."""
+"""Check that a requested run has no living driver on any machine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from orchestrator.store.holder import Holder
 def check_undriven(cells: Sequence[Cell], store: Store) -> None:
     """Raise Held if one of the cells is a run of the store with a living driver.
 
-    Nothing is planned unless a run of this audit is driven now. Passes if the data are not on this machine, since the
-    run's name follows from them: its driver then finds out.
+    The cells are planned only if some run of this audit has a driver. The check passes if the data are not on this
+    machine, since the run's name follows from them; the second driver is then refused by the lease.
     """
     runs = store.folder("runs")
     driven: dict[str, Holder] = {}

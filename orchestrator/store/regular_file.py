@@ -1,4 +1,4 @@
-"""Reads files of a store that anybody may have filled: regular files alone, and below a folder no links.
+"""Read the files of a store that a third party may have written: regular files only, and no links below a folder.
 
 Opening a named pipe waits for a writer, and a link leads anywhere. So a file is opened without waiting and looked at
 before a byte of it is read.
@@ -75,7 +75,7 @@ def check_regular(path: str | Path) -> None:
 
 
 def irregular_kind(path: str | Path) -> str | None:
-    """What stands at this path that is neither file nor folder, such as a link; None for these, and for nothing."""
+    """The kind of a link, pipe, socket or device at this path; None for a file, a folder, or if the path is free."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:

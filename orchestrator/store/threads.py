@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def thread_pool(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads, which is waited for at the end, but not on an error or interrupt.
+    """A pool of threads. The block waits for them when it finishes, but not on an error or interrupt.
 
     A thread may be in a read that does not return, of a disk that is away, for instance.
     """

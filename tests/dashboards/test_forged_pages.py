@@ -62,7 +62,7 @@ def point(page: str) -> str:
     return re.sub(r' (cx|x)="(\d+)', lambda found: f' {found[1]}="9{found[2]}', page, count=1)
 
 
-EDITS = {"a number": number, "a sentence": sentence, "a style": style}
+EDITS = {"a number": number, "a sentence": sentence, "a style": style, "a drawing": point}
 SEALS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "with all tables": lambda seal: {},
     "with no table": lambda seal: {"tables": [], "audited": []},

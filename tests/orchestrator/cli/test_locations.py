@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,3 +119,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(command: str, 
     (line,) = refusals(here(*arguments, code=2).stderr)
     assert line.startswith(f"engram: {command.split()[1]}")
     assert sorted(finished.rglob("*")) == before
+
+
+@pytest.mark.parametrize("browser", ["/bin/true", "/no/browser"])
+def test_a_report_that_cannot_be_printed_is_not_drawn(browser: str, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "engram-store", tmp_path / "engram-store")
+    (run,) = tmp_path.glob("engram-store/runs/toys*")
+    if browser == "/bin/true":
+        (run / "report.pdf").mkdir()
+    here = Here(tmp_path)
+    here.env = {"ENGRAM_BROWSER": browser}
+    (line,) = here("report", "--pdf", code=1).stderr.splitlines()
+    assert "report.pdf: it is a folder" in line or "there is no such program" in line
+    assert not (run / "report.html").exists()
