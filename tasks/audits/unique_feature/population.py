@@ -119,7 +119,7 @@ def is_counted(asked: Relatives) -> bool:
 def population_beside_references(config: UniqueFeature) -> Population:
     """What the feature is ranked among by its slopes: all glyphs of its ink, or the members of its family."""
     feature = config.feature
-    if isinstance(feature, Glyph) and is_counted(relatives(config, feature)):
+    if isinstance(feature, Glyph) and config.family.kind == "alike":
         inked = inked_cells(feature)
         return Population(subset_count(len(inked), int(inked.sum())), are_all_glyphs=True)
     return Population(config.family.count + 1)
