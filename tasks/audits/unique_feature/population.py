@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
-from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images
+from tasks.audits.unique_feature.unseen_images import TrainingImages
 from tasks.contract.job import ADDED_LATER
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
@@ -104,11 +104,11 @@ class Relatives:
     seen: TrainingImages | None = field(default=None, metadata={ADDED_LATER: True})
 
 
-def relatives(config: UniqueFeature, asked: Feature, number: int = 0) -> Relatives:
+def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: TrainingImages | None = None) -> Relatives:
     """The family of what a canary's models are asked about; of a feature that is not drawn it is the same for all."""
     path = (number,) if config.drawn else ()
     seed = config.derive_seed("family") if config.given.nonce else seeds.derive(config.seed, "family", *path)
-    return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed, seen_images(config))
+    return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed, seen)
 
 
 def is_counted(asked: Relatives) -> bool:
@@ -119,7 +119,7 @@ def is_counted(asked: Relatives) -> bool:
 def population_beside_references(config: UniqueFeature) -> Population:
     """What the feature is ranked among by its slopes: all glyphs of its ink, or the members of its family."""
     feature = config.feature
-    if isinstance(feature, Glyph) and is_counted(relatives(config, feature)):
+    if isinstance(feature, Glyph) and config.family.kind == "alike":
         inked = inked_cells(feature)
         return Population(subset_count(len(inked), int(inked.sum())), are_all_glyphs=True)
     return Population(config.family.count + 1)

@@ -28,6 +28,7 @@ from tasks.audits.unique_feature.population import (
     relatives,
 )
 from tasks.audits.unique_feature.slope_ranks import probe_label_images, slope_sets
+from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.job import Inputs
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -70,7 +71,7 @@ def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) ->
     """The config of the panel's model of this number, which is asked about images of this shape."""
     given = config.given
     return SingleModelConfig(
-        relatives=relatives(config, config.feature),
+        relatives=relatives(config, config.feature, seen=seen_images(config)),
         random=config.random,
         shape=shape,
         number=number,

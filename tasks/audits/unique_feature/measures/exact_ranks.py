@@ -63,6 +63,7 @@ from tasks.audits.unique_feature.slope_ranks import (
 )
 from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -187,7 +188,7 @@ def rank_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 def pair_rank_job(config: UniqueFeature, trainings: Trainings, pair: Pair) -> Job:
     others = reference_jobs(trainings, pair)
-    asked = relatives(config, pair.canary.asked, pair.canary.number)
+    asked = relatives(config, pair.canary.asked, pair.canary.number, seen_images(config))
     drawn = config.drawn and pair.canary.asked == pair.canary.carried
     about = ExactRanks(config.trained_on, pair.canary.image, config.examples, asked, drawn, len(others))
     return Job(exact_ranks, about, (pair.model, pair.twin, *others, *pair.ranking))

@@ -49,6 +49,7 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.job import Inputs, Job, Work, format_shape, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, row
@@ -121,7 +122,7 @@ def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
             PairFamily(
                 config.trained_on,
                 pair.canary.image,
-                relatives(config, pair.canary.asked, pair.canary.number),
+                relatives(config, pair.canary.asked, pair.canary.number, seen_images(config)),
                 uncarried_feature(config, pair.canary, trainings.shape),
             ),
             pair.inputs,

@@ -63,7 +63,9 @@ def test_probe_images_that_are_training_images_are_left_out_and_counted(tmp_path
 def test_test_images_of_a_label_are_images_that_no_network_saw(tmp_path: Path) -> None:
     data = write_set(tmp_path / "mine", copies=1)
     config = on(data, pin(Dataset("photos")))
-    ranks = ExactRanks(data, 0, 0, relatives(config, config.feature), drawn=False, references=0)
+    ranks = ExactRanks(
+        data, 0, 0, relatives(config, config.feature, seen=seen_images(config)), drawn=False, references=0
+    )
     shown = label_images(ranks, load(data), 0, 0)
     assert len(shown) == 3
 
