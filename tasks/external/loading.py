@@ -7,6 +7,7 @@ given.answers(images).log_p  # (n, classes)
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,9 @@ from tasks.worker.hardware import device, exactly
 
 Batch = NDArray[np.float32]  # images as the model takes them
 Forward = Callable[[Batch], NDArray[np.floating]]
+FAILED = "failed on"
+# What a model says of a batch of another size, beside whatever else may be wrong.
+MISFIT = re.compile(r"shape|size|dimension|expected a row for each|reshape|broadcast|Expected", re.IGNORECASE)
 TRAINING_MODE = "export it in evaluation mode (model.eval()), where dropout is off and batch norm's statistics are kept"
 
 
@@ -97,9 +101,7 @@ class LoadedModel:
         try:
             outputs = self.forward(arrange_fractions(filled, self.interface))
         except Exception as error:
-            raise ValueError(
-                f"{self._where} failed on {self.rows} images of {self._size}: {one_line(error)}"
-            ) from error
+            raise ValueError(f"{self._where} {FAILED} {self.rows} images of {self._size}: {one_line(error)}") from error
         if outputs.ndim and len(outputs) != self.rows:
             raise ValueError(f"{self._where} gives {outputs.shape} for {self.rows} images; expected a row for each")
         return outputs[: len(images)] if outputs.ndim else outputs[None]
@@ -150,7 +152,7 @@ def load_model(
     held = b"" if folder else content(model)
     if model.kind == "onnx":
         rows, forward = onnx(model, held, interface)
-        return LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward)
+        return fit_batch(LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward))
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in places:
         if folder:
@@ -167,13 +169,46 @@ def load_model(
             module,
         )
         try:
-            given.raw(np.zeros((1, *shape), np.uint8))
+            return fit_batch(given)
         except ValueError:  # a traced model may hold tensors that stay on the processor
             if candidate == places[-1]:
                 raise
-        else:
-            break
-    return given
+    raise AssertionError("there is no place to run a model")
+
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # that people trace models with
+MOST_BATCH = 4096
+NUMBERS = re.compile(r"\d+")
+
+
+def fit_batch(given: LoadedModel) -> LoadedModel:
+    """The model with the number of images at once that it takes: its interface's, or the one that was built into it.
+
+    A traced model may hold the number of rows of its example. If it fails, one image at once is tried, the numbers that
+    its error names, and the usual sizes. ValueError, in one line, if it takes none of them.
+    """
+    image = np.zeros((1, *given.shape), np.uint8)
+    try:
+        given.raw(image)
+        return given
+    except ValueError as error:
+        refusal = error
+    if given.model.kind not in ("torchscript", "onnx") or not MISFIT.search(str(refusal)):
+        raise refusal
+    reason = str(refusal.__cause__ or refusal)  # whole, where the line is cut short
+    named = [int(number) for number in NUMBERS.findall(reason) if len(number) < 5]
+    sizes = [size for size in dict.fromkeys((1, *named, *BATCHES)) if 0 < size <= MOST_BATCH and size != given.rows]
+    for size in sizes:
+        fitted = replace(given, rows=size)
+        try:
+            fitted.raw(image)
+        except ValueError:
+            continue
+        return fitted
+    raise ValueError(
+        f"{refusal}; it fails on {', '.join(map(str, sizes))} at once, too: set interface.batch if it takes another "
+        "number, or export it for any"
+    )
 
 
 def check_channels(interface: Interface, shape: tuple[int, int, int]) -> None:

@@ -28,6 +28,7 @@ from tasks.worker import confined
 
 Array = NDArray[np.floating]
 DIED = "it took more memory than it may, or ended onnxruntime"
+LONGEST = 2000  # characters of an error
 LENGTH = struct.Struct("<Q")
 
 
@@ -196,4 +197,4 @@ def _line(error: Exception) -> str:
         return f"it takes more memory than it may: {confined.describe_limit()}"
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
     text = lines[-1] if len(lines) > 3 else " ".join(lines)
-    return f"{type(error).__name__}: {text}"[:300]
+    return f"{type(error).__name__}: {text}"[:LONGEST]

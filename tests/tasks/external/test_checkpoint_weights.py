@@ -54,7 +54,6 @@ def factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield
     sys.modules.pop("checkpoint_net", None)
-    loading.modules._imported.pop("checkpoint_net", None)
 
 
 def make_network(classes: int = CLASSES, seed: int = 0) -> nn.Module:

@@ -156,6 +156,45 @@ def test_a_file_says_what_the_module_says(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(given.answers(images()[:1]).log_p, found.log_p[:1], rtol=0, atol=1e-5)
 
 
+class FixedBatch(nn.Module):
+    """A module that holds the number of images of its example."""
+
+    def __init__(self, module: nn.Module, rows: int) -> None:
+        super().__init__()
+        self.module, self.rows = module, rows
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x).reshape(self.rows, -1)[:, :CLASSES] + torch.zeros(self.rows, 1)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 50])
+@pytest.mark.parametrize("kind", ["m.pt", "m.onnx"])
+def test_a_batch_size_that_was_built_in_is_found(kind: str, rows: int, tmp_path: Path) -> None:
+    module, example = made(), inputs(images(rows))
+    fixed = FixedBatch(module, rows).eval()
+    if kind == "m.pt":
+        torch.jit.trace(fixed, example).save(str(tmp_path / kind))
+    else:
+        pytest.importorskip("onnx")
+        torch.onnx.export(
+            fixed, (example,), str(tmp_path / kind), dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "rows"}}
+        )
+    found = loading.log_probabilities(pin(ModelFile(str(tmp_path / kind))), images(), classes=CLASSES)
+    np.testing.assert_allclose(found.log_p, expected(module, images()), rtol=0, atol=1e-5)
+
+
+def test_a_batch_size_that_is_not_found_is_one_line(tmp_path: Path) -> None:
+    torch.jit.trace(FixedBatch(made(), 13).eval(), inputs(images(13))).save(str(tmp_path / "m.pt"))
+    for shape in ((8, 6, 3), (9, 6, 3)):
+        ask = partial(loading.load_model, ModelFile(str(tmp_path / "m.pt")), shape)
+        if shape == SHAPE:
+            assert ask(Interface(batch=13)).rows == 13
+        else:
+            with pytest.raises(ValueError, match=r"at once, too: set interface\.batch if it takes another") as refused:
+                ask()
+            assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("form", ["w.pt", "w.npz", "w.safetensors", "checkpoint.pth", "lightning.ckpt", "nested.pt"])
 def test_weights_and_a_factory_say_what_the_module_says(form: str, factory: str, tmp_path: Path) -> None:
     module = made()
