@@ -115,12 +115,17 @@ def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> l
     asks = guide.situation.asks
     text = _without_paths(message, asks)
     quoted = [asked for asked in asks if _quotes(text, asked.field, answers.get(asked.field, ""))]
-    named = [asked for asked in asks if re.search(rf"(?<![\w.]){_last(asked.field)}(?![\w.])", text)]
+    named = [asked for asked in asks if _names(text, asked.field)]
     return quoted or named or list(asks)
 
 
 def _quotes(text: str, field: str, answer: str) -> bool:
     return bool(answer) and f"{_last(field)} is {answer}" in text.replace("'", "")
+
+
+def _names(text: str, field: str) -> bool:
+    """Whether a text names a field, by its whole name or by the last part of it."""
+    return any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) for name in (field, _last(field)))
 
 
 def _last(field: str) -> str:
