@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from orchestrator.errors import SpecError
 from orchestrator.executors.submission import factory_files
-from orchestrator.planning import identity
+from orchestrator.planning import code, identity
 from tasks.contract.job import Job
 from tasks.external.model_file import ModelFile
 from tasks.models import custom, modules
 from tasks.models.catalog import DensityModel, Network
 from tasks.models.custom import Factory
+from tasks.user_code.acceptance import use_stand_ins
 from tasks.user_code.closure import find_files
 from tasks.user_code.loaded import UncoveredImport
 
@@ -105,8 +107,6 @@ def density(folder: Path) -> str:
 def given(folder: Path) -> str:
     weights = folder / "weights.npz"
     if not weights.exists():
-        import numpy as np
-
         np.savez(weights, x=np.zeros(1))
     return ModelFile.parse(f"mine:make+{weights}").pin({}).identity()
 
@@ -172,7 +172,7 @@ def test_key_sees_each_change_of_behaviour_alone(folder: Path, route: str, kind:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    ("code", "call"),
+    ("lines", "call"),
     [
         ("import importlib\nWIDTH = importlib.import_module('help' + 'er'[:2]).WIDTH", "importlib.import_module"),
         ("from importlib import import_module as load\nfor n in ['helper']:\n    load(n)", "importlib.import_module"),
@@ -183,12 +183,12 @@ def test_key_sees_each_change_of_behaviour_alone(folder: Path, route: str, kind:
         ("from importlib.util import spec_from_file_location as s", "importlib.util.spec_from_file_location"),
     ],
 )
-def test_import_that_no_key_sees_is_refused(folder: Path, code: str, call: str, kind: Callable[[Path], str]) -> None:
+def test_import_that_no_key_sees_is_refused(folder: Path, lines: str, call: str, kind: Callable[[Path], str]) -> None:
     write_route(folder, "helper beside")
     if call.endswith("spec_from_file_location"):
-        code += "\nx = s('helper', 'helper.py')"
+        lines += "\nx = s('helper', 'helper.py')"
     text = f"{MAIN.format(imports='WIDTH = 1', inside='')}\ndef later():\n"
-    (folder / "mine.py").write_text(text + "".join(f"    {line}\n" for line in code.splitlines()))
+    (folder / "mine.py").write_text(text + "".join(f"    {line}\n" for line in lines.splitlines()))
     with pytest.raises((ValueError, SpecError), match=rf"^[^\n]*mine\.py, line \d+: {call} [^\n]+$"):
         kind(folder)
 
@@ -251,3 +251,26 @@ def test_submission_carries_all_files_of_the_digest(folder: Path) -> None:
         "parts/deep/other.py",
     }
     assert custom.sources(Factory.parse("mine:make")).keys() == factory_files([Network("mine:make")]).keys()
+
+
+@pytest.mark.parametrize("kind", [Network, DensityModel, ModelFile])
+def test_accepted_code_passes_for_the_code_before(folder: Path, kind: type[Network | ModelFile]) -> None:
+    helper = write_route(folder, "helper beside")
+    np.savez(folder / "weights.npz", x=np.zeros(1))
+    name = f"mine:make+{folder / 'weights.npz'}" if kind is ModelFile else "mine:make"
+    before = kind.parse(name).pin({})
+    source = code.read_code("network mine:make").digest
+    helper.write_text(HELPER.replace("32", "16 + 16"))
+    after = kind.parse(name).pin({})
+    assert after.identity() != before.identity()
+    with pytest.raises(ValueError, match="is not the one that was pinned"):
+        before.pin({})
+
+    stand_ins = code.stand_ins(after, {"network mine:make": (source, (source,))})
+    with use_stand_ins(stand_ins):
+        assert after.identity() == before.identity()
+        assert before.pin({}).identity() == before.identity()
+    np.savez(folder / "weights.npz", x=np.ones(1))
+    if kind is ModelFile:
+        with use_stand_ins(stand_ins), pytest.raises(ValueError, match="is not the one that was pinned"):
+            before.pin({})
