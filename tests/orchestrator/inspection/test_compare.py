@@ -81,4 +81,4 @@ def test_what_cannot_be_compared_is_one_line(store: Store, tmp_path: Path) -> No
     run = journal(store, toys.Config(parts=2)).run
     engram = Shell(tmp_path)
     assert "unknown run 'nowhere'" in engram("compare", run, "nowhere", code=2).stderr
-    assert "a page must end in .html" in engram("compare", run, run, "--out", "page.txt", code=2).stderr
+    assert "its name must end in .html" in engram("compare", run, run, "--out", "page.txt", code=2).stderr
