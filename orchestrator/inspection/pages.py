@@ -149,8 +149,7 @@ def _call(name: str, place: Path, *arguments: Any) -> None:
 
 
 def check_pdf(store: Store, run: str) -> None:
-    """Raise EngramError unless the page of this run can be printed, as far as that is known before it is drawn."""
-    browser()
+    """Raise EngramError if the file cannot be written into which the page of this run is to be printed."""
     for name in (PAGE, PRIVATE_PAGE):
         path = (store.folder("runs", run) / name).with_suffix(".pdf")
         if path.is_dir():

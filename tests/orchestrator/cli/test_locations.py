@@ -121,14 +121,10 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(command: str, 
     assert sorted(finished.rglob("*")) == before
 
 
-@pytest.mark.parametrize("browser", ["/bin/true", "/no/browser"])
-def test_a_report_that_cannot_be_printed_is_not_drawn(browser: str, finished: Path, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_printed_is_not_drawn(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "engram-store", tmp_path / "engram-store")
     (run,) = tmp_path.glob("engram-store/runs/toys*")
-    if browser == "/bin/true":
-        (run / "report.pdf").mkdir()
-    here = Here(tmp_path)
-    here.env = {"ENGRAM_BROWSER": browser}
-    (line,) = here("report", "--pdf", code=1).stderr.splitlines()
-    assert "report.pdf: it is a folder" in line or "there is no such program" in line
+    (run / "report.pdf").mkdir()
+    (line,) = Here(tmp_path)("report", "--pdf", code=1).stderr.splitlines()
+    assert line.endswith("report.pdf: it is a folder")
     assert not (run / "report.html").exists()

@@ -58,7 +58,7 @@ def test_a_page_that_cannot_be_had_is_told_and_the_run_is_finished(
     config = toys.Config(parts=2)
     execution = Execution(address="none", mlflow="off")
     report = start([Cell("toys", config)], store, execution, lambda event: events.append(str(event.get("line"))))
-    assert ("finished", 0, None) == (report.state, report.exit_code, report.page)
+    assert ("finished", 1, None) == (report.state, report.exit_code, report.page)
     with pytest.raises(EngramError, match=said.format(run=report.run)) as refused:
         pages.draw(store, report.run)
     assert str(refused.value) in events
