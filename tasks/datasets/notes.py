@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, MutableMapping
 
+import numpy as np
+
 from tasks.datasets import catalog
 from tasks.datasets.boxed.picture_files import PictureFiles
+from tasks.datasets.copies import contents, count_copies
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
+from tasks.datasets.near_copies import find_near_copies
 from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
 # Raise it if a rule is added or changed: notes that another version found are not reused.
-VERSION = 1
+VERSION = 2
 EXAMINED = ("folder", "list", "parquet", "boxed")  # the kinds of a user's images; published sets are known
 SAMPLE = 64  # boxed images whose levels are looked at
 Rule = Callable[[Dataset, Images], Iterable[str]]
@@ -28,7 +32,34 @@ def notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
     return images.notes
 
 
-RULES: tuple[Rule, ...] = (notes_of_reading,)
+def notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
+    """The exact copies among training images, the test images that are training images, and near copies."""
+    copies = count_copies(images, np.arange(len(images.train_images)))
+    if copies.groups:
+        yield (
+            f"{copies.groups:,} groups of exact copies among the training images ({copies.images:,} images); the "
+            "copies of a group count as one record, with one coin and in one split"
+        )
+    known = {digest.tobytes() for digest in contents(images.train_images)}
+    in_test = sum(digest.tobytes() in known for digest in contents(images.test_images))
+    if in_test:
+        yield (
+            f"{in_test:,} of {len(images.test_images):,} test images are exact copies of training images: accuracy on "
+            "them is not that on unseen images; leave them out"
+        )
+    near = find_near_copies(images.train_images)
+    if near:
+        first, second = near[0]
+        paths = catalog.files(dataset)
+        named = f"{paths[first]} and {paths[second]}" if paths else f"training images {first} and {second}"
+        count = len({row for pair in near for row in pair})
+        yield (
+            f"{count:,} training images are nearly equal to another, such as {named}; near copies hide memory, since "
+            "models without one have the other: keep one of each"
+        )
+
+
+RULES: tuple[Rule, ...] = (notes_of_reading, notes_of_copies)
 
 
 def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, ...]:

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
-from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, Row, examples, trained_on
+from tasks.training.density_config import (
+    DensityTraining,
+    Fold,
+    RefinedTraining,
+    Row,
+    examples,
+    joined_copies,
+    trained_on,
+)
 from tasks.training.members import Epoch, Member, Spec, minibatches
 
 if TYPE_CHECKING:
@@ -280,7 +288,7 @@ def work(config: DensityTraining) -> Work:
 
     images = load(config.data)
     rows = examples(config, images)
-    seen = rows if config.held_out is None else len(trained_on(config, rows))
+    seen = rows if config.held_out is None else len(trained_on(config, rows, joined_copies(config, images)))
     asked = rows if config.asked == "train" else len(images.test_images)
     model = f"{config.model.name} on {format_shape(images.shape)}"
     way = "train" if config.privacy is None else "privately train"
@@ -298,7 +306,8 @@ def fit(config: DensityTraining, inputs: Inputs) -> pa.Table:
 
 def member_of(config: DensityTraining, images: Images) -> Member:
     """The member with the rows it trains on; ValueError where the held-out row is not among the observations."""
-    return Member(config.seed, trained_on(config, examples(config, images)), learning_rate=config.learning_rate)
+    rows = trained_on(config, examples(config, images), joined_copies(config, images))
+    return Member(config.seed, rows, learning_rate=config.learning_rate)
 
 
 def private_steps(config: DensityTraining, member: Member) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.datasets.copies import first_copies
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.models.custom import is_own
@@ -180,6 +181,8 @@ class DensityTraining(Ranged):
     outliers: Annotated[float, Share(one=False)] = 0.0
     privacy: Privacy | None = None
     width: float = field(default=1.0, metadata={ADDED_LATER: True})
+    joins_copies: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Whether exact copies are held out together."""
 
     def __repr__(self) -> str:
         return text_of(self)  # which checkpoints know their training by
@@ -220,15 +223,26 @@ def examples(config: DensityTraining, images: Images) -> int:
     return count
 
 
-def trained_on(config: DensityTraining, count: int) -> NDArray[np.int64]:
-    """The rows, of the first `count`, that are not held out."""
+def trained_on(config: DensityTraining, count: int, copies: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The rows, of the first `count`, that are not held out.
+
+    With `copies`, the first copy of each row, exact copies are held out together.
+    """
     match config.held_out:
         case Fold() as fold:
-            return np.flatnonzero(fold.fold_indices(count) != fold.number)
+            folds = fold.fold_indices(count)
+            return np.flatnonzero((folds if copies is None else folds[copies]) != fold.number)
         case Row(row):
             if row >= count:
                 raise ValueError(f"row {row} is held out; the rows are 0 to {count - 1}")
             if count == 1:
                 raise ValueError("the one row there is is held out; examples must be at least 2")
+            if copies is not None:
+                return np.flatnonzero(copies != copies[row])
             return np.delete(np.arange(count), row)
     return np.arange(count)
+
+
+def joined_copies(config: DensityTraining, images: Images) -> NDArray[np.int64] | None:
+    """The first exact copy of each row that may be trained on; None if copies are not held out together."""
+    return first_copies(images)[: examples(config, images)] if config.joins_copies else None

@@ -15,9 +15,9 @@ memorised; a p-value for every observation, from redrawing which models held it 
 on which the answer rests; and the gain, the mean over all observations of log p by a model that trained on them minus
 log p by one that did not.
 
-Images are held out one by one. Of one that has near copies in the data (the same picture twice, other images of a
-patient) these are trained on when it is held out: its log p is as high then, M is about 0, and no p-value finds it. The
-measure `duplicates` lists the closest pairs; M says nothing of these.
+Images are held out one by one, and exact copies together, as one observation. Of an image that has near copies in the
+data (other images of a patient) these are trained on when it is held out: its log p is as high then, M is about 0, and
+no p-value finds it. The measure `duplicates` lists the closest pairs; M says nothing of these.
 
 Other measures. Quantiles of M during training; losses; whether the highly memorised (the top 5 %) are outliers, that
 is, unlikely even to models that saw them; whether samples of the model lie closer to training images than other images

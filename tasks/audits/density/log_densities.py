@@ -8,16 +8,17 @@ out of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import Inputs
+from tasks.contract.job import ADDED_LATER, Inputs
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import first_copies
 from tasks.datasets.dataset import Dataset
 from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import RELEASED_SEED, Split, fold_of, released_fold_of
@@ -43,6 +44,8 @@ class Folds(Ranged):
     partitions: tuple[int, ...]  # the seed of each repetition's
     folds: int
     asked: Split = "train"
+    joins_copies: bool = field(default=False, metadata={ADDED_LATER: True})
+    """Whether exact copies are one observation, held out together."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.partitions:
@@ -59,11 +62,13 @@ class Folds(Ranged):
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The observations that have a score."""
+        """The observations that have a score: of exact copies the first."""
+        if self.joins_copies:
+            return np.unique(first_copies(load(self.data))[: self.observations])
         return np.arange(self.observations)
 
     def fold_of(self, partition: int) -> NDArray[np.int32]:
-        """The fold of every observation in a partition, (observations,)."""
+        """The fold of every observation in a partition, (observations,); copies are held out with the first."""
         return fold_of(partition, self.observations, self.folds)
 
 
@@ -238,7 +243,7 @@ class LogDensities:
         models = self.models
         if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
-        folds = [models.fold_of(partition) for partition in models.partitions]
+        folds = [models.fold_of(partition)[models.rows] for partition in models.partitions]
         return np.stack(folds, axis=1).astype(np.int64)
 
 

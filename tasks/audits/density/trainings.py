@@ -12,6 +12,7 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import count_copies, distinct_rows
 from tasks.models.custom import is_own
 from tasks.numerics import seeds
 from tasks.training.chains import chain
@@ -51,7 +52,7 @@ def trainings(config: Density) -> Trainings | None:
         return Trainings(models, join_links(row_chains(config)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.partitions == "released" else Folds
-    folds = kind(config.data, count, partitions, config.folds, config.asked)
+    folds = kind(config.data, count, partitions, config.folds, config.asked, joins_copies=joins_copies(config))
     return Trainings(folds, join_links(fold_chains(config)), whole(config), seed)
 
 
@@ -94,9 +95,11 @@ def row_chains(config: Density) -> Iterator[Chain]:
 def left_out(config: Density) -> tuple[int, ...]:
     """The rows that are left out, each in its turn, ascending."""
     count = observations(config)
+    records = distinct_rows(load(config.data), np.arange(count))
     if not config.left_out:
-        return tuple(range(count))
-    chosen = seeds.generator(config.seed, "left out").choice(count, config.left_out, replace=False)
+        return tuple(records.tolist())
+    most = min(config.left_out, len(records))
+    chosen = seeds.generator(config.seed, "left out").choice(records, most, replace=False)
     return tuple(map(int, np.sort(chosen)))
 
 
@@ -114,6 +117,14 @@ def observations(config: Density) -> int:
     if getattr(config, name) > most:
         raise ValueError(f"{name} is {getattr(config, name)}; it must be at most {most}, the observations there are")
     return asked
+
+
+def joins_copies(config: Density) -> bool:
+    """Whether there are exact copies, which are then held out together; the partitions of the paper know of none."""
+    if config.partitions == "released" or config.asked == "test":
+        return False
+    images = load(config.data)
+    return count_copies(images, np.arange(config.examples or len(images.train_images))).groups > 0
 
 
 def partition(config: Density, repetition: int) -> int:
@@ -139,6 +150,7 @@ def fitting(config: Density) -> DensityTraining:
         outliers=config.outliers,
         privacy=config.privacy,
         width=config.width,
+        joins_copies=joins_copies(config),
     )
 
 

@@ -1,0 +1,49 @@
+"""Images that are nearly equal, such as one photograph compressed twice: found in time linear in their number.
+
+Each image is reduced to the means of 8 x 8 squares in grey. Two are near copies if no mean differs by more than
+NEAR levels of 255 and the means vary at all. Pairs are looked for where their means of 4 x 4 squares, less the mean of
+the image, fall into the same steps of STEP levels, in TABLES tables whose steps begin at other levels: two images whose
+means differ by one level from one another share a table with a probability of 99.9 %. In a table an image is compared
+with those next to it alone, so that of several near copies not every pair is found, but each of them is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.datasets.images import Pixels, as_shape
+from tasks.numerics import seeds
+
+NEAR = 4  # levels
+FLAT = 8.0  # standard deviation of the means in levels: images below it show too little to be compared
+STEP = 32  # levels
+TABLES = 8
+NEXT = 4  # images of one step that an image is compared with
+
+Pairs = list[tuple[int, int]]
+
+
+def find_near_copies(pixels: Pixels) -> Pairs:
+    """Pairs of rows of nearly equal images (n, h, w, c), ascending; exact copies are not among them."""
+    means = as_shape(pixels, (8, 8, 1)).reshape(-1, 64).astype(np.int16)
+    coarse = means.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
+    coarse -= coarse.mean(axis=1, keepdims=True)
+    rows = np.flatnonzero(means.std(axis=1) >= FLAT)
+    found: set[tuple[int, int]] = set()
+    for table in range(TABLES):
+        offsets = seeds.generator(0, "near copies", table).uniform(0, STEP, coarse.shape[1])
+        steps = np.floor((coarse[rows] + offsets) / STEP).astype(np.int8)
+        order = np.lexsort(steps.T)
+        for apart in range(1, NEXT + 1):
+            one, other = order[:-apart], order[apart:]
+            together = (steps[one] == steps[other]).all(axis=1)
+            found |= near_pairs(means, rows[one[together]], rows[other[together]])
+    return sorted(pair for pair in found if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))
+
+
+def near_pairs(means: NDArray[np.int16], one: NDArray[np.int64], other: NDArray[np.int64]) -> set[tuple[int, int]]:
+    """Those of these pairs whose means differ by at most NEAR, the smaller row first."""
+    near = np.abs(means[one] - means[other]).max(axis=1, initial=0) <= NEAR
+    first, second = np.minimum(one[near], other[near]), np.maximum(one[near], other[near])
+    return set(zip(first.tolist(), second.tolist(), strict=True))
