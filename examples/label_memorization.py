@@ -34,6 +34,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.summaries import Row, row
 from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import distinct_rows
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
@@ -94,16 +95,19 @@ def answer_jobs(config: LabelMemorization) -> Iterator[Job]:
 ANSWERS = pa.schema([("row", pa.int64()), ("member", pa.bool_()), ("correct", pa.bool_())])
 
 
-@task(version=1)
+@task(version=2)
 def answers(config: Share, inputs: Inputs) -> pa.Table:
-    """Of each image whether it is in the share that the network was trained on, and whether the network is right."""
+    """Of each image whether it is in the share that the network was trained on, and whether the network is right.
+
+    Exact copies are one image, in one share: the first is asked about.
+    """
     from tasks.models.networks import (
         architecture_of,
         weights_of_model,  # torch, without which a plan is made
     )
 
     images = load(config.part.data)
-    rows = config.part.rows(images)
+    rows = distinct_rows(images, config.part.rows(images))
     scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
     correct = scores.argmax(axis=1) == images.train_labels[rows]
     return pa.table([rows, np.isin(rows, config.rows(images)), correct], schema=ANSWERS)

@@ -43,7 +43,7 @@ def find_near_copies(pixels: Pixels) -> Pairs:
 
 
 def near_pairs(means: NDArray[np.int16], one: NDArray[np.int64], other: NDArray[np.int64]) -> set[tuple[int, int]]:
-    """Those of these pairs whose means differ by at most NEAR, the smaller row first."""
+    """The pairs whose means differ by at most NEAR, with the smaller row first."""
     near = np.abs(means[one] - means[other]).max(axis=1, initial=0) <= NEAR
     first, second = np.minimum(one[near], other[near]), np.maximum(one[near], other[near])
     return set(zip(first.tolist(), second.tolist(), strict=True))

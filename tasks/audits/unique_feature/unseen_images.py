@@ -1,7 +1,7 @@
-"""Images that the networks were trained on are left out of those that they are asked about.
+"""Leaves training images out of the images on which networks are evaluated.
 
-The answer speaks of images that no network saw. A probe set, or a test split, may hold exact copies of training images,
-in the shape in which networks see them; these are left out and counted.
+The answer speaks of images that no network saw. A probe set or a test split may hold exact copies of training images,
+in the shape in which networks see them; such copies are left out and counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.datasets.images import Images, Pixels, as_shape
 
 @dataclass(frozen=True)
 class TrainingImages:
-    """The first `examples` training images of a data set (0: all), of whose exact copies nothing is asked."""
+    """The first `examples` training images of a data set (0: all), whose exact copies are left out."""
 
     data: Dataset
     examples: int = 0
@@ -31,7 +31,7 @@ class TrainingImages:
         return images[~self.is_copy(images)]
 
     def is_copy(self, images: Pixels) -> NDArray[np.bool_]:
-        """Whether each image is one of these, (n,); uniform images, which show nothing, never are."""
+        """Whether each image is a copy of a training image, (n,); uniform images, which show nothing, never are."""
         pixels = images.reshape(len(images), -1)
         rows = np.flatnonzero(pixels.min(axis=1) < pixels.max(axis=1))
         known = training_contents(self.data, self.examples)
@@ -54,7 +54,7 @@ def split_images(data: Images, split: str) -> Pixels:
 
 
 def seen_images(config: UniqueFeature) -> TrainingImages | None:
-    """The training images to leave out; None if no image that is asked about is one of them."""
+    """The training images to leave out; None if no probe or test image is a copy of one."""
     if config.given.there:
         return None
     trained = TrainingImages(config.trained_on, config.examples)

@@ -78,9 +78,16 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
 
 
 def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
-    """The questions with their contexts in a random order: files have them article by article, or sorted."""
-    order = draw_group_order([question.context_id for question in questions], "contexts")
-    return [questions[place] for place in order]
+    """The questions with their contexts in a random order: files have them article by article, or sorted.
+
+    Contexts of equal text are one context, with the first one's id.
+    """
+    ids: dict[str, str] = {}
+    joined = [
+        replace(question, context_id=ids.setdefault(question.context, question.context_id)) for question in questions
+    ]
+    order = draw_group_order([question.context_id for question in joined], "contexts")
+    return [joined[place] for place in order]
 
 
 def context_id(context: str) -> str:
@@ -119,8 +126,10 @@ def questions_of_records(records: Records, name: str) -> QuestionSet:
             f"{name} has no record of the split {lacking[0]}; it needs questions that the model is trained on (train) "
             "and others that it never sees (validation)"
         )
-    seen = {question.context_id for question in parts["train"]}
-    shared = next((question.id for question in parts["validation"] if question.context_id in seen), None)
+    seen = {name for question in parts["train"] for name in (question.context_id, question.context)}
+    shared = next(
+        (question.id for question in parts["validation"] if {question.context_id, question.context} & seen), None
+    )
     if shared is not None:
         raise DatasetError(f"{name}: record {shared!r} of the split validation has a context of the split train, too")
     return QuestionSet(parts["train"], parts["validation"], "squad", records=True)

@@ -242,10 +242,10 @@ def test_a_feature_is_refused_alike(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 def test_levels_that_are_hardly_used_are_noted(route: str, tmp_path: Path) -> None:
     name = ROUTES[route](tmp_path, four(SHOWN["12 bits of 16"][0]))
-    (note,) = (note for note in data_notes(pin(Dataset(name)), {}) if "levels" in note)
+    (note,) = (note for note in data_notes(pin(Dataset(name)), {}) if "the levels" in note)
     assert note.startswith(f"{name}: the images use the levels 0 to 4095 of 0 to 65535, less than a tenth")
     assert "add #bits12 to the data set's name, so that 4095 is white" in note
-    assert not any("levels" in note for note in data_notes(pin(Dataset(f"{name}#bits12")), {}))
+    assert not any("the levels" in note for note in data_notes(pin(Dataset(f"{name}#bits12")), {}))
 
 
 def pictures(count: int) -> list[bytes]:

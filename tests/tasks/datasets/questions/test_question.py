@@ -95,3 +95,12 @@ def test_what_is_wrong_with_a_record_is_one_line(tmp_path: Path, records: list[d
     with pytest.raises(DatasetError, match=message) as caught:
         load_questions(pin(put(tmp_path, records)))
     assert 1 == len(str(caught.value).splitlines())
+
+
+def test_contexts_of_equal_text_are_one(tmp_path: Path) -> None:
+    twice = [RECORDS[0] | {"context_id": "a"}, RECORDS[1] | {"context_id": "c"}, RECORDS[2]]
+    questions = load_questions(pin(put(tmp_path, twice)))
+    assert len({question.context_id for question in questions.train}) == 1
+    shared = [RECORDS[0], RECORDS[1] | {"split": "validation", "context_id": "other"}]
+    with pytest.raises(DatasetError, match="record '2' of the split validation has a context of the split train, too"):
+        load_questions(pin(put(tmp_path, shared)))
