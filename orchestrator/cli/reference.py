@@ -35,6 +35,10 @@ EXIT_CODES = {
 # Those that no option names.
 ENVIRONMENT = {
     "ENGRAM_DATA": "the folder in which data sets are found by their names",
+    "ENGRAM_FOREIGN_MEMORY": (
+        "the memory that reading a third-party model, table or data set may take, such as `8GB`; by default half of "
+        "the machine's"
+    ),
     "ENGRAM_CACHE": "where decoded images are kept; by default `~/.cache/engram`",
     "ENGRAM_RUNS": "where the files of runs lie whose store is a bucket; by default `./engram-runs`",
     "AWS_ENDPOINT_URL": "another server than Amazon's for `s3://`; the usual AWS variables hold besides",

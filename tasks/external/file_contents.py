@@ -29,7 +29,7 @@ from tasks.external.checkpoint_weights import (
     find_weights,
     unwrapped_names,
 )
-from tasks.external.inert_pickle import StoredTensor, Unreadable, open_saved
+from tasks.external.inert_pickle import Foreign, StoredTensor, Unreadable, open_saved
 from tasks.worker import files
 from tasks.worker.confined import check_file_size
 from tasks.worker.files import File, FileError
@@ -118,6 +118,8 @@ def _check_saved(name: str, path: str, held: BinaryIO, part: str) -> None:
     weights, contents = _saved_weights(held)
     if contents is None:  # its end is missing, or its pickle is none: the reader says which
         return
+    if not weights and holds_tensors_alone(held) and find_weights(contents, is_other_tensor):
+        return  # sparse or quantised ones, which torch reads
     if not weights:
         raise ValueError(no_weights(name, path, contents))
     check_choice(f"model {name}: {path}", weights, part)
@@ -141,6 +143,11 @@ def _saved_weights(held: BinaryIO) -> tuple[list[Weights], Any]:
 
 def is_stored_tensor(value: Any) -> bool:
     return isinstance(value, StoredTensor)
+
+
+def is_other_tensor(value: Any) -> bool:
+    """Whether a value is a tensor that is not dense."""
+    return isinstance(value, Foreign) and value.of.startswith("torch._utils._rebuild_")
 
 
 def needs_network(path: str) -> str:

@@ -194,6 +194,13 @@ def test_a_file_without_weights_is_refused_by_what_it_holds(saved: object, messa
     assert "\n" not in str(refused.value)
 
 
+def test_sparse_weights_are_left_to_torch(tmp_path: Path) -> None:
+    torch.save({"weight": torch.eye(3).to_sparse()}, tmp_path / "w.pt")
+    model = pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
+    with pytest.raises(ValueError, match=r"the weights are not the factory's: .*Unexpected key.*weight"):
+        loading.log_probabilities(model, images(), classes=3)
+
+
 def test_several_mappings_of_which_none_fits_are_named(tmp_path: Path) -> None:
     torch.save({"a": nn.Linear(3, 2).state_dict(), "b": nn.PReLU().state_dict()}, tmp_path / "w.pt")
     model = pin(ModelFile(f"checkpoint_net:net+{tmp_path / 'w.pt'}"))
