@@ -87,7 +87,11 @@ def preview(asked: Spec) -> dict[str, Any]:
             for task, count in counts.items()
         ],
         "cells": [
-            {"run": run_id(cell.audit, list(plan.jobs)), "setting": dict(cell.setting), "planned": len(plan.jobs)}
+            {
+                "run": run_id(cell.audit, list(plan.jobs), cell.config),
+                "setting": dict(cell.setting),
+                "planned": len(plan.jobs),
+            }
             for cell, plan in zip(cells, plans, strict=True)
         ],
         "left_out": left_out_as_json(cells, left_out),

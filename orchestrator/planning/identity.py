@@ -19,7 +19,7 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import added_later, parts
 from orchestrator.spec.fields import kinds, readers
-from tasks.contract.job import Job, marks
+from tasks.contract.job import ANSWER_ONLY, Job, marks
 from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
 from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
@@ -106,9 +106,26 @@ def _form_of(part: Any) -> Any:
     return form
 
 
-def run_id(audit: str, keys: Sequence[str]) -> str:
-    """The name of an audit's run whose plan has these keys, such as `unique_feature-1f83d9ab`."""
-    return f"{audit}-{_hash([audit, sorted(keys)])[:8]}"
+def run_id(audit: str, keys: Sequence[str], config: Any) -> str:
+    """The name of an audit's run whose plan has these keys, such as `unique_feature-1f83d9ab`.
+
+    Thresholds that the answer alone reads are in no key. They enter the name unless they are at their defaults, so that
+    a run never shows the answer to another threshold.
+    """
+    thresholds = _answer_settings(config)
+    return f"{audit}-{_hash([audit, sorted(keys), *([thresholds] if thresholds else [])])[:8]}"
+
+
+def _answer_settings(config: Any) -> dict[str, Any]:
+    """The fields that the answer alone reads and that are not at their defaults, coerced to their types."""
+    read = readers(type(config))
+    settings = {}
+    for field in dataclasses.fields(config):
+        if field.metadata.get(ANSWER_ONLY):
+            value = read[field.name](getattr(config, field.name), field.name)
+            if value != field.default:
+                settings[field.name] = value
+    return settings
 
 
 def _stable(value: Any) -> Any:

@@ -30,7 +30,7 @@ def check_undriven(cells: Sequence[Cell], store: Store) -> None:
     names: list[str] = []
     with suppress(EngramError):
         here, _ = pin_available(cells, store.digests())
-        names = [run_id(cell.audit, list(plan_of(cell).jobs)) for cell in here]
+        names = [run_id(cell.audit, list(plan_of(cell).jobs), cell.config) for cell in here]
     for name in names:
         if name in driven:
             raise Held(f"{name} has a driver already: {driven[name].name}; engram status {name} --watch follows it")

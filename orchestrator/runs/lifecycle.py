@@ -90,7 +90,9 @@ def start(
     check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [
         SessionRun(
-            plan, Journal(_folder(runs, run_id(cell.audit, list(plan.jobs)), execution.again)), Rounds.of(cell, plan)
+            plan,
+            Journal(_folder(runs, run_id(cell.audit, list(plan.jobs), cell.config), execution.again)),
+            Rounds.of(cell, plan),
         )
         for cell, plan in zip(cells, plans, strict=True)
     ]

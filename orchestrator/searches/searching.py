@@ -199,7 +199,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
 def _create_start_run(search: Search, store: Store) -> str:
     """The run that the search begins from, with its folder made."""
     plan = plan_of(search.start)
-    name = run_id(search.start.audit, list(plan.jobs))
+    name = run_id(search.start.audit, list(plan.jobs), search.start.config)
     Journal(store.folder("runs") / name).create(cell_description(search.start), plan)
     return name
 

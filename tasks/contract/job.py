@@ -23,6 +23,8 @@ F = TypeVar("F", bound=Callable[..., pa.Table])
 ADDED_LATER = "added later"
 # Marks, in a field's metadata, the number of a class: `engram plan` prints which class of the data sets it is.
 CLASS_NUMBER = "class number"
+# Marks, in a field's metadata, a threshold that no job sees and the answer alone reads: it is part of a run's name.
+ANSWER_ONLY = "read by the answer alone"
 
 
 def text_of(config: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tasks.contract.extras import Extra
-from tasks.contract.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Between, Ranged, Share, UpTo
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
@@ -211,7 +211,7 @@ class DejaVu(Ranged):
     """Which pictures are reconstructed, and how."""
     shown: Annotated[int, AtLeast(0)] = 10
     """Ours: pictures of each kind in the report."""
-    negligible: Annotated[float, Share(zero=False, one=False)] = 0.02
+    negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
     """Ours: score below which the answer is not seen."""
     partings: Annotated[int, AtLeast(199)] = 1999  # fewer than 199 could not tell enough
     """Ours: redrawn partings of the pictures, for p."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from tasks.contract.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.options import split as split_name
@@ -75,7 +75,7 @@ class Density(Ranged):
     """Ours: steps by which codes are first fitted to each observation; 0: they are the encoder's."""
     negligible: Annotated[float, Finite(zero=True)] = 0.1
     """Ours: nats from which an observation, or the generalisation gap, counts as memorised."""
-    detectable: Annotated[float, Finite()] = 10.0
+    detectable: Annotated[float, Finite()] = field(default=10.0, metadata={ANSWER_ONLY: True})
     """Ours: not seen is answered only where one observation memorised by so many nats would be found."""
     permutations: Annotated[int, AtLeast(1)] = 99_999
     """Ours: scores that an observation's is compared with for its p-value, or all where hardly any reaches it;

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tasks.contract import ranges
-from tasks.contract.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -89,7 +89,7 @@ class Membership(Ranged):
     """Ours: at most this share of the records that are found may be false."""
     draws: Annotated[int, AtLeast(99)] = 9999
     """Ours: sets of models that are drawn for the exact test where all of them are more than 20,000."""
-    negligible: Annotated[float, ranges.Share(zero=False)] = 0.01
+    negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.01, metadata={ANSWER_ONLY: True})
     """Ours: an area under the curve this far above a half is negligible."""
     unseen: bool = False
     """Ours: ask about as many images that follow, on which no model was trained: a null."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from tasks.contract.extras import OPACUS, PEFT, Extra
-from tasks.contract.job import ADDED_LATER, text_of
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinded_questions import Blinding
@@ -132,7 +132,7 @@ class Relational(Ranged):
     """Fine-tune with differential privacy; none: without."""
     linear: Linear = Linear()
     """Settings of the linear models."""
-    negligible: Annotated[float, Share(zero=False, one=False)] = 0.02
+    negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
     """Ours: relational m below which the answer is not seen."""
     resamples: Annotated[int, AtLeast(1)] = 2000
     """Ours: bootstraps over contexts, for intervals of m."""

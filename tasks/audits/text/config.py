@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, space_of
 from tasks.contract import ranges
 from tasks.contract.extras import PEFT, Extra
-from tasks.contract.job import ADDED_LATER
+from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Precision
@@ -62,7 +62,7 @@ class Text(Ranged):
     """Longest text, in tokens; longer ones are cut off."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """Ours: at most this share of the secrets that are found may be false."""
-    negligible: Annotated[float, ranges.Share(zero=False)] = 0.1
+    negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.1, metadata={ANSWER_ONLY: True})
     """Ours: a secret that stands before half of all others and this share more is hardly known."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""

@@ -102,5 +102,5 @@ def test_a_value_without_a_stable_form_is_refused() -> None:
 
 
 def test_a_run_is_named_after_its_plan_whatever_the_order() -> None:
-    assert run_id("density", ["a", "b"]) == run_id("density", ["b", "a"])
-    assert run_id("density", ["a"]) != run_id("forgetting", ["a"])
+    assert run_id("density", ["a", "b"], Config()) == run_id("density", ["b", "a"], Config())
+    assert run_id("density", ["a"], Config()) != run_id("forgetting", ["a"], Config())

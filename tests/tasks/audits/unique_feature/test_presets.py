@@ -120,5 +120,6 @@ def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one() -> None:
 
 
 def test_the_quickstart_is_the_run_that_the_docs_show() -> None:
-    run = run_id("unique_feature", list(preset_plan("unique_feature", "quickstart").jobs))
+    (config,) = AUDIT.cells("quickstart")
+    run = run_id("unique_feature", list(preset_plan("unique_feature", "quickstart").jobs), config)
     assert f"\n{run}: 63 jobs" in (ROOT / "docs" / "unique_feature.md").read_text()

@@ -1,0 +1,40 @@
+"""Thresholds that the answer alone reads: no job depends on them, and a run's name does."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from orchestrator.planning.identity import run_id
+from orchestrator.planning.idle_fields import fields_of_answer
+from orchestrator.planning.plan import plan_of
+from orchestrator.spec import audits
+from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
+from orchestrator.spec.specification import Spec
+from tests.support.shell import ROOT
+
+OURS = sorted(folder.parent.name for folder in (ROOT / "tasks" / "audits").glob("*/config.py"))
+
+
+def tiny_cell(audit: str) -> Cell:
+    return pin_cells(resolve_cells(Spec(audit, "quickstart", {"scale": "tiny"})), {})[0]
+
+
+def name_of_run(cell: Cell) -> str:
+    return run_id(cell.audit, list(plan_of(cell).jobs), cell.config)
+
+
+@pytest.mark.parametrize("audit", OURS)
+def test_every_threshold_of_an_answer_names_the_run(audit: str) -> None:
+    cell = tiny_cell(audit)
+    registered = audits.find(audit).audit
+    stopping = set() if registered.stopping is None else set(registered.stopping.settings(0.05, 1))
+    thresholds = []
+    for field in dataclasses.fields(cell.config):
+        value = getattr(cell.config, field.name)
+        if isinstance(value, float) and field.name in fields_of_answer(registered) - stopping:
+            thresholds.append(field.name)
+            other = dataclasses.replace(cell, config=dataclasses.replace(cell.config, **{field.name: value * 0.9}))
+            assert name_of_run(other) != name_of_run(cell), field.name
+    assert thresholds or audit == "unique_feature"
