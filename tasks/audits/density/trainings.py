@@ -74,7 +74,7 @@ def whole(config: Density) -> Chain:
     """The one model of all data, of which images are drawn, as many as there are test images."""
     drawn = len(load(config.data).test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
-    return link_training(config, replace(fitting(config), seed=seed, recorded=(), drawn=drawn))
+    return link_training(config, replace(trained_on_all(config), seed=seed, recorded=(), drawn=drawn))
 
 
 def draws(config: Density) -> bool:
@@ -85,7 +85,8 @@ def draws(config: Density) -> bool:
 def row_chains(config: Density) -> Iterator[Chain]:
     """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
-        yield link_training(config, replace(fitting(config), seed=seeds.derive(config.seed, "training", "with", trial)))
+        seed = seeds.derive(config.seed, "training", "with", trial)
+        yield link_training(config, replace(trained_on_all(config), seed=seed))
     for row in left_out(config):
         for trial in range(config.repetitions):
             seed = seeds.derive(config.seed, "training", "without", row, trial)
@@ -152,6 +153,11 @@ def fitting(config: Density) -> DensityTraining:
         width=config.width,
         joins_copies=joins_copies(config),
     )
+
+
+def trained_on_all(config: Density) -> DensityTraining:
+    """What trainings that hold nothing out share, whether there are copies or not."""
+    return replace(fitting(config), joins_copies=False)
 
 
 def link_training(config: Density, whole: DensityTraining) -> Chain:
