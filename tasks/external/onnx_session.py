@@ -52,7 +52,7 @@ class OnnxSession:
         alive, self._life = os.pipe()
         try:
             self._child = subprocess.Popen(
-                confined.command("tasks.external.onnx_session", "serve"),
+                confined.command("tasks.external.onnx_session:serve"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

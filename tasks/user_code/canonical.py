@@ -9,12 +9,9 @@ import hashlib
 UNSEEN = ("kind", "type_comment", "type_ignores")
 
 
-def source_digest(content: bytes, file: str) -> str:
-    """The SHA-256 of a Python source's canonical form.
-
-    Raises ValueError, with the file's name and the line, if the source cannot be parsed.
-    """
-    return hashlib.sha256(canonical_form(parse(content, file)).encode()).hexdigest()
+def source_digest(tree: ast.Module) -> str:
+    """The SHA-256 of the canonical form of a parsed source."""
+    return hashlib.sha256(canonical_form(tree).encode()).hexdigest()
 
 
 def parse(content: bytes, file: str) -> ast.Module:

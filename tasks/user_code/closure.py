@@ -138,8 +138,7 @@ def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
                 "the module by its name instead"
             )
         imports.append(each)
-    digest = hashlib.sha256(canonical.canonical_form(tree).encode()).hexdigest()
-    return SourceFile(module.file_name, path, digest), imports
+    return SourceFile(module.file_name, path, canonical.source_digest(tree)), imports
 
 
 def _reached(wanted: Import, importer: Path | None) -> Iterator[_Module]:

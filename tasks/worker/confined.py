@@ -90,7 +90,7 @@ def read_table(function: str, **request: Any) -> pa.Table:
     with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
         out = Path(folder) / "table.arrows"
         asked = json.dumps({"function": function, "request": request, "out": str(out), "limit": memory_limit()})
-        serve = command("tasks.worker.confined", "serve_table")
+        serve = command("tasks.worker.confined:serve_table")
         ended = subprocess.run(serve, input=asked.encode(), capture_output=True, env=environment())
         told = _last_object(ended.stdout)
         if ended.returncode or told is None:
@@ -101,8 +101,9 @@ def read_table(function: str, **request: Any) -> pa.Table:
             return stream.read_all()
 
 
-def command(module: str, function: str) -> list[str]:
-    """The command of a child that runs a function of a module, with the paths of this process."""
+def command(target: str) -> list[str]:
+    """The command of a child that runs a function, `module:function`, with the paths of this process."""
+    module, _, function = target.partition(":")
     return [sys.executable, "-c", START.format(module, function, function), json.dumps(sys.path)]
 
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tasks.user_code.canonical import canonical_form, source_digest
+from tasks.user_code.canonical import canonical_form, parse, source_digest
 
 SOURCE = '''
 """Layers."""
@@ -35,7 +35,7 @@ def f(n):
 
 
 def digest(source: str) -> str:
-    return source_digest(source.encode(), "nets.py")
+    return source_digest(parse(source.encode(), "nets.py"))
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_form_of_deep_source() -> None:
 @pytest.mark.parametrize("source", [b"def f(:\n", b"x = '\x00'", b"\xff\xfe = 1"])
 def test_source_that_cannot_be_parsed_is_named(source: bytes) -> None:
     with pytest.raises(ValueError, match=r"^nets\.py.* cannot be parsed: [^\n]+$"):
-        source_digest(source, "nets.py")
+        parse(source, "nets.py")
