@@ -58,7 +58,7 @@ def _parts_of_node(node: ast.AST) -> list[object]:
     for name in sorted(node._fields):
         value = getattr(node, name, None)
         if isinstance(value, list):
-            value = [part for part in value if not _is_bare_string(part)]
+            value = [part for part in value if not (_is_bare_string(part) or _is_empty_piece(node, part))]
         is_empty = value == [] or (value is None and not isinstance(node, ast.Constant))
         if name not in UNSEEN and not is_empty:
             parts += [_Text(f"{name}="), value]
@@ -74,3 +74,8 @@ def _constant(value: object) -> str:
 
 def _is_bare_string(node: object) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _is_empty_piece(node: ast.AST, part: object) -> bool:
+    """Whether a part of an f-string is an empty text, which Python 3.12 puts at the end of a nested format."""
+    return isinstance(node, ast.JoinedStr) and isinstance(part, ast.Constant) and part.value == ""
