@@ -118,7 +118,8 @@ def run_id(audit: str, keys: Sequence[str], config: Any) -> str:
 
 def _answer_settings(config: Any) -> dict[str, Any]:
     """The fields that the answer alone reads and that are not at their defaults, coerced to their types."""
-    read = readers(type(config))
+    kind: Any = type(config)
+    read = readers(kind)
     settings = {}
     for field in dataclasses.fields(config):
         if field.metadata.get(ANSWER_ONLY):

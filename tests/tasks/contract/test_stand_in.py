@@ -33,7 +33,7 @@ from tasks.worker.files import File
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
 OWN_NETWORK = Network("package.module:factory")
-GIVEN = GivenModel(ModelFile("model.pt"))
+GIVEN = GivenModel(ModelFile("model.pt"), members=OWN, others=Dataset("folder:others#28x28#grey"))
 MEMBERSHIP = Membership(data=OWN, examples=100)
 FORGETTING = Forgetting(query=QuerySet(OWN))
 TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))

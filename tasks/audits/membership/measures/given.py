@@ -308,10 +308,11 @@ def blind_control(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no
     No row if there are too few of either for the control.
     """
     from tasks.external import split_audit
+    from tasks.external.audit_inputs import FEWEST
 
     _, images, labels = pictures(config)
     records = len(asked_rows(config.records))
-    if min(records, len(images) - records) < split_audit.FEWEST:
+    if min(records, len(images) - records) < FEWEST:
         return BLIND.empty_table()
     area, p_value = split_audit.blind_control(
         (images[:records], labels[:records]), (images[records:], labels[records:]), config.seed
