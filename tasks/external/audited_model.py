@@ -238,15 +238,18 @@ def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
                 f"model {FAILED} {len(part)} images of {part.dtype} {part.shape[1:]}: {type(error).__name__}: "
                 f"{text[:300]}"
             ) from None
-        parts.append(_as_numbers(choose_logits(outputs, len(part), classes)))
+        numbers = _as_numbers(choose_logits(outputs, len(part), classes))
+        if numbers.ndim not in (1, 2) or len(numbers) != len(part):
+            raise ValueError(f"model gives {numbers.shape} for {len(part)} images; expected ({len(part)}, classes)")
+        parts.append(numbers)
     widths = {part.shape[1:] for part in parts}
     if len(widths) > 1:
         raise ValueError(
             f"model gives {', '.join(map(str, sorted(widths)))} numbers an image; expected as many for all"
         )
     logits = np.concatenate(parts)
-    columns = max(logits.shape[1], 2) if logits.ndim == 2 else 2
-    if logits.ndim == 2 and columns < classes:
+    columns = max(logits.shape[1], 2) if logits.ndim == 2 else 2  # one logit is that of the second class
+    if columns < classes:
         raise ValueError(f"model gives {columns} classes, and the labels reach up to {classes - 1}")
     return logits
 
