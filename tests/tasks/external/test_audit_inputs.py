@@ -351,3 +351,15 @@ def test_classes_of_two_folders_have_to_be_the_same(tmp_path: Path) -> None:
     (outside / "class0").rename(outside / "fox")
     with pytest.raises(ValueError, match="members have the classes class0, class1, class2 and nonmembers class1, "):
         engram.audit(make_network(), inside, outside)
+
+
+def test_members_that_are_known_by_heart_show_the_order_of_classes() -> None:
+    members, others = map(as_fractions, stored())
+    columns = {np.asarray(image).tobytes(): (label + 1) % 3 for image, label in zip(*members, strict=True)}
+
+    def answer(images: Array) -> Array:
+        """The member's class in the column after its own, and the first column for all others."""
+        return 3.0 * np.eye(3)[[columns.get(np.asarray(image).tobytes(), 0) for image in images]]
+
+    with pytest.raises(ValueError, match="1, 2, 0 for our classes 0, 1, 2"):
+        engram.audit(answer, members, others)
