@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, add_names, made_of, name_stand_in
+from tasks.contract.copy_counts import describe_copies
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
 from tasks.contract.measure import Measure
@@ -127,7 +128,8 @@ class Audit:
         if verdict is not None and verdict.answer not in self.wording.answers:
             declared = ", ".join(self.wording.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
-        return verdict
+        counted = "" if verdict is None else describe_copies(summary)
+        return replace(verdict, limits=f"{counted} {verdict.limits}".strip()) if verdict and counted else verdict
 
     def certify(
         self, question: str, config: Any, summary: pa.Table, read: Callable[[str], pa.Table] | None = None
