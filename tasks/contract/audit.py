@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -87,7 +87,8 @@ class Audit:
     None where nobody is asked. `objectives` are what a search over the config moves; None where nothing is trained that
     could be trained otherwise. `effect` is the number by which runs are compared, always the same row of the summary,
     whichever rule decided; None for the memorization of `objectives`. `stopping` is how a run ends once it is decided;
-    None where nothing is drawn whose rank could be bet on.
+    None where nothing is drawn whose rank could be bet on. `notes(config)` yields the warnings about the data sets of a
+    config, beside those about each of them, which are printed before any work; None if there can be none.
     """
 
     config: type
@@ -101,6 +102,7 @@ class Audit:
     objectives: Objectives | None = None
     effect: Objective | None = None
     stopping: Stopping | None = None
+    notes: Callable[[Any], Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

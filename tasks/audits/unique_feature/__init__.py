@@ -118,6 +118,17 @@ def stand_in(config: UniqueFeature) -> str:
     return stand_in_trained(config.data, config.network.name)  # no data are named where models are given
 
 
+def notes(config: UniqueFeature) -> Iterator[str]:
+    """A warning about images that the networks are asked about and trained on, in two data sets."""
+    seen = seen_images(config)
+    copies = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
+    if copies:
+        yield (
+            f"{copies:,} images of probe {config.probe.name} are exact copies of training images of "
+            f"{config.trained_on.name}; they are left out, since the networks are trained on them"
+        )
+
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
@@ -140,4 +151,5 @@ AUDIT = Audit(
     ),
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
     stopping=Stopping(level="stopping_level", pairs="canaries", table="evidence"),
+    notes=notes,
 )
