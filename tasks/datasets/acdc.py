@@ -9,13 +9,14 @@ ACDC does not publish the field strength of each examination, so the user writes
 patient. Where FOLDER is called `database`, as ACDC unpacks, the table may lie beside it. The challenge's other files,
 one for each annotated frame, are not read.
 
-Training images are all slices of all frames of the training patients of that field strength: patient by patient, of each
-frame by frame, of each slice by slice. Patients are in a random order in which every first part has each group in
-proportion (`tasks.datasets.row_order`), since those of one group have numbers that follow one another. Liu & Tsaftaris 2020, section 4.2, count 7,936
-at 3 T and 17,408 at 1.5 T, both multiples of 256, so that a few more may be found. Images of a patient belong together
-(`train_groups`: its number) and have the patient's group for a label. The test split holds the same of the testing
-patients of that field strength. Where there are none it holds one image of each training patient, the central slice
-(number slices // 2) of the first frame: these are trained on, so a loss on them says nothing of new patients.
+Training images are all slices of all frames of the training patients of that field strength: patient by patient, of
+each frame by frame, of each slice by slice. Patients are in a random order in which every first part has each group in
+proportion (`tasks.datasets.row_order`), since patients of one group have consecutive numbers. Liu & Tsaftaris 2020,
+section 4.2, count 7,936 at 3 T and 17,408 at 1.5 T, both multiples of 256, so that a few more may be found. Images of a
+patient belong together (`train_groups`: its number) and have the patient's group for a label. The test split holds the
+same of the testing patients of that field strength. Where there are none it holds one image of each training patient,
+the central slice (number slices // 2) of the first frame: these are trained on, so a loss on them says nothing of new
+patients.
 
 Pixels. Units are arbitrary and differ between patients, so every volume is scaled on its own: its 1st percentile, over
 all slices and frames, becomes 0 and its 99th 255, linearly; what lies outside is cut off. The lowest and the highest
@@ -88,7 +89,10 @@ class AcdcContent:
     testing: tuple[Patient, ...]  # none: a central slice of each training patient is the test split
 
     def digest(self) -> str:
-        """The digest of the files' bytes in the order of the images, the numbers and groups; no path. Nothing is decoded."""
+        """The digest of the files' bytes in the order of the images, the numbers and groups; no path.
+
+        Nothing is decoded.
+        """
         splits = [
             [
                 (patient.number, GROUPS[patient.label], sha)
