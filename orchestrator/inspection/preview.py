@@ -102,7 +102,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         ],
         "warnings": [
             *([describe_idle_fields(idle, asked)] if idle else []),
-            *describe_data([cell.config for cell in cells], known),
+            *describe_data(cells, known),
         ],
     }
 

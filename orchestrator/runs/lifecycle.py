@@ -85,7 +85,7 @@ def start(
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
     if observe is not None:
-        for line in describe_data([cell.config for cell in cells], store.digests()):
+        for line in describe_data(cells, store.digests()):
             observe({"event": "told", "line": line})
     check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.spec import audits
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
 from orchestrator.spec.specification import Spec
@@ -231,12 +232,19 @@ def pinned_data(configs: Iterable[Any]) -> list[Dataset | Pinnable]:
     return [part for part in found if getattr(part, "digest", "")]
 
 
-def describe_data(configs: Iterable[Any], known: MutableMapping[str, str]) -> list[str]:
-    """The notes about the pinned data sets of these configs (`tasks.datasets.notes`), one line each."""
+def describe_data(cells: Sequence[Cell], known: MutableMapping[str, str]) -> list[str]:
+    """The notes about the pinned data sets of these cells, one line each.
+
+    Those about a data set (`tasks.datasets.notes`) come first, then those of audits about several.
+    """
     notes: dict[str, None] = {}
-    for thing in pinned_data(configs):
+    for thing in pinned_data(cell.config for cell in cells):
         if isinstance(thing, Dataset):
             notes |= dict.fromkeys(data_notes(thing, known))
+    for cell in cells:
+        audit = audits.find(cell.audit).audit
+        if audit.notes is not None:
+            notes |= dict.fromkeys(audit.notes(cell.config))
     return list(notes)
 
 

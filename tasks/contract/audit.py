@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, add_names, made_of, name_stand_in
+from tasks.contract.copy_counts import describe_copies
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
 from tasks.contract.measure import Measure
@@ -86,7 +87,8 @@ class Audit:
     None where nobody is asked. `objectives` are what a search over the config moves; None where nothing is trained that
     could be trained otherwise. `effect` is the number by which runs are compared, always the same row of the summary,
     whichever rule decided; None for the memorization of `objectives`. `stopping` is how a run ends once it is decided;
-    None where nothing is drawn whose rank could be bet on.
+    None where nothing is drawn whose rank could be bet on. `notes(config)` yields the warnings about the data sets of a
+    config, beside those about each of them, which are printed before any work; None if there can be none.
     """
 
     config: type
@@ -100,6 +102,7 @@ class Audit:
     objectives: Objectives | None = None
     effect: Objective | None = None
     stopping: Stopping | None = None
+    notes: Callable[[Any], Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:
@@ -127,7 +130,8 @@ class Audit:
         if verdict is not None and verdict.answer not in self.wording.answers:
             declared = ", ".join(self.wording.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
-        return verdict
+        counted = "" if verdict is None else describe_copies(summary)
+        return replace(verdict, limits=f"{counted} {verdict.limits}".strip()) if verdict and counted else verdict
 
     def certify(
         self, question: str, config: Any, summary: pa.Table, read: Callable[[str], pa.Table] | None = None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tasks.contract.copy_counts import copy_rows
 from tasks.contract.job import Inputs, Job, Roots
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
@@ -79,7 +80,8 @@ def roots(measures: Iterable[Measure], config: Any, trainings: Any, summary: Cal
 
 
 def summarise(measures: Iterable[Measure], inputs: Inputs, about: Any) -> pa.Table:
-    """The rows of SUMMARY that the measures make of these tables, in the order of the measures."""
+    """The rows of SUMMARY that the measures make of these tables, in the order of the measures; at the end copies'."""
     tables = Tables(inputs)
     rows = [row for measure in measures if measure.rows is not None for row in measure.rows(tables, about)]
+    rows.extend(copy_rows(about))
     return pa.Table.from_pylist(rows, SUMMARY)

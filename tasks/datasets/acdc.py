@@ -9,12 +9,14 @@ ACDC does not publish the field strength of each examination, so the user writes
 patient. Where FOLDER is called `database`, as ACDC unpacks, the table may lie beside it. The challenge's other files,
 one for each annotated frame, are not read.
 
-Training images are all slices of all frames of the training patients of that field strength: patient by patient in the
-order of their numbers, of each frame by frame, of each slice by slice. Liu & Tsaftaris 2020, section 4.2, count 7,936
-at 3 T and 17,408 at 1.5 T, both multiples of 256, so that a few more may be found. Images of a patient belong together
-(`train_groups`: its number) and have the patient's group for a label. The test split holds the same of the testing
-patients of that field strength. Where there are none it holds one image of each training patient, the central slice
-(number slices // 2) of the first frame: these are trained on, so a loss on them says nothing of new patients.
+Training images are all slices of all frames of the training patients of that field strength: patient by patient, of
+each frame by frame, of each slice by slice. Patients are in a random order in which every first part has each group in
+proportion (`tasks.datasets.row_order`), since patients of one group have consecutive numbers. Liu & Tsaftaris 2020,
+section 4.2, count 7,936 at 3 T and 17,408 at 1.5 T, both multiples of 256, so that a few more may be found. Images of a
+patient belong together (`train_groups`: its number) and have the patient's group for a label. The test split holds the
+same of the testing patients of that field strength. Where there are none it holds one image of each training patient,
+the central slice (number slices // 2) of the first frame: these are trained on, so a loss on them says nothing of new
+patients.
 
 Pixels. Units are arbitrary and differ between patients, so every volume is scaled on its own: its 1st percentile, over
 all slices and frames, becomes 0 and its 99th 255, linearly; what lies outside is cut off. The lowest and the highest
@@ -51,11 +53,12 @@ from tasks.contract.extras import NIBABEL
 from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256, unreadable
 from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.pictures import map_in_threads
+from tasks.datasets.row_order import draw_class_order
 from tasks.datasets.source import Source, digest_of
 from tasks.worker.delimited_text import DelimitedTextError, read_delimited
 from tasks.worker.size_limits import gunzip
 
-RULE = "acdc 1"
+RULE = "acdc 2"
 TRAINING, TESTING = "training", "testing"
 TABLE, INFO = "field_strengths.csv", "Info.cfg"
 GROUPS = ("DCM", "HCM", "MINF", "NOR", "RV")
@@ -86,7 +89,10 @@ class AcdcContent:
     testing: tuple[Patient, ...]  # none: a central slice of each training patient is the test split
 
     def digest(self) -> str:
-        """The digest of the files' bytes in patient order, the numbers and groups; no path. Nothing is decoded."""
+        """The digest of the files' bytes in the order of the images, the numbers and groups; no path.
+
+        Nothing is decoded.
+        """
         splits = [
             [
                 (patient.number, GROUPS[patient.label], sha)
@@ -113,12 +119,21 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
         return None
     table = place(folder)
     strengths = field_strengths(table)
-    training, testing = (tuple(patients(folder / split, strengths, table, tesla)) for split in (TRAINING, TESTING))
+    training, testing = (
+        draw_patient_order(list(patients(folder / split, strengths, table, tesla)), split)
+        for split in (TRAINING, TESTING)
+    )
     if not training:
         raise DatasetError(f"{table} has no patient of {folder / TRAINING} at {tesla} T; there must be at least one")
     content = AcdcContent(training, testing)
     files = (file for patient in (*training, *testing) for file in (patient.path.with_name(INFO), patient.path))
     return Source(f"{RULE} {tesla} T", (table, *files), lambda: content)
+
+
+def draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
+    """The split's patients in a random order in which every first part has each group in proportion."""
+    order = draw_class_order([patient.label for patient in patients], "acdc", split)
+    return tuple(patients[place] for place in order)
 
 
 def place(folder: Path) -> Path:
@@ -229,7 +244,7 @@ def slices(patients: Sequence[Patient]) -> tuple[Pixels, Labels, NDArray[np.int6
 
 def central(patients: Sequence[Patient], images: Pixels, numbers: NDArray[np.int64]) -> tuple[Pixels, Labels]:
     """The central slice of the first frame of each patient, with the index of its group."""
-    first = np.searchsorted(numbers, [patient.number for patient in patients])
+    first = np.array([np.flatnonzero(numbers == patient.number)[0] for patient in patients])
     middle = [header(patient.path).shape[2] // 2 for patient in patients]
     return images[first + middle], np.array([patient.label for patient in patients], np.int64)
 

@@ -7,12 +7,14 @@ may differ. Without this rule copies hide memory: a model that is trained withou
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from tasks.contract.job import ADDED_LATER
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -26,10 +28,15 @@ _groups: WeakKeyDictionary[Images, Rows] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class CopyCount:
-    """The groups of exact copies among some records, and the images in these groups."""
+    """The groups of exact copies among some records, the images in these groups, and the records there are.
+
+    Copies count as one record. All are 0 if there are no copies; `things` are what the records are made of.
+    """
 
     groups: int = 0
     images: int = 0
+    records: int = field(default=0, metadata={ADDED_LATER: True})
+    things: str = field(default="images", metadata={ADDED_LATER: True})
 
 
 def groups_of(images: Images, rows: Rows) -> Rows:
@@ -92,8 +99,16 @@ def distinct_rows(images: Images, rows: Rows) -> Rows:
 
 def count_copies(images: Images, rows: Rows) -> CopyCount:
     """The groups of exact copies among these training images."""
-    _, sizes = np.unique(first_copies(images)[rows], return_counts=True)
-    return CopyCount(int(np.count_nonzero(sizes > 1)), int(sizes[sizes > 1].sum()))
+    return count_groups(first_copies(images)[rows])
+
+
+def count_groups(groups: ArrayLike, things: str = "images") -> CopyCount:
+    """The groups of several records, from the group of each, (n,), which may be any value that is sorted."""
+    _, sizes = np.unique(groups, return_counts=True)
+    repeated = sizes[sizes > 1]
+    if not len(repeated):
+        return CopyCount()
+    return CopyCount(len(repeated), int(repeated.sum()), len(sizes), things)
 
 
 def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tasks.datasets import catalog
 from tasks.datasets.boxed.picture_files import PictureFiles
-from tasks.datasets.copies import contents, count_copies
+from tasks.datasets.copies import contents, count_copies, count_groups
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Images
 from tasks.datasets.near_copies import find_near_copies
@@ -21,7 +21,7 @@ from tasks.datasets.pictures import range_notes
 from tasks.datasets.places import find
 
 # Raise it if a rule is added or changed: notes that another version found are not reused.
-VERSION = 2
+VERSION = 3
 EXAMINED = ("folder", "list", "parquet", "boxed")  # the kinds of a user's images; published sets are known
 SAMPLE = 64  # boxed images whose levels are looked at
 Rule = Callable[[Dataset, Images], Iterable[str]]
@@ -79,7 +79,7 @@ def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, 
 
 def _examine(dataset: Dataset) -> list[str]:
     if dataset.name.startswith("boxed:"):
-        return list(notes_of_sample(dataset))
+        return [*notes_of_sample(dataset), *notes_of_equal_files(dataset)]
     images = catalog.load(dataset)
     return [note for rule in RULES for note in rule(dataset, images)]
 
@@ -91,3 +91,13 @@ def notes_of_sample(dataset: Dataset) -> Iterable[str]:
     count = len(pictures.ids)
     sample = range(0, count, max(1, count // SAMPLE))
     return range_notes(pictures.decode(row).levels for row in sample)
+
+
+def notes_of_equal_files(dataset: Dataset) -> Iterable[str]:
+    """The exact copies among boxed images, which are equal files."""
+    copies = count_groups(catalog.load_with_boxes(dataset).first_copies)
+    if copies.groups:
+        yield (
+            f"{copies.groups:,} groups of exact copies among the pictures ({copies.images:,} pictures); the copies of "
+            "a group count as one picture, and all are in one part"
+        )

@@ -39,6 +39,8 @@ from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
+from tasks.datasets.catalog import load_with_boxes
+from tasks.datasets.copies import count_groups
 
 __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
@@ -46,7 +48,8 @@ __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 def plan(config: DejaVu) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     decisive = (config.confident, config.asked_layers[0], config.k[0], config.last_epoch)
-    about = About(*decisive, repeats(config), config.given.there)
+    copies = count_groups(load_with_boxes(config.data, config.correlation).first_copies)
+    about = About(*decisive, repeats(config), config.given.there, copies)
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 

@@ -11,6 +11,7 @@ from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Between, Ranged, Share, UpTo
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
+from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.diffusion.diffusion_config import Diffusion
 from tasks.diffusion.pixel_classifier import PixelClassifier
@@ -330,7 +331,7 @@ class About:
 
     The score that decides is that of the `confident` percent most confident pictures, at `layer`, of `k` neighbours,
     after `epoch`. `cell` is what of the paper the run repeats; empty for nothing. `given` says whether a third-party
-    encoder is audited.
+    encoder is audited. `copies` are the exact copies among the pictures.
     """
 
     confident: int
@@ -339,3 +340,4 @@ class About:
     epoch: int
     cell: str = ""
     given: bool = False
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})

@@ -47,7 +47,7 @@ from tasks.audits.density.measures import MEASURES, summary
 from tasks.audits.density.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS
-from tasks.audits.density.trainings import trainings
+from tasks.audits.density.trainings import copies_held_out, trainings
 from tasks.contract.audit import Audit, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -73,6 +73,7 @@ def about(config: Density) -> About:
         privacy=config.privacy if pair else None,
         planted="" if config.planting is None else str(config.planting),
         together=not pair and (every or config.permutations >= LEAST_DRAWS),
+        copies=copies_held_out(config),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.options import split as split_name
 from tasks.datasets.planting import Planting
@@ -162,7 +163,8 @@ class About:
     `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
     `published` the cell of the paper whose every setting the run has, if any, `privacy` the guarantee of models that
     left out a single row, and `together` whether p-values may be counted together (tasks.audits.density.tail).
-    `planted` says what is planted in the data that the models are asked about, such as inverted10; empty for nothing.
+    `copies` are the exact copies among the observations, which are held out together. `planted` says what is planted in
+    the data that the models are asked about, such as inverted10; empty for nothing.
     """
 
     planned: int
@@ -171,3 +173,4 @@ class About:
     privacy: Privacy | None = None
     together: bool = True
     planted: str = field(default="", metadata={ADDED_LATER: True})
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})

@@ -12,7 +12,7 @@ from tasks.audits.density.config import Density
 from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
-from tasks.datasets.copies import count_copies, distinct_rows
+from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.models.custom import is_own
 from tasks.numerics import seeds
 from tasks.training.chains import chain
@@ -52,7 +52,8 @@ def trainings(config: Density) -> Trainings | None:
         return Trainings(models, join_links(row_chains(config)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.partitions == "released" else Folds
-    folds = kind(config.data, count, partitions, config.folds, config.asked, joins_copies=joins_copies(config))
+    joins_copies = copies_held_out(config).groups > 0
+    folds = kind(config.data, count, partitions, config.folds, config.asked, joins_copies=joins_copies)
     return Trainings(folds, join_links(fold_chains(config)), whole(config), seed)
 
 
@@ -120,12 +121,12 @@ def observations(config: Density) -> int:
     return asked
 
 
-def joins_copies(config: Density) -> bool:
-    """Whether there are exact copies, which are then held out together; the partitions of the paper know of none."""
-    if config.partitions == "released" or config.asked == "test":
-        return False
+def copies_held_out(config: Density) -> CopyCount:
+    """The exact copies that are held out together; none in the partitions of the paper, which leave copies apart."""
+    if not config.trains or config.partitions == "released" or config.asked == "test":
+        return CopyCount()
     images = load(config.data)
-    return count_copies(images, np.arange(config.examples or len(images.train_images))).groups > 0
+    return count_copies(images, np.arange(config.examples or len(images.train_images)))
 
 
 def partition(config: Density, repetition: int) -> int:
@@ -151,7 +152,7 @@ def fitting(config: Density) -> DensityTraining:
         outliers=config.outliers,
         privacy=config.privacy,
         width=config.width,
-        joins_copies=joins_copies(config),
+        joins_copies=copies_held_out(config).groups > 0,
     )
 
 

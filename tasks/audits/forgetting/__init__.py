@@ -49,6 +49,8 @@ from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
+from tasks.datasets.catalog import load
+from tasks.datasets.copies import count_copies
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -60,9 +62,9 @@ def plan(config: Forgetting) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     config = canonical_config(config)
     trained = trainings(config)
-    return roots(
-        MEASURES, config, trained, lambda read: Job(summary, About(trained.targets, printed_cell(config)), read)
-    )
+    images = load(config.query.data)
+    about = About(trained.targets, printed_cell(config), count_copies(images, config.query.pool.rows(images)))
+    return roots(MEASURES, config, trained, lambda read: Job(summary, about, read))
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:

@@ -12,6 +12,7 @@ from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
 from tasks.audits.forgetting.target import ExternalTargets, NamedTarget, Target
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.models import catalog
@@ -192,3 +193,5 @@ class About:
 
     targets: tuple[NamedTarget, ...]
     published: str = ""
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    """The exact copies among the images of the query set and those held back of it."""

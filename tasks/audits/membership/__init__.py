@@ -40,7 +40,7 @@ from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.catalog import load
-from tasks.datasets.copies import count_copies
+from tasks.datasets.copies import CopyCount, count_copies
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -52,7 +52,8 @@ def plan(config: Membership) -> Roots:
     """The tables of the measures, and their `summary`."""
     models = trainings(config)
     images = load(config.data)
-    about = About(config.level, count_copies(images, record_part(config).rows(images)))
+    copies = CopyCount() if config.canaries else count_copies(images, record_part(config).rows(images))
+    about = About(config.level, copies)
     return roots(MEASURES, config, models, lambda read: Job(summary, about, read))
 
 

@@ -29,7 +29,7 @@ from tasks.audits.membership.given_answer import (
 from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.epsilon import EXPOSURE
 from tasks.audits.membership.measures.given import FOUND_GIVEN
-from tasks.audits.membership.measures.records import COPIES, FOUND
+from tasks.audits.membership.measures.records import FOUND
 from tasks.contract import epsilon_rows
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, steps_of_null
@@ -53,7 +53,7 @@ class Evidence:
 
     `found` is the summary row of how many records are found, whose p-value is that of any of them having an influence.
     `attack` is the row of the attack whose area under the curve may be largest. `smallest` is the smallest p-value that
-    a record can have. `copies` is the row of the groups of exact copies, if there are any.
+    a record can have.
     """
 
     found: Row
@@ -61,7 +61,6 @@ class Evidence:
     smallest: float
     level: float
     negligible: float
-    copies: Row | None = None
 
     @property
     def is_fine_enough(self) -> bool:
@@ -81,7 +80,6 @@ def read_evidence(config: Membership, summary: pa.Table) -> Evidence | None:
         smallest_p_value(config.models, config.draws),
         config.level,
         config.negligible,
-        first_row(rows, COPIES),
     )
 
 
@@ -153,19 +151,7 @@ def verdict(config: Membership, summary: pa.Table) -> Verdict:
     sentence = f"{rule.answer.capitalize()}: {describe_evidence(evidence)}"
     rows = [evidence.found, *([evidence.attack] if evidence.attack is not None else [])]
     null = f" {NULL.strip()}" if config.unseen else ""
-    limits = f"{describe_groups(evidence.copies)}{LIMITS}"
-    return Verdict(rule.answer, sentence + null, limits, tuple(name_of(row) for row in rows))
-
-
-def describe_groups(copies: Row | None) -> str:
-    """How exact copies among the records were counted; empty if there are none."""
-    if copies is None:
-        return ""
-    images = read_setting(copies)["images"]
-    return (
-        f"Exact copies count as one record: {copies['estimate']:,.0f} of the {copies['n']:,} records stand for "
-        f"{images:,} images. "
-    )
+    return Verdict(rule.answer, sentence + null, LIMITS, tuple(name_of(row) for row in rows))
 
 
 def describe_evidence(evidence: Evidence) -> str:

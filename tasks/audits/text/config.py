@@ -11,6 +11,8 @@ from tasks.contract import ranges
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.datasets.catalog import load_texts
+from tasks.datasets.copies import CopyCount, count_groups
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning_config import Adaptation, Precision
 from tasks.language_models.language_model import LanguageModel
@@ -223,10 +225,15 @@ class About:
 
     level: float
     things: Literal["secrets", "identifiers"] = field(default="secrets", metadata={ADDED_LATER: True})
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    """The exact copies among the texts of which documents are drawn."""
 
 
 def about(config: Text) -> About:
-    return About(config.level, "identifiers" if config.identifiers else "secrets")
+    copies = CopyCount()
+    if config.documents and not config.insertions:
+        copies = count_groups(load_texts(config.data, config.examples), "texts")
+    return About(config.level, "identifiers" if config.identifiers else "secrets", copies)
 
 
 def tiny(config: Text) -> Text:

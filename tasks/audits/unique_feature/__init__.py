@@ -62,6 +62,7 @@ from tasks.audits.unique_feature.answer import (
     certificate,
     verdict,
 )
+from tasks.audits.unique_feature.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
@@ -90,7 +91,7 @@ def plan(config: UniqueFeature) -> Roots:
     seen = seen_images(config)
     left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     cell = printed_cell(replace(config, link=0))  # however its trainings are broken into links
-    about = PublishedCell(cell, left_out)
+    about = PublishedCell(cell, left_out, count_canary_copies(config))
     summed = summary_of_models if config.asks_models else summary
     return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
 
@@ -117,6 +118,17 @@ def stand_in(config: UniqueFeature) -> str:
     return stand_in_trained(config.data, config.network.name)  # no data are named where models are given
 
 
+def notes(config: UniqueFeature) -> Iterator[str]:
+    """A warning about images that the networks are asked about and trained on, in two data sets."""
+    seen = seen_images(config)
+    copies = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
+    if copies:
+        yield (
+            f"{copies:,} images of probe {config.probe.name} are exact copies of training images of "
+            f"{config.trained_on.name}; they are left out, since the networks are trained on them"
+        )
+
+
 AUDIT = Audit(
     config=UniqueFeature,
     plan=plan,
@@ -139,4 +151,5 @@ AUDIT = Audit(
     ),
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
     stopping=Stopping(level="stopping_level", pairs="canaries", table="evidence"),
+    notes=notes,
 )

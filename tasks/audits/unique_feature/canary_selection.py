@@ -44,6 +44,7 @@ from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.job import Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import load
+from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.features import Feature, draw_member
 from tasks.numerics import seeds
 from tasks.training import classifier
@@ -114,7 +115,10 @@ class Canary:
 
 
 def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
-    """The canaries among these images; where they are drawn at random, fewer are the first of more."""
+    """The canaries among these images; where they are drawn at random, fewer are the first of more.
+
+    Of exact copies one at most is drawn, since two would be one canary.
+    """
     own = [own_feature(config, number, trained_on.shape) if config.drawn else None for number in range(config.canaries)]
     images: list[int | RankedImage]
     if config.choice == "self-influence":
@@ -124,11 +128,24 @@ def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
     else:
         rows = config.examples or len(trained_on.train_images)
         order = seeds.generator(config.seed, *config.stream("canaries")).permutation(rows)
-        images = [int(row) for row in order[: config.canaries]]
+        records = distinct_rows(trained_on, order)
+        if config.canaries > len(records):
+            raise ValueError(
+                f"canaries is {config.canaries}; it must be at most {len(records)}, the training images that differ"
+            )
+        images = [int(row) for row in records[: config.canaries]]
     return [
         Canary(number, image, config.burnt or feature or config.carried, feature or config.feature)
         for number, (image, feature) in enumerate(zip(images, own, strict=True))
     ]
+
+
+def count_canary_copies(config: UniqueFeature) -> CopyCount:
+    """The exact copies among the images of which canaries are drawn at random; none if no canary is."""
+    if config.asks_models or config.choice == "self-influence":
+        return CopyCount()
+    images = load(config.trained_on)
+    return count_copies(images, np.arange(config.examples or len(images.train_images)))
 
 
 def own_feature(config: UniqueFeature, number: int, shape: Shape) -> Feature:

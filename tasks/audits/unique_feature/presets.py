@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
+from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
@@ -88,6 +89,8 @@ class PublishedCell:
     cell: str = ""
     left_out: int = field(default=0, metadata={ADDED_LATER: True})
     """Probe images that are left out, since the networks are trained on them."""
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    """The exact copies among the training images of which canaries are drawn."""
 
     @property
     def numbers(self) -> PublishedNumbers:

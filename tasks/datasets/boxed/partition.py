@@ -14,6 +14,12 @@ Of each class, in an order drawn from the seed and the class's name over its sor
 Where a table says what each picture was to somebody else's model, its parts are these, whatever their sizes: A was
 trained on, B held out, X public, and both other A and other B are the pictures for references.
 
+Exact copies, pictures with the same content whatever their labels and boxes, are one picture: the first of them is
+drawn, the others join its part, and only the first is attacked. Pictures for validation that come with the data and are
+copies of others are in no part. If a table gives copies several parts, all are in the first of trained, reference,
+public and held out: an encoder that was trained on a picture has seen its copies. Without this rule a copy in X answers
+for the encoder, and a copy in B was seen by the model of A.
+
 A set without any box is parted as if all its pictures were boxed: corner crops need no boxes.
 
 Meehan et al. 2023, "Do SSL models have déjà vu?", appendix A.2.1. There A and B are filled up with the same pictures.
@@ -45,6 +51,8 @@ GIVEN: Mapping[PartName, str] = {  # the words of a table
     "other A": "reference",
     "other B": "reference",
 }
+
+PRECEDENCE = ("trained", "reference", "public", "held out")  # the part of copies that a table gives several
 
 Rows = NDArray[np.int64]
 
@@ -155,12 +163,56 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
         there["validation"] = left_over(classes, [*there.values()], len(pictures.ids))
     if not len(there["validation"]):
         missing["validation"] = "no pictures are left for validation; take fewer in X (public), or give validation"
-    return Parts(there, to_attack, missing)
+    chosen = chosen_copies(pictures)
+    return Parts({name: add_copies(pictures, chosen, rows) for name, rows in there.items()}, to_attack, missing)
+
+
+def chosen_copies(pictures: BoxedPictures) -> Rows:
+    """(n,): the picture that is drawn for each, which is its first exact copy; its own row if it has none.
+
+    Pictures that are not for validation come before others, then those with boxes, then those with smaller ids.
+    """
+    rows = np.arange(len(pictures.ids))
+    if np.array_equal(pictures.first_copies, rows):
+        return rows
+    by_id = np.empty_like(rows)
+    by_id[sorted_rows(pictures)] = rows
+    order = np.lexsort((by_id, ~boxed_rows(pictures), pictures.is_validation))
+    rank = np.empty_like(order)
+    rank[order] = rows
+    best = np.full(len(rows), len(rows))
+    np.minimum.at(best, pictures.first_copies, rank)
+    chosen: Rows = order[best[pictures.first_copies]]
+    return chosen
+
+
+def drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
+    """(n,): whether each picture is drawn, and not a copy of one that is."""
+    is_drawn: NDArray[np.bool_] = chosen_copies(pictures) == np.arange(len(pictures.ids))
+    return is_drawn
+
+
+def add_copies(pictures: BoxedPictures, chosen: Rows, rows: Rows) -> Rows:
+    """These rows and their copies, ascending; without copies that are for validation where the row is not."""
+    joins = row_mask([rows], len(chosen))[chosen] & (pictures.is_validation == pictures.is_validation[chosen])
+    return np.flatnonzero(joins)
+
+
+def join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[np.str_]:
+    """(n,): what each picture was to a third-party model; exact copies have the first part of PRECEDENCE."""
+    words = np.array(given)
+    rank = np.full(len(words), len(PRECEDENCE))
+    for at, word in enumerate(PRECEDENCE):
+        rank[words == word] = at
+    best = np.full(len(words), len(PRECEDENCE))
+    np.minimum.at(best, pictures.first_copies, rank)
+    joined: NDArray[np.str_] = np.array([*PRECEDENCE, ""])[best[pictures.first_copies]]
+    return joined
 
 
 def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]) -> Parts:
     """The parts that a table gives; only which pictures are attacked is drawn."""
-    words = np.array(given)
+    words = join_given_parts(pictures, given)
     there: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
     there["validation"] = np.zeros(0, np.int64)
     missing: dict[PartName, str] = {
@@ -178,9 +230,9 @@ def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]
 
 
 def draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
-    """Each class's rows, without those for validation."""
-    order = np.array(sorted(range(len(pictures.ids)), key=pictures.ids.__getitem__), np.int64)
-    order = order[~pictures.is_validation[order]]
+    """Each class's rows, without those for validation and without copies of others."""
+    order = sorted_rows(pictures)
+    order = order[(~pictures.is_validation & drawn_rows(pictures))[order]]
     by_class = np.argsort(pictures.labels[order], kind="stable")
     ends = np.cumsum(np.bincount(pictures.labels[order], minlength=len(pictures.names)))
     has_box = boxed_rows(pictures)
@@ -189,6 +241,11 @@ def draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
         shuffled = rows[seeds.generator(seed, "parts", name).permutation(len(rows))]
         classes.append(Drawn(name, shuffled[has_box[shuffled]], shuffled[~has_box[shuffled]]))
     return classes
+
+
+def sorted_rows(pictures: BoxedPictures) -> Rows:
+    """(n,): the rows in the order of their ids."""
+    return np.array(sorted(range(len(pictures.ids)), key=pictures.ids.__getitem__), np.int64)
 
 
 def boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
@@ -261,7 +318,7 @@ def take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
 
 def own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
     """Of the pictures for validation that come with the data `validation`, drawn equally per class, or all."""
-    rows = np.flatnonzero(pictures.is_validation)
+    rows = np.flatnonzero(pictures.is_validation & drawn_rows(pictures))
     if not partition.validation or not len(rows):
         return rows
     if partition.validation > len(rows):

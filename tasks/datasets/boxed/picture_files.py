@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.pictures import Boxes, load_squares
+from tasks.datasets.copies import first_rows
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images, Indices, Labels, Pixels
 from tasks.datasets.picture_cache import cache_folder
@@ -31,6 +32,7 @@ from tasks.datasets.pictures import MANY_THREADS, Decoded, PictureError, decode,
 from tasks.datasets.source import digest_of
 
 RULE = "boxed pictures 1"
+COPIES_RULE = "copies in one part 1"
 BATCH = 1024  # rows that are brought into columns at a time
 ORIENTATION = 0x0112  # EXIF's tag; from 5 on the picture is turned by a quarter
 
@@ -100,12 +102,20 @@ class Index:
         parts += [table[name].to_numpy().astype("<i8").tobytes() for name in ("label", "height", "width")]
         parts += [boxes.astype("<i8").tobytes() for boxes in (self.boxes.ends, self.boxes.values)]
         parts += [table["is_validation"].to_numpy().astype(np.uint8).tobytes()]
+        if not np.array_equal(self.first_copies, np.arange(len(table))):
+            parts += [COPIES_RULE.encode()]  # sets without copies keep the digests, and the results, that they had
         return digest_of(rule, parts)
 
     def lies_in(self, folder: Path) -> bool:
         """Whether the first and the last picture are files there."""
         paths = self.table["path"]
         return all((folder / paths[at].as_py()).is_file() for at in (0, -1)) if len(paths) else True
+
+    @cached_property
+    def first_copies(self) -> NDArray[np.int64]:
+        """The first picture in an equal file, (n,)."""
+        digests = np.frombuffer(b"".join(self.table["sha256"].to_pylist()), np.uint8)
+        return first_rows(digests.reshape(-1, 32))
 
     @cached_property
     def boxes(self) -> Ragged:
@@ -231,6 +241,10 @@ class PictureFiles:
     @cached_property
     def is_validation(self) -> NDArray[np.bool_]:
         return np.array(self.index.table["is_validation"], np.bool_)
+
+    @property
+    def first_copies(self) -> NDArray[np.int64]:
+        return self.index.first_copies
 
     @cached_property
     def given_parts(self) -> tuple[str, ...] | None:

@@ -60,6 +60,10 @@ class BoxedPictures(Protocol):
     def is_validation(self) -> NDArray[np.bool_]:
         """(n,): whether a picture is in a validation set that comes with the data; all False where there is none."""
 
+    @property
+    def first_copies(self) -> NDArray[np.int64]:
+        """(n,): the first picture with the same content as each, its own row if there is none before it."""
+
     def picture(self, row: int) -> Pixels:
         """One picture whole, (height, width, 3). DatasetError where it cannot be read."""
 

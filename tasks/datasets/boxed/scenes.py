@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.datasets.boxed.pictures import Boxes
+from tasks.datasets.copies import contents, first_rows
 from tasks.datasets.embedded import Digits, bilinear_weights, cut_squares, enlarge_images
 from tasks.datasets.images import Indices, Labels, Pixels, as_shape
 from tasks.datasets.pictures import pixels
@@ -64,6 +66,10 @@ class PicturesInMemory:
     @property
     def is_validation(self) -> NDArray[np.bool_]:
         return np.zeros(len(self.ids), np.bool_)
+
+    @cached_property
+    def first_copies(self) -> NDArray[np.int64]:
+        return first_rows(contents(self.images))
 
     def picture(self, row: int) -> Pixels:
         picture: Pixels = self.images[row]

@@ -265,3 +265,16 @@ def test_a_header_that_tells_of_more_than_there_is_is_refused_before_room_is_mad
 def test_without_nibabel_one_line_says_how_to_install_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nibabel", None)
     assert f"ACDC is read with a package that is not installed, {NIBABEL.advice}" == refused(load)
+
+
+def test_every_first_part_has_each_group_in_proportion(root: Path) -> None:
+    for number in range(4, 14):
+        written(root / "acdc" / "training", number, "DCM" if number < 9 else "HCM", volume(number, (5, 4, 1, 1)))
+    numbers = "".join(f"{number},1.5\n" for number in range(4, 14))
+    (root / "acdc" / "field_strengths.csv").write_text(TABLE.replace("patient001,1.5", "1,3") + numbers)
+    images = load(pin(Dataset("acdc-1.5t")))
+    labels = images.train_labels.tolist()
+    assert images.train_groups is not None
+    assert sorted(images.train_groups.tolist()) == [*range(4, 14)]
+    assert images.train_groups.tolist() != [*range(4, 14)]
+    assert all(abs(labels[:first].count(0) - labels[:first].count(1)) <= 1 for first in range(11))

@@ -52,6 +52,10 @@ class Blobs:
     def is_validation(self) -> NDArray[np.bool_]:
         return np.zeros(self.count, np.bool_)
 
+    @property
+    def first_copies(self) -> NDArray[np.int64]:
+        return np.arange(self.count)
+
     @cached_property
     def pixels(self) -> NDArray[np.uint8]:
         draws = np.random.default_rng(1)

@@ -57,7 +57,7 @@ INFLUENCES = pa.schema(
     ]
 )
 ROWS_AT_ONCE = 256  # of all pairs
-FOUND, MEAN_EFFECT, COPIES = "records found", "mean effect", "groups of exact copies"
+FOUND, MEAN_EFFECT = "records found", "mean effect"
 
 
 @dataclass(frozen=True)
@@ -223,9 +223,6 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield row(FOUND, {"level": about.level}, alone(float(found), tested.num_rows), "record", 0.0, any_p)
     yield row(MEAN_EFFECT, {}, alone(float(tested["effect"].to_numpy().mean()), tested.num_rows), "record", 0.0)
     yield row("mean mem", {}, alone(float(tested["mem"].to_numpy().mean()), tested.num_rows), "record", 0.0)
-    if about.copies.groups:
-        groups = alone(float(about.copies.groups), tested.num_rows)
-        yield row(COPIES, {"images": about.copies.images}, groups, "record")
 
 
 MEASURES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +45,15 @@ def evaluations(job: Job) -> list[Evaluation]:
     """The evaluations among a job and those below it."""
     own = [job.config] if isinstance(job.config, Evaluation) else []
     return own + [found for below in job.inputs for found in evaluations(below)]
+
+
+def test_planning_warns_of_probe_images_that_are_training_images(tmp_path: Path) -> None:
+    assert AUDIT.notes is not None
+    data = write_set(tmp_path / "mine", copies=1)
+    same = pin(Dataset(f"folder:{shutil.copytree(tmp_path / 'mine', tmp_path / 'same')}"))
+    (warning,) = AUDIT.notes(on(data, same))
+    assert warning.startswith(f"2 images of probe {same.name} are exact copies of training images of {data.name};")
+    assert not list(AUDIT.notes(on(data, Dataset("digits"))))
 
 
 def test_probe_images_that_are_training_images_are_left_out_and_counted(tmp_path: Path) -> None:

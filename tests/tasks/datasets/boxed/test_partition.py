@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.datasets.boxed.partition import PART_NAMES, TRAINED, Partition, TrainingImages, equal_shares, split_pictures
+from tasks.datasets.boxed.partition import (
+    PART_NAMES,
+    TRAINED,
+    Partition,
+    PartName,
+    Parts,
+    TrainingImages,
+    equal_shares,
+    split_pictures,
+)
 from tasks.datasets.boxed.pictures import NO_BOXES, BoxedPictures
 from tasks.datasets.boxed.scenes import PicturesInMemory
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -27,7 +38,13 @@ def pictures(boxed: Sequence[int], unboxed: Sequence[int]) -> PicturesInMemory:
         labels[mixed],
         tuple("abcdefgh"[: len(boxed)]),
         tuple(BOX if has else NO_BOXES for has in has_box[mixed]),
-        np.zeros((len(labels), 1, 1, 3), np.uint8),
+        distinct_images(len(labels)),
+    )
+
+
+def distinct_images(count: int) -> np.ndarray:
+    return np.stack([np.arange(count) % 256, np.arange(count) // 256, np.zeros(count)], axis=1)[:, None, None].astype(
+        np.uint8
     )
 
 
@@ -232,3 +249,62 @@ def test_a_part_that_a_table_does_not_give_is_missed_when_it_is_asked_for() -> N
     assert len(parts.rows("A"))
     with pytest.raises(DatasetError, match="no pictures of the data are of part 'held out', which B is"):
         parts.rows("B")
+
+
+def with_copies(of: PicturesInMemory, copies: Mapping[int, int], words: Sequence[str] | None = None) -> BoxedPictures:
+    """The pictures with the content of each value's picture in the place of its key's."""
+    images = of.images.copy()
+    for copy, original in copies.items():
+        images[copy] = images[original]
+    return PicturesInMemory(of.ids, of.labels, of.names, of.boxes, images, None if words is None else tuple(words))
+
+
+def parts_of_rows(of: BoxedPictures, parts: Parts) -> list[set[str]]:
+    """The parts that each picture is in."""
+    found: list[set[str]] = [set() for _ in of.ids]
+    for name, rows in parts.there.items():
+        for row in rows:
+            found[row].add(name)
+    return found
+
+
+@given(st.integers(0, 9), st.lists(st.integers(0, 99), min_size=2, max_size=12, unique=True))
+def test_copies_are_in_one_part(seed: int, rows: list[int]) -> None:
+    plain = pictures([30, 30], [40, 40])
+    of = with_copies(plain, dict.fromkeys(rows[1:], rows[0]))
+    parts = split_pictures(of, Partition(per_class=12, public=20, validation=4, seed=seed))
+    found = parts_of_rows(of, parts)
+    assert all(found[row] == found[rows[0]] for row in rows)
+    assert len(found[rows[0]]) <= 1
+    attacked = np.concatenate([parts.rows_to_attack(name) for name in TRAINED])
+    assert np.isin(rows, attacked).sum() <= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("trained", "held out"), "A"),
+        (("public", "trained"), "A"),
+        (("reference", "trained"), "A"),
+        (("reference", "held out"), "other A"),
+        (("held out", "public"), "X"),
+    ],
+)
+def test_copies_have_the_first_part_that_a_table_gives(words: tuple[str, str], part: PartName) -> None:
+    plain = pictures([12, 9], [20, 30])
+    given_words = np.resize(["trained", "held out", "public", "public", "reference"], len(plain.ids))
+    given_words[[10, 11]] = words
+    of = with_copies(plain, {11: 10}, given_words.tolist())
+    found = parts_of_rows(of, split_pictures(of, Partition()))
+    assert found[10] == found[11] == ({"other A", "other B"} if part == "other A" else {part})
+
+
+# The SHA-256 of the parts before copies were looked for.
+UNCHANGED = "1762ba8efab0f0d9dcd9cbc570905ea38e83e97dde86c6a598a39a2a33ddc858"
+
+
+def test_parts_without_copies_are_unchanged() -> None:
+    parts = split_pictures(pictures([23, 20, 31], [30, 40, 22]), Partition(per_class=8, public=24, validation=6))
+    listed = [parts.rows(name).tolist() for name in PART_NAMES]
+    listed += [parts.rows_to_attack(name).tolist() for name in TRAINED]
+    assert hashlib.sha256(json.dumps(listed).encode()).hexdigest() == UNCHANGED

@@ -15,6 +15,7 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.boxed.table import GIVEN_PARTS
 from tasks.datasets.catalog import load_with_boxes, pin
 from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.notes import data_notes
 from tests.tasks.datasets.boxed.trees import jpeg, picture, saved
 
 COLUMNS = "path,label,left,top,right,bottom"
@@ -145,3 +146,14 @@ def test_one_picture_under_two_names_is_refused(folder: Path) -> None:
     text = f"path,label,left,top,right,bottom,part\n{name},a,,,,,trained\nlinked/{name},a,,,,,held out\n"
     with pytest.raises(DatasetError, match="write it in one way"):
         given(folder, text)
+
+
+def test_equal_files_are_copies_and_change_the_digest(folder: Path) -> None:
+    apart = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    assert apart.first_copies.tolist() == [0, 1, 2]
+    assert len(list(data_notes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")), {}))) == 0
+    saved(folder / "scans" / "2.jpg", jpeg(picture(0)))
+    copied = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
+    assert copied.first_copies.tolist() == [0, 1, 0]
+    (note,) = data_notes(pin(Dataset(f"boxed:{folder / 'boxes.csv'}")), {})
+    assert "1 groups of exact copies among the pictures (2 pictures)" in note

@@ -68,4 +68,4 @@ def validation(folder: Path, val: str = "val/{0}") -> None:
     """The pictures for validation; {0} stands for the class."""
     for number, name in VAL.items():
         path = folder / val.format(name) / f"ILSVRC2012_val_{number:08d}.JPEG"
-        saved(path, jpeg(picture(number)))
+        saved(path, jpeg(picture(number)[::-1]))  # of the size that annotations have, and a copy of no other
