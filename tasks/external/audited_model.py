@@ -51,7 +51,7 @@ def ask_model(
         half = other_batch(answers[0][:batch])
         again = _log_p(ask, formed[0].images[half], classes, batch)
     check_asked_twice(answers[0][half], again, WHERE, "call model.eval() before, also inside of a function")
-    # Both sets together say most of a model that has learnt its task, the members alone of one that knows them by heart.
+    # Both sets together show the order in a model that generalises, the members alone in one that memorises them.
     for count in (2, 1):
         labels = np.concatenate([records.labels for records in formed[:count]])
         check_class_order(np.concatenate(answers[:count]), labels, WHERE, "number the labels in its order")

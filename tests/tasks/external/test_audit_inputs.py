@@ -357,7 +357,7 @@ def test_members_that_are_known_by_heart_show_the_order_of_classes() -> None:
     members, others = map(as_fractions, stored())
     columns = {np.asarray(image).tobytes(): (label + 1) % 3 for image, label in zip(*members, strict=True)}
 
-    def answer(images: Array) -> Array:
+    def answer(images: NDArray[np.float32]) -> NDArray[np.float64]:
         """The member's class in the column after its own, and the first column for all others."""
         return 3.0 * np.eye(3)[[columns.get(np.asarray(image).tobytes(), 0) for image in images]]
 
