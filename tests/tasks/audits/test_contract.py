@@ -29,11 +29,12 @@ from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
 from tasks.audits.forgetting.config import Forgetting
-from tasks.contract.job import Inputs, Job, Roots, task
+from tasks.contract.job import Job, Roots
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.verdict import Tone, Verdict
 from tasks.training import dp_sgd
 from tests.dashboards import pages
+from tests.support.lost_job import Lost, lost
 from tests.support.packages import EXAMPLE, offered_example
 from tests.support.shell import PATHS, ROOT
 
@@ -297,16 +298,6 @@ def test_where_nothing_was_trained_on_the_interval_covers_the_null(audit: str, t
         assert audits.find(audit).audit.wording.answers[said.answer].tone != "accused"
         rests_on = next(row for row in map(rows.__getitem__, said.rows) if row["low"] is not None)
         assert rests_on["low"] <= rests_on["null"] <= rests_on["high"], rests_on
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Nothing."""
-
-
-@task(version=1, name="contract.lost")
-def lost(config: Lost, inputs: Inputs) -> pa.Table:
-    raise ValueError("lost for the test")
 
 
 def without_a_leaf(roots: Roots) -> Roots:
