@@ -66,7 +66,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     shutil.copy(provider.folder / "audit.yaml", owner.folder)
     assert commitment == owner("probes", "audit.yaml", "--commit").stdout.strip()
     # By a draw that the provider made alone the owner was asked about other pictures.
-    assert "has no row for" in provider(*given, code=2).stderr
+    assert "these settings and this secret generate" in provider(*given, code=2).stderr
 
 
 @pytest.mark.parametrize(
