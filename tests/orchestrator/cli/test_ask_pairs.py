@@ -20,7 +20,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.spec_file import read
 from tasks.contract.situation import HAVE
 from tests.orchestrator.cli.test_ask import at_a_terminal
-from tests.support.shell import PATHS, Here, Shell
+from tests.support.shell import PATHS, Here, Shell, refusals
 from tests.tasks.audits.text.test_folders import save_folder
 
 PAIRS = [(have, fear) for have in HAVE for fear in fears_with(have)]
@@ -237,7 +237,7 @@ def test_answers_that_do_not_fit_together_end_in_one_line(folder: Path) -> None:
     answers = ("given.model=model.pt", "given.members=folder:mine", "given.others=folder:mine")
     refused = Here(folder)("ask", "--have", "model", "--fear", "unknown", *answers, "--out", "never.yaml", code=1)
     assert "have 144 images in common" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
+    assert len(refusals(refused.stderr)) == 1
     assert not (folder / "never.yaml").exists()
 
 

@@ -168,7 +168,7 @@ def test_a_table_for_another_order_is_refused(tmp_path: Path) -> None:
     handed = handout_order(ProbeSet(held, seed=1))
     names = [*handed.ids, *handed.repeats.values()]
     (tmp_path / "said.csv").write_text("\n".join(["image,confidence", *(f"{name},0.25" for name in names), ""]))
-    with pytest.raises(ValueError, match="answers pictures-.*generate pictures-"):
+    with pytest.raises(ValueError, match=r"answers pictures-.*generate pictures-"):
         ask(Ask(ModelId("target", 0, 0), ProbeSet(held, seed=2), outputs=File(str(tmp_path / "said.csv"))), [])
 
 
