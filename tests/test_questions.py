@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,11 @@ def test_probes_are_handed_out_as_lines_with_ids(engram: Here) -> None:
     folder = engram.folder / "handed"
     assert {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"} == {path.name for path in folder.iterdir()}
     lines = [json.loads(line) for line in (folder / "polite.jsonl").read_text().splitlines()]
-    assert [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in ASKED] == lines
+    polite = [{"id": f"{each['id']}+please", "question": f"{each['question']} Please!"} for each in ASKED]
+    assert sorted(lines, key=itemgetter("id")) == polite
     with (folder / "records.csv").open(newline="") as listed:
-        assert [("a<1>", "plain", "0"), ("c+please", "polite", "2")] == [
-            tuple(row.values()) for at, row in enumerate(csv.DictReader(listed)) if at in (0, 5)
-        ]
+        rows = [tuple(row.values()) for row in csv.DictReader(listed)]
+    assert rows[3:] == [(line["id"], "polite", str(row)) for row, line in enumerate(lines)]
 
 
 def test_a_page_shows_records_as_text_and_only_to_who_asks_for_them(engram: Here) -> None:
@@ -102,7 +103,12 @@ def test_a_page_shows_records_as_text_and_only_to_who_asks_for_them(engram: Here
         assert text not in public
         assert text in private
     assert "<script" not in private
-    assert "a<1> question Is 1 < 2? b question <script>alert('x')</script> c question Où? Dans la ville." in words(page)
+    for record in (
+        "a<1> question Is 1 < 2?",
+        "b question <script>alert('x')</script>",
+        "c question Où? Dans la ville.",
+    ):
+        assert record in words(page)
     assert '<span class="badge accused" title="answers are longer than they need be">' in public
     (engram.folder / "asked.jsonl").unlink()
     catalog._records.clear()  # as in another process

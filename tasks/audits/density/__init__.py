@@ -40,6 +40,8 @@ and splits at 0.95 nats.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tasks.audits.density.answer import OBJECTIVES, RULES, verdict
 from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import About, Density
@@ -59,11 +61,12 @@ __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
 def plan(config: Density) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about(config), read))
+    facts = replace(about(config), copies=copies_held_out(config))
+    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, facts, read))
 
 
 def about(config: Density) -> About:
-    """The facts about a run that its tables do not hold."""
+    """The facts about a run that its tables do not hold, without the copies in its data."""
     pair = config.estimator == "loo"
     every = config.models**config.repetitions <= config.permutations + 1  # assignment is looked at, and none drawn
     return About(
@@ -73,7 +76,6 @@ def about(config: Density) -> About:
         privacy=config.privacy if pair else None,
         planted="" if config.planting is None else str(config.planting),
         together=not pair and (every or config.permutations >= LEAST_DRAWS),
-        copies=copies_held_out(config),
     )
 
 

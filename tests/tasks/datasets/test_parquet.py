@@ -96,7 +96,7 @@ def test_validation_images_beside_a_test_split_are_noted(tmp_path: Path) -> None
     assert pin(Dataset(f"parquet:{folder}")).digest == before
     name = f"parquet:{folder}"
     note = "4 images of its validation split are not read, as it has a test split"
-    assert data_notes(Dataset(name, before), {}) == (f"{name}: {note}",)
+    assert f"{name}: {note}" in data_notes(Dataset(name, before), {})
 
 
 @pytest.mark.parametrize(("present", "absent"), [("train", "test"), ("test", "train"), ("validation", "train")])
