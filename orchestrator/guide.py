@@ -14,8 +14,9 @@ from orchestrator.errors import SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
-from orchestrator.spec.fields import nearest, read_field, replace_fields
+from orchestrator.spec.fields import nearest, replace_fields
 from orchestrator.spec.resolve import pin_one
+from orchestrator.spec.single_field import read_field
 from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
 from tasks.datasets.dataset import Dataset

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
-from tasks.contract.ranges import check_value, field_ranges
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -122,34 +121,6 @@ def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
     """The config with the fields at these dotted paths set at once, so that ranges are checked on the result."""
     paths = {tuple(path.split(".")): value for path, value in changes.items()}
     return _replace_below(config, paths, ()) if paths else config
-
-
-def read_field(kind: Any, path: str, value: Any) -> Any:
-    """Convert a value to the type declared at this dotted path below the config type `kind`, and check its range.
-
-    The other fields are not looked at. Raises SpecError for an unknown path and for a value that is refused.
-    """
-    above, _, name = path.rpartition(".")
-    for step in above.split(".") if above else ():
-        kind = _kind_with_fields(kind, step, path)
-    if name not in field_types(kind):
-        raise SpecError(f"unknown field {path!r}: {kind.__name__} has {', '.join(field_types(kind))}")
-    read = coerce(value, field_types(kind)[name], path)
-    try:
-        check_value(path, read, field_ranges(kind).get(name, ()))
-    except ValueError as error:
-        raise SpecError(str(error)) from None
-    return read
-
-
-def _kind_with_fields(kind: Any, step: str, path: str) -> Any:
-    """The dataclass that the field `step` of `kind` may hold."""
-    if step not in field_types(kind):
-        raise SpecError(f"unknown field {path!r}: {kind.__name__} has {', '.join(field_types(kind))}")
-    inner = [each for each in alternatives(field_types(kind)[step]) if dataclasses.is_dataclass(each)]
-    if not inner:
-        raise SpecError(f"{path}: {step!r} has no fields below it; set it as {step}=VALUE")
-    return inner[0]
 
 
 def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:

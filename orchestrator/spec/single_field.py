@@ -1,0 +1,38 @@
+"""One field of a config, read without the others: for answers that are given one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.spec.fields import alternatives, coerce, field_types
+from tasks.contract.ranges import check_value, field_ranges
+
+
+def read_field(kind: Any, path: str, value: Any) -> Any:
+    """Convert a value to the type declared at this dotted path below the config type `kind`, and check its range.
+
+    The other fields are not looked at. Raises SpecError for an unknown path and for a value that is refused.
+    """
+    above, _, name = path.rpartition(".")
+    for step in above.split(".") if above else ():
+        kind = _kind_with_fields(kind, step, path)
+    if name not in field_types(kind):
+        raise SpecError(f"unknown field {path!r}: {kind.__name__} has {', '.join(field_types(kind))}")
+    read = coerce(value, field_types(kind)[name], path)
+    try:
+        check_value(path, read, field_ranges(kind).get(name, ()))
+    except ValueError as error:
+        raise SpecError(str(error)) from None
+    return read
+
+
+def _kind_with_fields(kind: Any, step: str, path: str) -> Any:
+    """The dataclass that the field `step` of `kind` may hold."""
+    if step not in field_types(kind):
+        raise SpecError(f"unknown field {path!r}: {kind.__name__} has {', '.join(field_types(kind))}")
+    inner = [each for each in alternatives(field_types(kind)[step]) if dataclasses.is_dataclass(each)]
+    if not inner:
+        raise SpecError(f"{path}: {step!r} has no fields below it; set it as {step}=VALUE")
+    return inner[0]
