@@ -47,7 +47,7 @@ MENDED = 3  # times that results found damaged at the end are computed again bef
 
 
 def prepare_cells(asked: Spec, cells: Sequence[Cell], store: Store) -> tuple[list[Cell], list[str]]:
-    """The pinned cells as they run, and lines for the user: changed code, and settings without effect.
+    """The pinned cells as they run, and lines for the user: changed code, settings without effect, unusual data.
 
     Changes of the user's code are accepted if the specification says so.
     """
@@ -58,8 +58,11 @@ def prepare_cells(asked: Spec, cells: Sequence[Cell], store: Store) -> tuple[lis
         lines.append(f"{change.describe()}; {what}")
     if asked.same_code:
         cells = [accept(cell, changes) for cell in cells]
-    idle = find_idle_fields(asked, store.digests())
-    return list(cells), [*lines, *([describe_idle_fields(idle, asked)] if idle else [])]
+    known = store.digests()
+    idle = find_idle_fields(asked, known)
+    if idle:
+        lines.append(describe_idle_fields(idle, asked))
+    return list(cells), [*lines, *describe_data(cells, known)]
 
 
 def start(
@@ -84,9 +87,6 @@ def start(
         observe({"event": "step", "step": "planning"})
     runs = store.folder("runs")
     plans = [plan_of(cell) for cell in cells]
-    if observe is not None:
-        for line in describe_data(cells, store.digests()):
-            observe({"event": "told", "line": line})
     check_extras(Plan.union(plans), store.keys, execution.address)
     parts = [
         SessionRun(
