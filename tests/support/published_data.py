@@ -21,8 +21,17 @@ Pixels = NDArray[np.uint8]
 CIFAR_BATCHES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 
 
+numbered = 0  # images that were made so far
+
+
 def black(count: int, *shape: int) -> Pixels:
-    return np.zeros((count, *shape), np.uint8)
+    """Images that are black but for their number in the first four levels, so that no two are copies."""
+    global numbered
+    images = np.zeros((count, *shape), np.uint8)
+    numbers = np.arange(numbered + 1, numbered + 1 + count, dtype="<u4")
+    images.reshape(count, -1)[:, :4] = numbers.view(np.uint8).reshape(count, 4)
+    numbered += count
+    return images
 
 
 def labels(count: int) -> NDArray[np.uint8]:

@@ -61,8 +61,9 @@ __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
 def plan(config: Density) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
+    models = trainings(config)  # which checks that the data can serve
     facts = replace(about(config), copies=copies_held_out(config))
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, facts, read))
+    return roots(MEASURES, config, models, lambda read: Job(summary, facts, read))
 
 
 def about(config: Density) -> About:

@@ -90,10 +90,11 @@ def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
     seen = seen_images(config)
     left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
+    models = trainings(config)  # which checks that the data can serve
     cell = printed_cell(replace(config, link=0))  # however its trainings are broken into links
     about = PublishedCell(cell, left_out, count_canary_copies(config))
     summed = summary_of_models if config.asks_models else summary
-    return roots(MEASURES, config, trainings(config), lambda tables: Job(summed, about, tables))
+    return roots(MEASURES, config, models, lambda tables: Job(summed, about, tables))
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-import numpy as np
 import pytest
 
 from orchestrator.planning.identity import run_id
@@ -23,10 +22,10 @@ PUBLISHED_PRESETS = [name for name in PRESETS if name.startswith(("table", "figu
 
 @pytest.fixture(scope="module", autouse=True)
 def _published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """MNIST, Fashion-MNIST and CIFAR-10, each of one shade, as ENGRAM_DATA."""
+    """MNIST, Fashion-MNIST and CIFAR-10 of black images with numbers, as ENGRAM_DATA."""
     root = tmp_path_factory.mktemp("published")
-    for shade, folder in enumerate(("mnist", "fashion-mnist")):
-        mnist(root / folder, *(np.full((count, 28, 28), shade, np.uint8) for count in (60_000, 10_000)))
+    for folder in ("mnist", "fashion-mnist"):
+        mnist(root / folder, black(60_000, 28, 28), black(10_000, 28, 28))
     cifar10(root / "cifar-10-batches-py", black(50_000, 3072), black(10_000, 3072))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ENGRAM_DATA", str(root))

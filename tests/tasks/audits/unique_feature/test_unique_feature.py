@@ -248,17 +248,19 @@ def test_a_config_that_the_data_cannot_serve_is_refused(fields: dict[str, Any], 
 
 def test_published_numbers_stand_beside_the_published_setting_only() -> None:
     def published(**changes: Any) -> str:
-        # Planning needs data; the embedded set stands in for the files under the names of the published ones.
-        digest = pin(Dataset("digits")).digest
-        config = replace(PRESETS["table1-mnist"], data=Dataset("mnist", digest), **changes)
+        # Planning needs data; embedded sets stand in for the files under the names of the published ones.
+        fields = {"data": Dataset("mnist", digits.digest), "probe": Dataset("cifar10", photos.digest)} | changes
+        config = replace(PRESETS["table1-mnist"], **fields)
         root = plan(config)["summary"]
         assert isinstance(root, Job)
         assert isinstance(root.config, PublishedCell)
         return root.config.cell
 
-    load(pin(Dataset("digits")))
+    digits, photos = pin(Dataset("digits")), pin(Dataset("photos"))
+    load(digits)
+    load(photos)
     assert published() == PRINTED
-    assert published(seed=5, probe=Dataset("cifar10", "some digest")) == PRINTED
+    assert published(seed=5) == PRINTED
     assert published(canaries=99) == ""
     assert published(learning_rate=1e-3) == ""
     assert published(burnt=Glyph(text="B")) == ""
