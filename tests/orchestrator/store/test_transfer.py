@@ -82,9 +82,10 @@ def test_a_copy_that_was_cut_off_goes_on(origin: Store, tmp_path: Path, monkeypa
         patch.setattr(LocalStore, "create_file", full)
         with pytest.raises(Unwritable, match="ENOSPC"):
             copy_store(origin, target)
-    before = len(contents(target))
     assert "runs/toys-1/run.json" not in contents(target)
-    assert 12 - before == copy_store(origin, target).copied
+    again = copy_store(origin, target)  # a thread may have copied one more file meanwhile
+    assert again.present >= 2
+    assert again.copied + again.present == 12
     assert contents(origin) == contents(target)
 
 
