@@ -31,6 +31,8 @@ def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
     Plans are compared at `scale=tiny` first, where planning is fast, and at full scale only if they are equal there. A
     field that was set to the preset's value is left out, since another value may have an effect.
     """
+    if not spec.set and not spec.sweep:
+        return []
     audit = audits.find(spec.audit).audit
     left_out = {SCALE, *_stopping_fields(audit)}
     answered = fields_of_answer(audit)
