@@ -134,7 +134,7 @@ def test_its_seal_holds_until_a_trial_is_another(searched: Made, tmp_path: Path)
     rewritten(made, own)
     told = engram.json("verify", str(page), code=1)
     changed = [check["name"] for check in told["checks"] if check["state"] != "agrees"]
-    assert [f"trials of {made.name}"] == changed
+    assert [f"trials of {made.name}", page.name] == changed
 
 
 def test_a_search_that_has_not_ended_says_so_and_shows_how_far_it_has_come(searched: Made, tmp_path: Path) -> None:
