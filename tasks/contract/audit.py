@@ -12,8 +12,10 @@ from tasks.contract.certificate import Certificate, add_names, made_of, name_sta
 from tasks.contract.copy_counts import describe_copies
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
+from tasks.contract.learning import add_unlearnt, begin_unlearnt, describe_unlearnt
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
+from tasks.contract.power import Power, Resolution
 from tasks.contract.rules import Rules
 from tasks.contract.situation import Situation
 from tasks.contract.stand_in import begin_verdict
@@ -89,6 +91,8 @@ class Audit:
     whichever rule decided; None for the memorization of `objectives`. `stopping` is how a run ends once it is decided;
     None where nothing is drawn whose rank could be bet on. `notes(config)` yields the warnings about the data sets of a
     config, beside those about each of them, which are printed before any work; None if there can be none.
+    `resolution(config)` says whether a single remembered item could be found, without which the audit clears nobody,
+    and `power(config)` how often it finds what size; None if it has no such statement.
     """
 
     config: type
@@ -103,6 +107,8 @@ class Audit:
     effect: Objective | None = None
     stopping: Stopping | None = None
     notes: Callable[[Any], Iterable[str]] | None = None
+    resolution: Callable[[Any], Resolution | None] | None = None
+    power: Callable[[Any], Iterable[Power]] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:
@@ -120,7 +126,8 @@ class Audit:
         verdict = self._verdict(config, summary)
         if verdict is None:
             return None
-        return replace(verdict, sentence=begin_verdict(verdict.sentence, verdict.answer, self._stand_in(config)))
+        sentence = begin_unlearnt(verdict.sentence, verdict.answer, describe_unlearnt(summary))
+        return replace(verdict, sentence=begin_verdict(sentence, verdict.answer, self._stand_in(config)))
 
     def _stand_in(self, config: Any) -> str:
         return "" if self.wording.stand_in is None else self.wording.stand_in(config)
@@ -152,7 +159,17 @@ class Audit:
             made = self.wording.certificate(config, summary, verdict)
         else:
             made = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
-        return name_stand_in(made, self._stand_in(config))
+        return name_stand_in(add_unlearnt(made, describe_unlearnt(summary)), self._stand_in(config))
+
+    def describe_power(self, config: Any) -> tuple[Power, ...]:
+        """What the audit finds with this config, and how often."""
+        return () if self.power is None else tuple(self.power(config))
+
+    def warn_of_power(self, config: Any) -> Iterator[str]:
+        """That the audit cannot clear with this config, and what would let it; nothing if it can."""
+        resolution = None if self.resolution is None else self.resolution(config)
+        if resolution is not None:
+            yield from resolution.warn()
 
     @property
     def compared(self) -> Objective | None:

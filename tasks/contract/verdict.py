@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Answer = str  # one or two words, which the audit declares
+DETECTABLE: Answer = "detectable, negligible"
 Tone = Literal["accused", "cleared", "open"]
 
 
@@ -23,6 +24,7 @@ ANSWERS: Mapping[Answer, Meaning] = {
     "not seen": Meaning("nothing that matters was found, with enough models to find it", "cleared"),
     "forgotten": Meaning("the model is as if it had never been trained on the data", "cleared"),
     "not forgotten": Meaning("the model still holds what it was trained on", "accused"),
+    DETECTABLE: Meaning("training leaves a trace that a test finds, and that is too small to matter"),
     "undecided": Meaning("the evidence does not suffice for an answer", "open"),
 }
 

@@ -8,52 +8,107 @@ place of its observed statistic among those of all halves is a p-value, without 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
-from math import comb
+from dataclasses import dataclass
+from itertools import combinations, islice
+from math import ceil, comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.numerics import seeds
+from tasks.numerics.ranks import check_finite
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 MOST_HALVES = 20_000  # up to here all of them are counted: those of 16 models are 12,870
+FEW = 9  # drawn sets that reach a record's sum, at most, for its p-value to be computed from more sets
+SPARE = 2  # times as many sets as would be enough if none of them were the record's own by chance
 AT_ONCE = 2**22  # sums in memory
 ROUNDING = 1e-9  # of the sum of absolute scores: sums that differ by less are equal but for rounding
 
 
-def randomisation_p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
+@dataclass(frozen=True)
+class Sets:
+    """The sets of models that an observed one is compared with: all of them, or so many random ones."""
+
+    every: bool
+    count: int
+
+    @property
+    def smallest_p_value(self) -> float:
+        """The smallest p-value that a record can have; the observed set is one of all, or added to those drawn."""
+        return 1 / self.count if self.every else 1 / (1 + self.count)
+
+
+def choose_sets(models: int, members: int, draws: int) -> Sets:
+    """All sets of `members` models if there are at most 20,000, or no more than `draws`; else random ones."""
+    sets = comb(models, members)
+    return Sets(True, sets) if sets <= max(MOST_HALVES, draws) else Sets(False, draws)
+
+
+def enough_draws(level: float, tests: int) -> int:
+    """The random sets with which one record of so many can be found at the level, adjusted for their number."""
+    return ceil(SPARE * tests / level)
+
+
+def randomisation_p_values(
+    scores: Array, member: Mask, draws: int, seed: int, level: float | None = None, tests: int | None = None
+) -> Array:
     """The p-value of each record that models score it higher where they were trained on it, (records,).
 
     `scores` and `member` are (models, records). The statistic is the sum of the scores of the models that were trained
     on the record. With k members among M models it is compared with that of all sets of k models, or of `draws` random
-    ones and itself where these are more than 20,000: p = share of sets whose sum is at least as large. One-sided. NaN
-    where all models, or none, were trained on the record. Fisher 1935; Phipson & Smyth 2010 for the drawn sets.
+    ones and itself (`choose_sets`): p = share of sets whose sum is at least as large. One-sided, and at least 1 / sets.
+    NaN where all models, or none, were trained on the record. Raises ValueError for scores that are not finite.
+    Fisher 1935; Phipson & Smyth 2010 for the drawn sets.
+
+    With a `level`, records that at most FEW of the drawn sets reach are compared with `enough_draws` sets instead, so
+    that a single one can be found among `tests` (by default all that are tested). Both p-values are valid, and so is
+    the one chosen: to be at most a >= (1 + FEW) / (1 + draws), the first must be at most a; to be smaller, the second.
     """
+    check_finite(scores, "exact test")
+    p_values = np.full(scores.shape[1], np.nan)
+    members = member.sum(axis=0)
+    tested = np.flatnonzero((members > 0) & (members < len(scores)))
+    p_values[tested] = _p_values(scores[:, tested], member[:, tested], draws, seed)
+    if level is None:
+        return p_values
+    more = max(draws, enough_draws(level, len(tested) if tests is None else tests))
+    small = tested[p_values[tested] <= (1 + FEW) / (1 + draws)]
+    few = [place for place in small.tolist() if not choose_sets(len(scores), int(members[place]), draws).every]
+    if few and more > draws:
+        p_values[few] = _p_values(scores[:, few], member[:, few], more, seeds.derive(seed, "more sets of models"))
+    return p_values
+
+
+def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
+    """The p-values of records of which some models were trained on each, and some were not."""
     models, records = scores.shape
     members = member.sum(axis=0)
     p_values = np.full(records, np.nan)
     for count in np.unique(members):
-        if not 0 < count < models:
-            continue
         chosen = np.flatnonzero(members == count)
         own = scores[:, chosen] - scores[:, chosen].mean(axis=0)  # the same shift of all sums, and less rounding
         observed = (own * member[:, chosen]).sum(axis=0)
         least = observed - ROUNDING * np.abs(own).sum(axis=0)
-        every = comb(models, int(count)) <= MOST_HALVES
-        larger, sets = np.zeros(len(chosen), dtype=np.int64), 0
-        for some in _sets(models, int(count), 0 if every else draws, seed, max(1, AT_ONCE // max(models, len(chosen)))):
+        sets = choose_sets(models, int(count), draws)
+        larger = np.zeros(len(chosen), dtype=np.int64)
+        at_once = max(1, AT_ONCE // max(models, len(chosen)))
+        for some in _sets(models, int(count), 0 if sets.every else draws, seed, at_once):
             larger += (some @ own >= least).sum(axis=0)
-            sets += len(some)
-        p_values[chosen] = larger / sets if every else (1 + larger) / (1 + sets)
+        # The observed set is one of all of them, whatever rounding says.
+        p_values[chosen] = np.maximum(larger, 1) / sets.count if sets.every else (1 + larger) / (1 + sets.count)
     return p_values
 
 
 def smallest_p_value(models: int, draws: int) -> float:
     """The smallest p-value that a record in half of the models can have."""
-    halves = comb(models, models // 2)
-    return 1 / halves if halves <= MOST_HALVES else 1 / (1 + draws)
+    return choose_sets(models, models // 2, draws).smallest_p_value
+
+
+def smallest_p_value_among(models: int, draws: int, level: float, tests: int) -> float:
+    """The smallest p-value that a record in half of the models can have if more sets are drawn for so many records."""
+    return smallest_p_value(models, max(draws, enough_draws(level, tests)))
 
 
 def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Iterator[Array]:
@@ -64,9 +119,8 @@ def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Itera
         for start in range(0, draws, at_once):
             yield stream.permuted(np.tile(first, (min(at_once, draws - start), 1)), axis=1)
         return
-    every = np.array(list(combinations(range(models), count)))
-    for start in range(0, len(every), at_once):
-        some = every[start : start + at_once]
+    every = combinations(range(models), count)
+    while some := list(islice(every, at_once)):
         sets = np.zeros((len(some), models))
-        np.put_along_axis(sets, some, 1.0, axis=1)
+        np.put_along_axis(sets, np.array(some), 1.0, axis=1)
         yield sets

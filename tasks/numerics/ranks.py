@@ -20,12 +20,51 @@ def area_under_curve(positive: Array, negative: Array) -> float:
     return float((len(ordered) - right + (right - left) / 2).mean() / len(ordered))
 
 
+def check_finite(scores: Array, what: str) -> None:
+    """Raise ValueError if any score is NaN or infinite: comparisons with it would count as the strongest evidence."""
+    wrong = int(np.count_nonzero(~np.isfinite(scores)))
+    if wrong:
+        raise ValueError(f"{what}: {wrong} of {scores.size} scores are NaN or infinite; scores must be finite numbers")
+
+
 def rank_p_value(scores: Array) -> float:
     """The share of the scores that are at least the first one's, itself among them, for scores (members,).
 
+    Ties count as larger (the worst rank), so that the value is at least 1 / members. Raises ValueError for NaN.
+
     The p-value of a Monte Carlo test: Davison & Hinkley 1997, "Bootstrap Methods and their Application", eq. 4.11.
     """
+    if np.isnan(scores).any():
+        raise ValueError(f"{np.count_nonzero(np.isnan(scores))} of {len(scores)} scores are NaN, and have no rank")
     return float(np.count_nonzero(scores >= scores[0]) / len(scores))
+
+
+def share_below(scores: Array) -> float:
+    """The share of the members below the first score, which is itself one of them; ties, and itself, count half.
+
+    The mid-rank: .5 on average if the first score is like the others, whatever share of them is tied.
+    """
+    lower, equal = np.count_nonzero(scores < scores[0]), np.count_nonzero(scores == scores[0])
+    return float((lower + equal / 2) / len(scores))
+
+
+def share_tied(scores: Array) -> Array:
+    """The share of pairs of scores that are equal, along the first axis: 0 if all differ, 1 if all are equal.
+
+    `scores` has shape (members, ...) and the result the shape of what follows; NaN for fewer than two members.
+    """
+    members = len(scores)
+    ordered = np.sort(scores.reshape(members, -1), axis=0)
+    columns = ordered.shape[1]
+    # Equal scores have one number; those of a column lie between `members` times its place and the next column's.
+    numbers = np.zeros(ordered.shape, dtype=np.int64)
+    numbers[1:] = np.cumsum(ordered[1:] != ordered[:-1], axis=0)
+    numbers += members * np.arange(columns)
+    alike = np.bincount(numbers.ravel(), minlength=members * columns).reshape(columns, members).astype(np.float64)
+    equal = (alike * (alike - 1) / 2).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share: Array = equal / np.float64(members * (members - 1) / 2)
+    return share.reshape(scores.shape[1:])
 
 
 def exposure(p_value: float) -> float:

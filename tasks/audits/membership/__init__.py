@@ -32,15 +32,17 @@ from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, cer
 from tasks.audits.membership.config import About, Membership, tiny
 from tasks.audits.membership.given import handout_order, pictures, question
 from tasks.audits.membership.measures import MEASURES, summary
+from tasks.audits.membership.power import notes, power, resolution
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.membership.trainings import record_part, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
+from tasks.contract.learning import chance_accuracy
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.catalog import load
-from tasks.datasets.copies import CopyCount, count_copies
+from tasks.datasets.copies import count_copies
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Pixels
@@ -52,8 +54,11 @@ def plan(config: Membership) -> Roots:
     """The tables of the measures, and their `summary`."""
     models = trainings(config)
     images = load(config.data)
-    copies = CopyCount() if config.canaries else count_copies(images, record_part(config).rows(images))
-    about = About(config.level, copies)
+    if config.canaries:
+        about = About(config.level)
+    else:
+        rows = record_part(config).rows(images)
+        about = About(config.level, count_copies(images, rows), chance_accuracy(images.train_labels[rows]))
     return roots(MEASURES, config, models, lambda read: Job(summary, about, read))
 
 
@@ -94,4 +99,7 @@ AUDIT = Audit(
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes),
+    notes=notes,
+    resolution=resolution,
+    power=power,
 )

@@ -29,42 +29,46 @@ from tasks.audits.membership.given_answer import (
 from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.epsilon import EXPOSURE
 from tasks.audits.membership.measures.given import FOUND_GIVEN
-from tasks.audits.membership.measures.records import FOUND
+from tasks.audits.membership.measures.records import FOUND, MEMORISED
+from tasks.audits.membership.power import record_resolution
 from tasks.contract import epsilon_rows
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, steps_of_null
 from tasks.contract.objectives import Objective
+from tasks.contract.power import SMALLEST, Resolution, single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, read_setting, select_rows
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
-from tasks.numerics.exact_test import smallest_p_value
+from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
-    NOT_JUDGED: Meaning("the given model cannot be compared with those trained here, so nothing follows"),
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
+    NOT_JUDGED: Meaning("the models' scores, or the given model, cannot be compared, so nothing follows"),
     BROKEN: BROKEN_MEANING,
 }
-RESOLUTION = 100  # a single record's smallest p-value must be so many times smaller than the level
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What the answer rests on.
 
-    `found` is the summary row of how many records are found, whose p-value is that of any of them having an influence.
-    `attack` is the row of the attack whose area under the curve may be largest. `smallest` is the smallest p-value that
-    a record can have.
+    `found` is the summary row of how many records are found, whose p-value is that of any of them having an influence,
+    and `memorised` that of those whose influence is above the smallest that matters. `attack` is the row of the attack
+    whose area under the curve may be largest, `resolution` whether one record could be found, and `tied` the row of how
+    many scores are equal; None if it is not known.
     """
 
     found: Row
+    memorised: Row
     attack: Row | None
-    smallest: float
+    resolution: Resolution
     level: float
     negligible: float
+    tied: Row | None = None
 
     @property
-    def is_fine_enough(self) -> bool:
-        return RESOLUTION * self.smallest <= self.level
+    def attacks_fail(self) -> bool:
+        return self.attack is not None and bool(self.attack["high"] < 0.5 + self.negligible)
 
 
 def read_evidence(config: Membership, summary: pa.Table) -> Evidence | None:
@@ -76,10 +80,12 @@ def read_evidence(config: Membership, summary: pa.Table) -> Evidence | None:
     areas = [row for row in select_rows(rows, AUC) if row["high"] is not None]
     return Evidence(
         found,
+        first_row(rows, MEMORISED) or found,
         max(areas, key=lambda row: row["high"], default=None),
-        smallest_p_value(config.models, config.draws),
+        record_resolution(config, found["n"]),
         config.level,
         config.negligible,
+        first_row(rows, TIED),
     )
 
 
@@ -87,7 +93,7 @@ def thresholds(config: Membership) -> Mapping[str, str]:
     return {
         "level": f"{100 * config.level:g}",
         "auc": f"{0.5 + config.negligible:g}",
-        "smallest": f"{config.level / RESOLUTION:g}",
+        "nats": f"{SMALLEST:g}",
         **canary_thresholds(),
         **given_thresholds(),
     }
@@ -105,22 +111,37 @@ RULES = Rules[Any](
         *GIVEN_RULES,
         Rule(
             "memorised",
-            "at least one record is found: its p-value in the exact test, adjusted for the number of records, is at "
-            "most {level} %",
-            lambda evidence: evidence.found["p_value"] <= evidence.level,
+            "at least one record is memorised: the p-value of the exact test that its effect is at most {nats} nats, "
+            "adjusted for the number of records, is at most {level} %",
+            lambda evidence: evidence.memorised["p_value"] <= evidence.level,
             "Of 100 audits of models on which no record has an influence, at most {level} are called so; among the "
             "records that are found, at most {level} % are expected to be false.",
             scope=HALVES,
             applies=asks_halves,
         ),
         Rule(
-            "not seen",
-            "the 95 % interval of every attack's area under the curve ends below {auc}, and there are enough models "
-            "for a record's p-value to be {smallest} or less",
+            NOT_JUDGED,
+            CONDITION,
+            lambda evidence: are_tied(evidence.tied),
+            scope=HALVES,
+            applies=asks_halves,
+        ),
+        Rule(
+            DETECTABLE,
+            "at least one record is found, if the test is of an effect of 0, the 95 % interval of every attack's area "
+            f"under the curve ends below {{auc}}, and {single_item('record')}",
             lambda evidence: (
-                evidence.is_fine_enough
-                and evidence.attack is not None
-                and evidence.attack["high"] < 0.5 + evidence.negligible
+                evidence.attacks_fail and evidence.found["p_value"] <= evidence.level and evidence.resolution.finds_one
+            ),
+            scope=HALVES,
+            applies=asks_halves,
+        ),
+        Rule(
+            "not seen",
+            "the 95 % interval of every attack's area under the curve ends below {auc}, no record is found, and "
+            f"{single_item('record')}",
+            lambda evidence: (
+                evidence.attacks_fail and evidence.found["p_value"] > evidence.level and evidence.resolution.finds_one
             ),
             scope=HALVES,
             applies=asks_halves,
@@ -133,7 +154,8 @@ STATED = ("memorised", "not seen")  # answers after which the common steps follo
 LIMITS = (
     "The audit speaks of models that were trained here, each on half of the records, and of what they say of a record "
     "itself. A record may help to recognise its near copies without being found. A record that is not found may still "
-    "have an influence that so few models do not show."
+    "have an influence that so few models do not show. Two records of a pair have opposite halves, so that among few "
+    "records one may be found because the training on its partner does harm."
 )
 NULL = "This is a null: no model was trained on the records that were asked about. "
 
@@ -150,6 +172,10 @@ def verdict(config: Membership, summary: pa.Table) -> Verdict:
     rule = RULES.decide(config, evidence)
     sentence = f"{rule.answer.capitalize()}: {describe_evidence(evidence)}"
     rows = [evidence.found, *([evidence.attack] if evidence.attack is not None else [])]
+    if rule.answer == NOT_JUDGED and evidence.tied is not None:
+        sentence, rows = f"{rule.answer.capitalize()}: {describe_ties(evidence.tied)}.", [evidence.tied]
+    elif rule.answer == "undecided" and not evidence.resolution.finds_one:
+        sentence = f"{sentence} {evidence.resolution.explain()}"
     null = f" {NULL.strip()}" if config.unseen else ""
     return Verdict(rule.answer, sentence + null, LIMITS, tuple(name_of(row) for row in rows))
 
@@ -162,6 +188,8 @@ def describe_evidence(evidence: Evidence) -> str:
         f"(exact test, false discoveries at most {100 * evidence.level:g} %; that any does: "
         f"{p_in_words(found['p_value'])})"
     )
+    if found["estimate"]:
+        words += f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"
     if evidence.attack is None:
         return f"{words}."
     row = evidence.attack

@@ -88,7 +88,8 @@ class Membership(Ranged):
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """Ours: at most this share of the records that are found may be false."""
     draws: Annotated[int, AtLeast(99)] = 9999
-    """Ours: sets of models that are drawn for the exact test where all of them are more than 20,000."""
+    """Ours: sets of models that are drawn for the exact test if all of them are more than 20,000. For records that few
+    of these sets reach, as many more are drawn as one record needs to be found among all."""
     negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.01, metadata={ANSWER_ONLY: True})
     """Ours: an area under the curve this far above a half is negligible."""
     unseen: bool = False
@@ -176,6 +177,8 @@ class About:
     level: float
     copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
     """The exact copies among the records."""
+    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    """The accuracy of the best constant answer about the records; None if they are not asked about."""
 
 
 def tiny(config: Membership) -> Membership:

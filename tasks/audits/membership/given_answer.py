@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.measures.given import APART, DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
+from tasks.audits.membership.power import record_resolution
+from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
 from tasks.contract.verdict import Verdict
@@ -53,6 +55,7 @@ class GivenEvidence:
     images: int
     level: float
     is_sent: bool
+    resolution: Resolution | None = None
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -86,16 +89,17 @@ class GivenEvidence:
 
     @property
     def would_show(self) -> bool:
-        """Whether a model that was trained on half of the records would have been found out."""
-        return self.power is not None and self.power["low"] >= ENOUGH_POWER
+        """Whether a model that was trained on half of the records, or on a single one, would have been found out."""
+        half = self.power is not None and self.power["low"] >= ENOUGH_POWER
+        return half and self.resolution is not None and self.resolution.finds_one
 
 
 def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
     rows = index_rows(summary)
-    apart = first_row(rows, APART)
+    apart, found = first_row(rows, APART), first_row(rows, FOUND_GIVEN)
     return GivenEvidence(
         lead=first_row(rows, LEAD),
-        found=first_row(rows, FOUND_GIVEN),
+        found=found,
         distance=first_row(rows, DISTANCE),
         power=first_row(rows, POWER),
         differing=first_row(rows, DIFFERING),
@@ -103,6 +107,7 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
         images=read_setting(apart)["others"] if apart is not None else config.given.controls or config.examples,
         level=config.level,
         is_sent=config.given.outputs is not None,
+        resolution=None if found is None else record_resolution(config, found["n"]),
     )
 
 
@@ -169,7 +174,8 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
     Rule(
         "not seen",
         "of the models trained here, each on half of the records, at least {power} % are found out when they are taken "
-        "for the given one (lower limit of the 95 % interval)",
+        "for the given one (lower limit of the 95 % interval), and "
+        f"{single_item('record')}",
         lambda evidence: evidence.would_show,
         scope="a given model whose file is asked: a table may be of another model",
         applies=is_file,
@@ -196,6 +202,8 @@ def given_verdict(config: Membership, summary: pa.Table, rules: Rules[GivenEvide
     rule = rules.decide(config, evidence)
     limits = LIMITS_OF_SENT if evidence.is_sent else LIMITS
     sentence = f"{rule.answer.capitalize()}: {describe_given(rule, evidence)}"
+    if rule.answer == "undecided" and evidence.resolution is not None and not evidence.is_sent:
+        sentence = f"{sentence} {evidence.resolution.explain()}".rstrip()
     return Verdict(rule.answer, sentence, limits, tuple(name_of(row) for row in evidence.rows))
 
 

@@ -18,6 +18,7 @@ from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows, first_copies
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part
 from tasks.numerics import seeds
+from tasks.numerics.ranks import check_finite
 from tasks.training.mixed import Mixture, logits, train
 
 Array = NDArray[np.float64]
@@ -165,7 +166,9 @@ class Answers:
 
 
 def stack_answers(tables: Sequence[pa.Table]) -> Answers:
+    """The answers of all models. Raises ValueError for log-odds that are NaN or infinite."""
     member, phi, correct = (
         np.stack([table[name].to_numpy() for table in tables]) for name in ("member", "log_odds", "correct")
     )
+    check_finite(phi, "log-odds of the models")
     return Answers(tables[0]["row"].to_numpy(), member, phi, correct)

@@ -28,13 +28,14 @@ def audit(**more: object) -> Audit:
 
 
 def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
-    five = ["memorised", "not seen", "forgotten", "not forgotten", "undecided"]
-    assert five == list(ANSWERS) == list(audit().wording.answers)
-    for answer in five:
+    usual = ["memorised", "not seen", "forgotten", "not forgotten", "detectable, negligible", "undecided"]
+    assert usual == list(ANSWERS) == list(audit().wording.answers)
+    for answer in usual:
         said = audit().answer(Config(answer), NOTHING)
         assert said is not None
         assert answer == said.answer
-    assert ["accused", "cleared", "cleared", "accused", "open"] == [ANSWERS[answer].tone for answer in five]
+    tones = [ANSWERS[answer].tone for answer in usual]
+    assert tones == ["accused", "cleared", "cleared", "accused", "open", "open"]
 
 
 def test_an_answer_that_is_not_declared_is_refused_in_a_line() -> None:

@@ -6,7 +6,10 @@
     infl(i, j) = P[correct on j | trained on i] - P[correct on j | not trained on i]
 
 p is that of the exact test of `exact_test`, one-sided; q is p adjusted for the number of records (Benjamini & Hochberg
-1995). A record is found where q is at most `level`. mem and infl are Feldman & Zhang 2020, eq. 1 and section 2; mem(i)
+1995). A record is found where q is at most `level`. For records that are found the test is repeated with their effect
+reduced by `smallest` nats, since a test finds effects of any size; a record counts as memorised if it is found again.
+More random halves are drawn for records that few of `draws` reach, so that one record can be found among all. mem and
+infl are Feldman & Zhang 2020, eq. 1 and section 2; mem(i)
 is infl(i, i).
 
 Pairs are tested by Fisher's exact test, one-sided, which is exact for the same reason: i's half of the models was drawn
@@ -27,13 +30,16 @@ from numpy.typing import NDArray
 
 from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.measures.attacks import balanced_records
-from tasks.audits.membership.trainings import stack_answers
+from tasks.audits.membership.trainings import Answers, stack_answers
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
+from tasks.contract.ties import tied_row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import Array, Mask, randomisation_p_values
-from tasks.numerics.ranks import false_discovery_control
+from tasks.numerics.ranks import false_discovery_control, share_tied
 
 RECORDS = pa.schema(
     [
@@ -45,6 +51,10 @@ RECORDS = pa.schema(
         ("p_value", pa.float64()),
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
+        ("memorised", pa.bool_()),  # found again with an effect that is smaller by the smallest one that matters
+        ("memorised_q", pa.float64()),  # the q-value of that; 1 unless the p-value is at most the level
+        ("tied", pa.float64()),  # share of pairs of models with one score for it
+        ("accuracy", pa.float64()),  # of the models that were trained on it
     ]
 )
 INFLUENCES = pa.schema(
@@ -57,7 +67,7 @@ INFLUENCES = pa.schema(
     ]
 )
 ROWS_AT_ONCE = 256  # of all pairs
-FOUND, MEAN_EFFECT = "records found", "mean effect"
+FOUND, MEMORISED, MEAN_EFFECT = "records found", "records memorised", "mean effect"
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,8 @@ class ExactTest:
     level: float
     draws: int
     seed: int
+    smallest: float = SMALLEST
+    """The effect, in nats, up to which an influence is negligible."""
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
@@ -75,18 +87,56 @@ def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     return Job(records, ExactTest(config.level, config.draws, seeds.derive(config.seed, "exact test")), trainings)
 
 
-@task(version=1, name="membership.records", gathers=True)
+@task(version=2, name="membership.records", gathers=True)
 def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     """Each record's influence with its p-value (RECORDS)."""
     answers = stack_answers(inputs)
-    p_values = randomisation_p_values(answers.phi, answers.member, config.draws, config.seed)
+    p_values = randomisation_p_values(answers.phi, answers.member, config.draws, config.seed, config.level)
     q_values = false_discovery_control(p_values)
+    memorised_q = false_discovery_control(reduced_p_values(config, answers, p_values))
     effect, error = difference_of_sides(answers.phi, answers.member)
     mem, _ = difference_of_sides(answers.correct.astype(np.float64), answers.member)
     unknown = np.isnan(p_values)
     numbers = [pa.array(each, from_pandas=True) for each in (effect, error, mem, p_values, q_values)]
-    found = pa.array(q_values <= config.level, mask=unknown)
-    return pa.table([answers.rows, answers.member.sum(axis=0), *numbers, found], schema=RECORDS)
+    found, memorised = (pa.array(each <= config.level, mask=unknown) for each in (q_values, memorised_q))
+    more = [pa.array(each, from_pandas=True) for each in (memorised_q, tied_shares(answers), member_accuracy(answers))]
+    columns = [answers.rows, answers.member.sum(axis=0), *numbers, found, memorised, *more]
+    return pa.table(columns, schema=RECORDS)
+
+
+def reduced_p_values(config: ExactTest, answers: Answers, p_values: Array) -> Array:
+    """p-values that a record's effect is at most `smallest` nats, (records,): no smaller than those of no effect.
+
+    Only records whose p-value is at most the level are tested again; the others have 1, which is no smaller.
+    """
+    reduced = np.where(np.isnan(p_values), np.nan, 1.0)
+    small = np.flatnonzero(p_values <= config.level)
+    if len(small):
+        member = answers.member[:, small]
+        scores = answers.phi[:, small] - config.smallest * member
+        tests = int(np.count_nonzero(~np.isnan(p_values)))
+        again = randomisation_p_values(scores, member, config.draws, config.seed, config.level, tests)
+        reduced[small] = np.maximum(again, p_values[small])
+    return reduced
+
+
+def tied_shares(answers: Answers) -> Array:
+    """The share of pairs of equal scores, (records,): of a record by two models, or of two records by one model.
+
+    The larger of the two: the first for each record, the second as a mean over models, which a constant output makes
+    large even if models differ.
+    """
+    by_models = float(np.mean(share_tied(answers.phi.T))) if len(answers.rows) > 1 else 0.0
+    tied: Array = np.maximum(share_tied(answers.phi), by_models)
+    return tied
+
+
+def member_accuracy(answers: Answers) -> Array:
+    """The share of the models trained on each record that are right about it, (records,)."""
+    members = answers.member.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        accuracy: Array = (answers.member & answers.correct).sum(axis=0) / members
+    return accuracy
 
 
 def difference_of_sides(values: Array, member: Mask) -> tuple[Array, Array]:
@@ -221,6 +271,13 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     found = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
     any_p = float(tested["q_value"].to_numpy().min())
     yield row(FOUND, {"level": about.level}, alone(float(found), tested.num_rows), "record", 0.0, any_p)
+    memorised = int(np.count_nonzero(tested["memorised"].to_numpy(zero_copy_only=False)))
+    smallest_q = float(tested["memorised_q"].to_numpy().min())
+    setting = {"level": about.level, "nats": SMALLEST}
+    yield row(MEMORISED, setting, alone(float(memorised), tested.num_rows), "record", 0.0, smallest_q)
+    yield tied_row(float(tested["tied"].to_numpy().mean()), tested.num_rows, "record")
+    right = statistics.within_shares(statistics.mean(tested["accuracy"].to_numpy()))
+    yield accuracy_row(right, "records", about.chance, "record")
     yield row(MEAN_EFFECT, {}, alone(float(tested["effect"].to_numpy().mean()), tested.num_rows), "record", 0.0)
     yield row("mean mem", {}, alone(float(tested["mem"].to_numpy().mean()), tested.num_rows), "record", 0.0)
 

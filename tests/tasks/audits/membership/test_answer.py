@@ -16,11 +16,13 @@ from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import AUC, Matching, attacks
 from tasks.audits.membership.measures.records import FOUND, ExactTest, records
 from tasks.contract.certificate import STEPS, chances
+from tasks.contract.power import Resolution
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, row
+from tasks.contract.ties import tied_row
 from tests.tasks.audits.membership.made_up import make_answers
 
-CONFIG = Membership(models=16, negligible=0.03, examples=400)
+CONFIG = Membership(models=18, negligible=0.03, examples=400)
 Array = NDArray[np.float64]
 Change = Callable[[Array], Array]
 
@@ -85,30 +87,42 @@ def attack(name: str, area: float, low: float | None, high: float | None) -> Row
 
 
 @pytest.mark.parametrize(
-    ("p_value", "high", "smallest", "answer"),
+    ("p_found", "p_memorised", "high", "smallest", "tied", "answer"),
     [
-        (0.05, 0.9, 0.01, "memorised"),
-        (0.051, 0.9, 0.0005, "undecided"),
-        (0.051, 0.529, 0.0005, "not seen"),
-        (0.051, 0.53, 0.0005, "undecided"),
-        (0.051, None, 0.0005, "undecided"),
-        (0.051, 0.529, 0.00051, "undecided"),
+        (0.01, 0.05, 0.9, 0.01, 0.0, "memorised"),
+        (0.01, 0.05, 0.9, 0.01, 0.9, "memorised"),
+        (0.051, 0.6, 0.529, 0.00004, 0.051, "not judged"),
+        (0.05, 0.051, 0.529, 0.00004, 0.05, "detectable, negligible"),
+        (0.05, 0.051, 0.53, 0.00004, 0.05, "undecided"),
+        (0.051, 0.6, 0.9, 0.00004, 0.0, "undecided"),
+        (0.051, 0.6, 0.529, 0.00004, 0.0, "not seen"),
+        (0.051, 0.6, 0.53, 0.00004, 0.0, "undecided"),
+        (0.051, 0.6, None, 0.00004, 0.0, "undecided"),
+        (0.051, 0.6, 0.529, 0.000042, 0.0, "undecided"),
     ],
 )
-def test_halves_are_judged_by_the_exact_test_and_by_the_strongest_attack(
-    p_value: float, high: float | None, smallest: float, answer: str
+def test_halves_are_judged_by_size_ties_attacks_and_resolution(
+    p_found: float, p_memorised: float, high: float | None, smallest: float, tied: float, answer: str
 ) -> None:
     strongest = None if high is None else attack("LiRA", 0.5, 0.49, high)
-    evidence = Evidence(found(p_value), strongest, smallest, CONFIG.level, CONFIG.negligible)
-    assert answer == RULES.decide(CONFIG, evidence).answer
+    evidence = Evidence(
+        found(p_found),
+        found(p_memorised),
+        strongest,
+        Resolution(smallest, 1200, CONFIG.level, "records", "train more models"),
+        CONFIG.level,
+        CONFIG.negligible,
+        tied_row(tied, 1200, "record"),
+    )
+    assert RULES.decide(CONFIG, evidence).answer == answer
 
 
 def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_strongest() -> None:
     areas = [attack("loss", 0.52, 0.51, 0.525), attack("LiRA", 0.515, 0.495, 0.5291), attack("none", 0.9, None, None)]
-    rows = pa.Table.from_pylist([found(0.2, 3), *areas], SUMMARY)
+    rows = pa.Table.from_pylist([found(0.2), *areas], SUMMARY)
     given = verdict(CONFIG, rows)
     assert (
-        "Not seen: of 1,200 records 3 are found to change what models say of them (exact test, false discoveries at "
+        "Not seen: of 1,200 records 0 are found to change what models say of them (exact test, false discoveries at "
         "most 5 %; that any does: p = 0.2); the strongest attack, LiRA, tells members from others with an area under "
         "the curve of 0.515 (95 % interval 0.495 to 0.529 over 30 targets; .5 where nothing is told)."
     ) == given.sentence
@@ -118,10 +132,10 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     assert ("not seen", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
     assert STEPS["cleared"] == page.steps
     assert "at most 5 %" in page.rule
-    assert "ends below 0.53, and there are enough models for a record's p-value to be 0.0005 or less" in page.rule
+    assert "ends below 0.53, no record is found, and a single remembered record could have been found" in page.rule
     found_row = effect(CONFIG, rows)
     assert found_row is not None
-    assert (FOUND, 3.0) == (found_row["metric"], found_row["estimate"])
+    assert (FOUND, 0.0) == (found_row["metric"], found_row["estimate"])
     alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
     assert verdict(CONFIG, alone).sentence.endswith("that any does: p = 0.2).")
     assert 1 == len(verdict(CONFIG, alone).rows)

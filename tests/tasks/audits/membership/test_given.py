@@ -90,7 +90,8 @@ def test_a_model_that_was_trained_on_records_is_found_out_and_one_that_was_not_i
     assert ["memorised"] * 4 == [judged(FILE, seed, knows=0.5).answer for seed in range(4)]
     innocent = [judged(FILE, seed).answer for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
-    assert innocent.count("not seen") >= 12
+    assert innocent.count("undecided") >= 12
+    assert "not seen" not in innocent  # no single record of so many could have been found
 
 
 def test_many_models_find_records_one_by_one() -> None:
@@ -166,8 +167,9 @@ LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "d
         (FILE, {"found": None}, "not judged", "no models were trained here to rank the given one among"),
         (TABLE, {"differing": 0.02}, "not judged", "2 of 100 pictures that were handed out twice have two answers"),
         (TABLE, {"differing": None}, "memorised", ""),
-        (FILE, {"lead": 0.051}, "not seen", "p = 0.051 among these models); 7 records are found one by one (false"),
-        (FILE, {"lead": 0.051, "low": 0.79}, "undecided", "records, 20 would have been found out."),
+        (FILE, {"lead": 0.051, "records": 1}, "not seen", "p = 0.051 among these models); 7 records are found one by"),
+        (FILE, {"lead": 0.051, "records": 2}, "undecided", "To clear, with 2 records train 78 models."),
+        (FILE, {"lead": 0.051, "low": 0.79, "records": 1}, "undecided", "records, 20 would have been found out."),
         (FILE, {"lead": 0.051, "low": None}, "undecided", "are found one by one (false discoveries at most 5 %)."),
         (TABLE, {"lead": 0.051}, "undecided", ""),
     ],
@@ -175,11 +177,12 @@ LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "d
 def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     given: GivenModel, evidence: dict[str, float | None], answer: str, words: str
 ) -> None:
-    config = Membership(models=24, examples=RECORDS, given=given)
+    config = Membership(models=40, examples=RECORDS, given=given)
     numbers: dict[str, float | None] = LEADS | evidence
     score = "label" if given is TABLE else "log-odds"
     far = numbers["far"]
-    wide, one = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, RECORDS)
+    records = int(numbers.get("records") or RECORDS)
+    wide, one = Estimate(20 / 24, numbers["low"], 0.95, 24), Estimate(7.0, None, None, records)
     rows = [
         ("lead", row(LEAD, {}, Estimate(0.125, None, None, 24), "model", 0.0, numbers["lead"])),
         ("found", row(FOUND_GIVEN, {"score": score}, one, "record", 0.0)),

@@ -1,0 +1,113 @@
+"""What the audit finds with a config: whether one remembered record could be, and how often one of a stated effect is.
+
+The statement of power is for log-odds that differ by SPREAD nats between models that were trained alike, whatever the
+record. A record's p-value must reach level / records, so power falls with their number and rises with that of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.trainings import record_part
+from tasks.contract.power import GOAL, SMALLEST, Power, Resolution, smallest_size
+from tasks.datasets.catalog import load
+from tasks.datasets.copies import distinct_rows
+from tasks.numerics.exact_test import smallest_p_value_among
+
+SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
+EFFECT = 4.0  # nats by which the record of the statement is remembered
+
+
+def count_records(config: Membership) -> int:
+    """The records that are tested: exact copies are one."""
+    images = load(config.data)
+    return len(distinct_rows(images, record_part(config).rows(images)))
+
+
+def record_resolution(config: Membership, records: int) -> Resolution:
+    """Whether one record of so many could be found: by the exact test, or of a given model by its rank."""
+    if config.given.there:
+        return Resolution(
+            1 / (1 + config.models // 2),
+            records,
+            config.level,
+            "records",
+            f"with {records:,} records train {2 * smallest_panel(config.level, records):,} models",
+        )
+    smallest = smallest_p_value_among(config.models, config.draws, config.level, records)
+    models = fewest_models(config.draws, config.level, records)
+    advice = "" if models is None else f"with {records:,} records train {models} models"
+    return Resolution(smallest, records, config.level, "records", advice)
+
+
+def smallest_panel(level: float, records: int) -> int:
+    """The models without a record among which the given one's rank can find it."""
+    from math import ceil
+
+    return ceil(records / level - 1e-9) - 1
+
+
+@lru_cache(maxsize=256)
+def fewest_models(draws: int, level: float, records: int) -> int | None:
+    """The smallest even number of models with which one of so many records can be found."""
+
+    def enough(models: int) -> bool:
+        return Resolution(smallest_p_value_among(models, draws, level, records), records, level, "", "").finds_one
+
+    return smallest_size(4, 2, enough)
+
+
+def resolution(config: Membership) -> Resolution | None:
+    """That of the plan; None for canaries, of which a bound on epsilon clears nobody."""
+    if config.canaries or not config.models:
+        return None
+    return record_resolution(config, count_records(config))
+
+
+def power(config: Membership) -> Iterator[Power]:
+    """How often one record that is remembered by EFFECT nats is found."""
+    if config.canaries or not config.models or config.given.there:
+        return
+    records = count_records(config)
+    share = detection_rate(config.models, config.draws, config.level, records)
+    models = smallest_size(
+        config.models, 2, lambda size: detection_rate(size, config.draws, config.level, records) >= GOAL
+    )
+    yield Power(
+        f"one record of {records:,} that is remembered by {EFFECT:g} nats (models differ by {SPREAD:g} nat)",
+        share,
+        "" if models is None else f"train {models} models",
+    )
+
+
+@lru_cache(maxsize=256)
+def detection_rate(models: int, draws: int, level: float, records: int) -> float:
+    """The share of audits that find one record whose effect is EFFECT nats beyond the smallest that matters.
+
+    The exact test of normal scores has the power of a t-test; it finds nothing if its smallest p-value is too large.
+    """
+    from scipy import stats
+
+    smallest = smallest_p_value_among(models, draws, level, records)
+    if not Resolution(smallest, records, level, "records", "").finds_one:
+        return 0.0
+    freedom = models - 2
+    shift = (EFFECT - SMALLEST) / (SPREAD * 2 / models**0.5)
+    return float(stats.nct.sf(stats.t.isf(level / records, freedom), freedom, shift))
+
+
+def notes(config: Membership) -> Iterator[str]:
+    """A warning about few records, of which one may be found for what the training on its partner does."""
+    if config.canaries or not config.models:
+        return
+    records = count_records(config)
+    if records < FEW_RECORDS:
+        yield (
+            f"{records} records: two of a pair have opposite halves of the models, and with fewer than {FEW_RECORDS} "
+            "records one may be found because the training on its partner does harm (7 % of 40 records at p of 5 %)"
+        )
+
+
+FEW_RECORDS = 100
