@@ -65,7 +65,8 @@ def plan(
     expected = f"; expected time: {seen['time']}" if seen["missing"] else ""
     paragraph(f"{seen['planned']} jobs{runs}, {seen['stored']} stored, {seen['missing']} to run{expected}")
     lines = [cell["line"] for cell in (*seen["left_out"], *seen["code_changes"])]
-    for line in (*lines, *describe_classes(seen["classes"]), *seen["warnings"]):
+    power = [statement["line"] for statement in seen["power"]]
+    for line in (*lines, *describe_classes(seen["classes"]), *power, *seen["warnings"]):
         paragraph(line)
 
 

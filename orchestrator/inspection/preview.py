@@ -19,6 +19,7 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, describe_price, price_plan
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
+from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.field_descriptions import value_text
@@ -48,8 +49,8 @@ def preview(asked: Spec) -> dict[str, Any]:
     `unknown` then names; the time is between `seconds_low` and `seconds_high`, as far as that much is known. All of
     that is of `cells`; `left_out` are those of the preset whose data are missing. `classes` say what the class numbers
     of the settings mean, `code_changes` which files of the user's code changed since an earlier run and what that
-    costs, and `warnings` name settings without effect and what is unusual in the data, one line each. Does not create a
-    store.
+    costs, and `warnings` name settings without effect, what is unusual in the data and that nothing can be cleared, one
+    line each. `power` says how often the audit finds what, cell by cell. Does not create a store.
     """
     place = store_location(asked.store)
     cells, how = resolve_cells(asked), execution(asked)
@@ -100,11 +101,21 @@ def preview(asked: Spec) -> dict[str, Any]:
         "code_changes": [
             {**asdict(change), **_cost(change, cells, plans, keys, describe_seconds)} for change in changes
         ],
+        "power": describe_power(cells),
         "warnings": [
             *([describe_idle_fields(idle, asked)] if idle else []),
             *describe_data(cells, known),
         ],
     }
+
+
+def describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """What the cells' audits find and how often, each statement once, as numbers and as a line."""
+    found: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        for power in audits.find(cell.audit).audit.describe_power(cell.config):
+            found.setdefault(power.line, {**asdict(power), "line": power.line})
+    return list(found.values())
 
 
 def _cost(

@@ -17,7 +17,7 @@ from tasks.datasets.copies import distinct_rows
 from tasks.numerics.exact_test import smallest_p_value_among
 
 SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
-EFFECT = 4.0  # nats by which the record of the statement is remembered
+EFFECT = 2.0  # nats by which the record of the statement is remembered
 
 
 def count_records(config: Membership) -> int:
