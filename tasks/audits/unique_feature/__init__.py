@@ -72,8 +72,10 @@ from tasks.audits.unique_feature.unseen_images import count_copies, seen_images
 from tasks.contract.audit import Audit, Handout, Stopping, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
+from tasks.contract.learning import chance_accuracy
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
+from tasks.datasets.catalog import load
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -92,7 +94,8 @@ def plan(config: UniqueFeature) -> Roots:
     left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     models = trainings(config)  # which checks that the data can serve
     cell = printed_cell(replace(config, link=0))  # however its trainings are broken into links
-    about = PublishedCell(cell, left_out, count_canary_copies(config))
+    chance = None if config.given.there else chance_accuracy(load(config.trained_on).test_labels)
+    about = PublishedCell(cell, left_out, count_canary_copies(config), chance)
     summed = summary_of_models if config.asks_models else summary
     return roots(MEASURES, config, models, lambda tables: Job(summed, about, tables))
 

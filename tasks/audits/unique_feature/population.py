@@ -24,6 +24,7 @@ from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
 from tasks.contract.job import ADDED_LATER
+from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
 from tasks.datasets.features.kinds import CELLS
@@ -32,9 +33,6 @@ from tasks.numerics import seeds
 
 LEVEL = 0.05  # at which a rank is called, here and in every measure of the audit
 FDR = 0.05  # of the canaries that are called one by one
-# Nats: a change of the label's probability by about a tenth. Where the interval excludes this much, the audit had the
-# power to see what would matter; where it does not, its silence means nothing.
-SMALLEST = 0.1
 GLYPHS, OTHERS = "glyphs", "others"  # of a setting: how many all glyphs are, or how many others a feature has
 
 
@@ -58,6 +56,12 @@ class Population:
     def last_called(self) -> int:
         """The last place whose p-value is at most LEVEL; 0 where the first place has a larger one."""
         return math.floor(LEVEL * self.size + 1e-9)
+
+    def resolution(self, canaries: int) -> Resolution:
+        """Whether one of so many canaries can be called at FDR, each by its rank in this population."""
+        others = math.ceil(canaries / FDR - 1e-9) - 1
+        advice = "audit fewer canaries" if self.are_all_glyphs else f"rank each among {others} others (family.count)"
+        return Resolution(1 / self.size, canaries, FDR, "canaries", advice)
 
     def fewest_called(self, canaries: int) -> int:
         """How many of so many canaries have to be first before one can be called at FDR."""
@@ -267,6 +271,13 @@ def standardise(log_p: Array) -> Array:
     deviations = log_p - log_p.mean(axis=-2, keepdims=True)
     spread = deviations.std(axis=-2, keepdims=True)
     return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
+
+
+def reduce_effect(difference: Array) -> Array:
+    """The members' differences (members,) with that of the feature reduced by the smallest effect that matters."""
+    reduced = difference.copy()
+    reduced[0] -= SMALLEST
+    return reduced
 
 
 def mean_standardised_scores(differences: Sequence[Array]) -> Array:

@@ -91,6 +91,8 @@ class PublishedCell:
     """Probe images that are left out, since the networks are trained on them."""
     copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
     """The exact copies among the training images of which canaries are drawn."""
+    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    """The accuracy of the best constant answer about the validation images; None if nothing is trained."""
 
     @property
     def numbers(self) -> PublishedNumbers:

@@ -23,18 +23,18 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
-from tasks.audits.unique_feature.population import SMALLEST
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, blank_weak_interval, first_row, index_rows, p_in_words, row_name
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.datasets.features import Feature, Picture, Words, describe_feature
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", "undecided")},
+    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", DETECTABLE, "undecided")},
     PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not tell which"),
-    NOT_JUDGED: Meaning("what was sent back is not what the model that was described says of these pictures"),
+    NOT_JUDGED: Meaning("what was sent back, or what the models say, does not allow an answer"),
 }
 
 
@@ -163,9 +163,8 @@ def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | 
             boundaries=(from_here,),
             logarithmic=True,
         )
-    zero = Boundary(0.0, "memorised if the whole interval lies above")
-    cleared = Boundary(SMALLEST, "not seen only if it lies below", clears=True)
-    return line_of(evidence.effect, FACTOR, boundaries=(zero, cleared))
+    smallest = Boundary(SMALLEST, "memorised if the whole interval lies above, not seen only if it lies below")
+    return line_of(evidence.effect, FACTOR, boundaries=(smallest,))
 
 
 def probability_factor(nats: float) -> str:
@@ -185,6 +184,10 @@ def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) ->
         )
     if answer == "not seen":
         return ("Ask for the other features and places that you fear, with the network and data that you use.",)
+    if answer == DETECTABLE:
+        return (f"Nothing that matters is kept of one image: an effect of {SMALLEST:g} nats would have shown.",)
+    if answer == NOT_JUDGED:
+        return ("Check the network: its answers do not depend on what it is shown, or are rounded.",)
     more = f"Train more canaries (canaries={max(40, 2 * config.canaries)})"
     others = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
     if evidence.calls is not None and evidence.calls.population.are_all_glyphs:

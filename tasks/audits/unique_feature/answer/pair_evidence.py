@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
-from tasks.audits.unique_feature.measures.evidence import BETS
+from tasks.audits.unique_feature.measures.canary_scores import EFFECT, LARGEST
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, MEMORISED, MEMORISED_BEYOND, SHARED
+from tasks.audits.unique_feature.measures.evidence import BETS, DETECTED
 from tasks.audits.unique_feature.measures.evidence import LEVEL as BET_LEVEL
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
-from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
+from tasks.audits.unique_feature.population import LEVEL, Population
+from tasks.contract.power import SMALLEST, Resolution
 from tasks.contract.summaries import Name, Row, Rows, first_row, name_of, numerator, read_setting, row_name
+from tasks.contract.ties import TIED
 from tasks.numerics import betting
 
 SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
@@ -24,6 +26,8 @@ class Calls:
     """How many of `n` canaries are called one by one, each by its rank in the `population`.
 
     `beyond` is the summary row of the share that is found beyond chance where p is at most `level`; None without it.
+    `memorised` and `memorised_beyond` are the same of effects that are reduced by the smallest that matters; None of
+    ranks that are not in nats, of which `largest`, the largest effect of a canary, says whether any is larger.
     """
 
     called: int
@@ -32,6 +36,19 @@ class Calls:
     share_seeds: bool
     beyond: Row | None
     level: float
+    memorised: int | None = None
+    memorised_beyond: Row | None = None
+    largest: float | None = None
+
+    @property
+    def resolution(self) -> Resolution:
+        """Whether a single remembered canary could have been called."""
+        return self.population.resolution(self.n)
+
+    @property
+    def have_size(self) -> bool:
+        """Whether a canary's effect is larger than the smallest that matters, as far as ranks are not in nats."""
+        return self.largest is not None and self.largest > SMALLEST
 
     @property
     def beyond_p(self) -> float | None:
@@ -40,17 +57,29 @@ class Calls:
 
     @property
     def accuses(self) -> bool:
-        return self.called > 0 and not self.share_seeds
+        """Whether a canary is called with an effect that matters."""
+        memorised = self.called > 0 and self.have_size if self.memorised is None else self.memorised > 0
+        return memorised and not self.share_seeds
 
     @property
     def are_surely_small(self) -> bool:
-        return self.beyond_p is not None and self.beyond_p <= SURELY
+        """Whether more ranks are small, with effects that matter, than chance ever brings."""
+        if self.memorised is None:
+            return self.is_detected and self.have_size
+        beyond = self.memorised_beyond
+        return beyond is not None and beyond["p_value"] is not None and bool(beyond["p_value"] <= SURELY)
+
+    @property
+    def is_detected(self) -> bool:
+        """Whether ranks accuse, whatever the size of the effects."""
+        called = self.called > 0 and not self.share_seeds
+        return called or (self.beyond_p is not None and self.beyond_p <= SURELY)
 
     @property
     def are_by_chance(self) -> bool:
-        """Whether no canary is called, one could have been, and no more ranks are small than chance brings."""
+        """Whether no canary is called, and no more ranks are small than chance brings."""
         few = self.beyond_p is None or self.beyond_p > LEVEL
-        return not self.called and not self.share_seeds and few and self.population.fewest_called(self.n) <= 1
+        return not self.called and not self.share_seeds and few
 
 
 @dataclass(frozen=True)
@@ -72,6 +101,12 @@ class Bets:
     largest: float
     level: float
     n: int
+    detected: float = 0.0
+    """The largest product of the bets on ranks of effects of any size."""
+
+    @property
+    def detect(self) -> bool:
+        return betting.is_decided(self.detected, self.level)
 
     @property
     def accuse(self) -> bool:
@@ -84,7 +119,8 @@ class PairEvidence:
 
     `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
     the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
-    the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided.
+    the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided,
+    and `tied` is the row of how many of the ranked scores are equal.
     """
 
     names: tuple[Name, ...]
@@ -93,6 +129,22 @@ class PairEvidence:
     guarantee: Guarantee | None
     published: tuple[tuple[int, int], ...]
     bets: Bets | None = None
+    tied: Row | None = None
+
+    @property
+    def is_detected(self) -> bool:
+        """Whether something accuses, whatever its size: bets in a run that ends once it is decided, else the rest."""
+        if self.bets is not None:
+            return self.bets.detect
+        return self.effect_is_above_zero or (self.calls is not None and self.calls.is_detected)
+
+    @property
+    def effect_is_above_zero(self) -> bool:
+        return self.effect is not None and self.effect_decides and bool(self.effect["low"] > 0)
+
+    @property
+    def finds_one(self) -> bool:
+        return self.calls is not None and self.calls.resolution.finds_one
 
     @property
     def has_interval(self) -> bool:
@@ -105,7 +157,7 @@ class PairEvidence:
 
     @property
     def effect_is_above(self) -> bool:
-        return self.effect is not None and self.effect_decides and bool(self.effect["low"] > 0)
+        return self.effect is not None and self.effect_decides and bool(self.effect["low"] > SMALLEST)
 
     @property
     def effect_is_excluded(self) -> bool:
@@ -119,20 +171,26 @@ class PairEvidence:
 def read_pair_evidence(rows: Rows) -> PairEvidence:
     """The evidence in the rows of a summary."""
     effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
-    bets = first_row(rows, BETS)
+    bets, detected, largest = (first_row(rows, metric) for metric in (BETS, DETECTED, LARGEST))
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
         names=tuple(name_of(row) for row in (effect, called, beyond, bets) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
-        calls=None if called is None or not called["n"] else read_calls(called, beyond),
+        calls=None if called is None or not called["n"] else read_calls(rows, called, beyond, largest),
         guarantee=read_guarantee(rows),
         published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
-        bets=None if bets is None else Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"]),
+        bets=None if bets is None else read_bets(bets, detected),
+        tied=first_row(rows, TIED),
     )
 
 
-def read_calls(called: Row, beyond: Row | None) -> Calls:
-    setting = read_setting(called)
+def read_bets(bets: Row, detected: Row | None) -> Bets:
+    largest = bets["estimate"] if detected is None else detected["estimate"]
+    return Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"], largest)
+
+
+def read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None) -> Calls:
+    setting, memorised = read_setting(called), first_row(rows, MEMORISED)
     return Calls(
         called=numerator(called),
         n=called["n"],
@@ -140,6 +198,9 @@ def read_calls(called: Row, beyond: Row | None) -> Calls:
         share_seeds=SHARED in setting,
         beyond=beyond,
         level=LEVEL if beyond is None else read_setting(beyond)["p"],
+        memorised=None if memorised is None else numerator(memorised),
+        memorised_beyond=first_row(rows, MEMORISED_BEYOND),
+        largest=None if largest is None else largest["estimate"],
     )
 
 

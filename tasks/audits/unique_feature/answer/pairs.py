@@ -18,11 +18,14 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
-from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST
+from tasks.audits.unique_feature.population import FDR, LEVEL
+from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Rule
-from tasks.contract.verdict import Answer, Verdict
+from tasks.contract.ties import CONDITION, are_tied, describe_ties
+from tasks.contract.verdict import DETECTABLE, Answer, Verdict
 from tasks.datasets.features import describe_feature
 
+NOT_JUDGED: Answer = "not judged"
 ONE_SIDE = 0.025  # of a 95 % interval
 
 
@@ -40,21 +43,23 @@ def pair_rule(
 
 BY_EFFECT = pair_rule(
     "memorised",
-    "the whole 95 % interval of the effect lies above 0 (one side of a t-test over at least {pairs} pairs, p at most "
-    "{one_side})",
+    "the whole 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} "
+    "pairs, p at most {one_side})",
     lambda evidence: evidence.effect_is_above,
     stops=False,
 )
 BY_CALLS = pair_rule(
     "memorised",
-    "a canary is called by its rank, at a false discovery rate of {fdr} % over canaries that share no training seed",
+    "a canary is called by its rank with an effect that is reduced by {smallest} nats, at a false discovery rate of "
+    "{fdr} % over canaries that share no training seed (by exact ranks: is called, and the largest effect of a "
+    "canary is above {smallest} nats)",
     lambda evidence: evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )
 BY_SMALL_RANKS = pair_rule(
     "memorised",
-    "the number of ranks of such canaries with p of at most {level} % would occur by chance in at most {surely} of "
-    "1,000 audits",
+    "the number of such ranks of such canaries with p of at most {level} % would occur by chance in at most "
+    "{surely} of 1,000 audits",
     lambda evidence: evidence.calls is not None and evidence.calls.are_surely_small,
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
@@ -63,24 +68,37 @@ BY_SMALL_RANKS = pair_rule(
 )
 BY_BETS = pair_rule(
     "memorised",
-    "the product of the bets on the ranks of drawn features, after any pair in the order of the plan, is at least "
-    "{bets}; the run ends there",
+    "the product of the bets on the ranks of drawn features, whose effects are reduced by {smallest} nats, after any "
+    "pair in the order of the plan, is at least {bets}; the run ends there",
     lambda evidence: evidence.bets is not None and evidence.bets.accuse,
     "Of 100 audits of a procedure that keeps nothing, at most {bet_alarms} say memorised, however often they looked.",
     stops=True,
+)
+BY_TIES = pair_rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied))
+BY_NEGLIGIBLE = pair_rule(
+    DETECTABLE,
+    "one of the conditions of *memorised* holds of effects that are not reduced, and the interval of the effect, over "
+    "at least {pairs} pairs, lies below {smallest} nats and reaches less than {smallest} nats to either side",
+    lambda evidence: evidence.is_detected and evidence.effect_is_excluded,
 )
 RULES = (
     BY_EFFECT,
     BY_CALLS,
     BY_SMALL_RANKS,
     BY_BETS,
+    BY_TIES,
+    BY_NEGLIGIBLE,
     pair_rule(
         "not seen",
         "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less than "
-        "{smallest} nats to either side, no more ranks are small than chance brings at {level} %, and a single "
-        "remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among m "
-        "others)",
-        lambda evidence: evidence.effect_is_excluded and evidence.calls is not None and evidence.calls.are_by_chance,
+        "{smallest} nats to either side, no more ranks are small than chance brings at {level} %, and "
+        f"{single_item('canary')} (of at most (m + 1) / {{per_call}} canaries, each ranked among m others)",
+        lambda evidence: (
+            evidence.effect_is_excluded
+            and evidence.calls is not None
+            and evidence.calls.are_by_chance
+            and evidence.finds_one
+        ),
         "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
     ),
 )
@@ -125,7 +143,9 @@ CHOSEN_GLYPH_LIMITS = (
 def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: PairEvidence) -> Verdict:
     """The answer of this rule, with its evidence in words."""
     effect, ranks = describe_effect(config, evidence), describe_calls(evidence.calls)
-    if evidence.effect is None and rule.answer == "memorised":
+    if rule is BY_TIES and evidence.tied is not None:
+        words = describe_ties(evidence.tied)
+    elif evidence.effect is None and rule.answer == "memorised":
         words = ranks
     elif evidence.effect is None and evidence.calls is None:
         words = effect
@@ -160,13 +180,16 @@ def deciding_names(rule: Rule[PairEvidence], evidence: PairEvidence) -> tuple[tu
 def describe_bets(config: UniqueFeature, bets: Bets) -> str:
     """What the bets say, and after how many pairs of the planned."""
     needed = f"{1 / bets.level:.4g} = 1 / {bets.level:g}"
+    reduced = f"whose effects are reduced by {SMALLEST:g} nats"
     so_far = f"{bets.n} of at most {config.canaries} pairs of trainings"
     if bets.accuse:
         return (
-            f"bets on the ranks of drawn features grew {bets.largest:.4g}-fold over {so_far}, at least {needed}, which "
-            "decided it"
+            f"bets on the ranks of drawn features, {reduced}, grew {bets.largest:.4g}-fold over {so_far}, at least "
+            f"{needed}, which decided it"
         )
-    return f"bets on the ranks of drawn features grew at most {bets.largest:.4g}-fold over {so_far}, less than {needed}"
+    told = f"bets on the ranks of drawn features, {reduced}, grew at most {bets.largest:.4g}-fold over {so_far}, less "
+    any_size = f"; not reduced, {bets.detected:.4g}-fold" if bets.detect else ""
+    return f"{told}than {needed}{any_size}"
 
 
 def is_null(config: UniqueFeature) -> bool:
@@ -197,6 +220,8 @@ def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
         return told
     if n < LEAST:
         return f"{told}; so few decide nothing: train at least {LEAST} canaries"
+    if evidence.effect_is_above_zero and low <= SMALLEST < high:
+        return f"{told}; it may be less than {SMALLEST:g} nats, the smallest effect that matters: train more canaries"
     if evidence.effect_is_above:
         return told
     if high >= SMALLEST:
@@ -218,7 +243,7 @@ def describe_calls(calls: Calls | None) -> str:
     if not population.are_all_glyphs:
         ranked = f"paired rank among {population.size - 1} others"
     who = f"{calls.called} of {n} {unit_name('canary', n)} {'is' if calls.called == 1 else 'are'}"
-    words = f"{who} called memorised one by one ({ranked}, false discovery rate {100 * FDR:.0f} %)"
+    words = f"{who} found one by one ({ranked}, false discovery rate {100 * FDR:.0f} %)"
     beyond = calls.beyond
     if beyond is not None and beyond["estimate"] is not None:
         words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {calls.level:.2g}"
@@ -227,7 +252,8 @@ def describe_calls(calls: Calls | None) -> str:
     if calls.share_seeds:
         return f"{words}; canaries share training seeds, so that their ranks decide nothing"
     if calls.called:
-        return words
+        size = "" if calls.memorised is None else f", {calls.memorised} of them by more than {SMALLEST:g} nats"
+        return f"{words}{size}"
     fewest = population.fewest_called(n)
     if fewest > n:
         words += "; none could have been called"
@@ -236,7 +262,7 @@ def describe_calls(calls: Calls | None) -> str:
     if calls.beyond_p is not None and calls.beyond_p <= LEVEL:
         advice = "" if calls.are_surely_small else ": train more canaries"
         return f"{words}; chance brings so many small ranks in {calls.beyond_p:.2g} of runs{advice}"
-    if fewest > 1 and not population.are_all_glyphs:
+    if not calls.resolution.finds_one and not population.are_all_glyphs:
         words += f": rank each among more others (family.count={math.ceil(n / FDR - 1e-9) - 1})"
     return words
 

@@ -11,7 +11,8 @@ from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RAN
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS, BY_WEIGHTS_PARTS
-from tasks.audits.unique_feature.population import LEVEL, SMALLEST, Population
+from tasks.audits.unique_feature.population import LEVEL, Population
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import (
     Name,
     Row,

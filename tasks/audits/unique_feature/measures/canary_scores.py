@@ -45,6 +45,7 @@ from tasks.audits.unique_feature.scores import (
 )
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row, row_name
 from tasks.numerics.ranks import false_discovery_control
@@ -55,9 +56,11 @@ from tasks.numerics.statistics import (
     proportion,
     proportion_greater,
     welch_greater,
+    within_shares,
 )
 
 EFFECT = row_name("M_w effect", images="probe")  # the row of the summary that the answer rests on
+LARGEST = "largest M_w effect"  # of a canary; with exact ranks, which have no scale, it says whether any matters
 
 LEFT_OUT = "probe images left out, as copies of training images"
 
@@ -194,7 +197,7 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
         yield from black_box_rows(independent, published)
         yield from published_test_rates(independent)
         yield from white_box_rows(independent)
-        yield from accuracy_rows(independent, published)
+        yield from accuracy_rows(independent, published, about.chance)
         yield from probe_count_rows(column(independent.pairs, "twin_m_sd"), "training")
         yield from top_canary_rows(independent, published)
         yield from seed_range_rows(scores)
@@ -252,14 +255,19 @@ def white_box_rows(units: Units) -> Iterator[Row]:
         setting = {"images": images}
         yield mean_row("M_w", setting, units, f"m_w_{images}")
         yield effect_row("M_w effect", setting, units.rows, f"m_w_{images}", units.pair)
+        if images == "probe" and units.rows:
+            effects = column(units.rows, "m_w_probe_effect")
+            yield row(LARGEST, setting, alone(max(effects, default=None), len(effects)), units.pair, 0.0)
         yield mean_row("P_u", setting, units, f"p_u_{images}")
         yield mean_row("P_r", setting, units, f"p_r_{images}")
 
 
-def accuracy_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
+def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | None) -> Iterator[Row]:
     for model, prefix in PREFIXES.items():
         values = column(units.rows, f"{prefix}validation_accuracy")
         yield row("validation accuracy", {"model": model}, mean(values), units.model, published=published.accuracy)
+    values = column(units.rows, f"{PREFIXES['twin']}validation_accuracy")
+    yield accuracy_row(within_shares(mean(values)), "validation images", chance, units.model)
 
 
 def top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:

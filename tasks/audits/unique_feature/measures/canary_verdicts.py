@@ -17,6 +17,10 @@ The mean effect over canaries (`canary_scores`) says little where a few are reme
 these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their
 families before one can be called. Where a feature has no such family, no canary is judged and the effect alone decides.
 
+A rank has no scale: two trainings that differ in one image differ by something, and the feature may be first by 0.00002
+nats. So p is computed again with D of the feature reduced by SMALLEST nats. A canary is *memorised* if it is called
+then, too; of exact ranks, whose slopes are not in nats, the effects of the canaries say it (`canary_scores`).
+
 The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
 (share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
 share that is remembered. Among fewer than 19 others, where no p is so small, those that are first of all are counted.
@@ -44,6 +48,7 @@ from tasks.audits.unique_feature.population import (
     family_pairs,
     is_counted,
     mean_standardised_scores,
+    reduce_effect,
     relatives,
     subset_count,
 )
@@ -52,13 +57,17 @@ from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.datasets.features import family
-from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value
+from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value, share_tied
 from tasks.numerics.statistics import proportion, proportion_greater
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
+MEMORISED = "share of canaries memorised"  # called with an effect that is smaller by SMALLEST
+MEMORISED_BEYOND = "share of canaries memorised beyond chance"
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 
 CALLS = (
@@ -66,6 +75,9 @@ CALLS = (
     ("adjusted_p", pa.float64()),  # over the canaries
     ("called", pa.bool_()),  # adjusted p at most FDR
     ("shared_seeds", pa.bool_()),  # some two canaries of the table were trained with one seed
+    ("reduced_p", pa.float64()),  # with an effect that is smaller by SMALLEST; of exact ranks null
+    ("memorised", pa.bool_()),  # reduced_p, adjusted over the canaries, at most FDR; null like it
+    ("tied", pa.float64()),  # share of the pairs of features, or cells, with equal scores
 )
 
 
@@ -76,10 +88,12 @@ def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) ->
     """
     shared = share_seeds(trainings)
     adjusted = false_discovery_control([each["p_value"] for each in found])
-    rows = [
-        each | {"adjusted_p": float(p_value), "called": bool(p_value <= FDR), "shared_seeds": shared}
-        for each, p_value in zip(found, adjusted, strict=True)
-    ]
+    reduced = false_discovery_control([math.nan if each["reduced_p"] is None else each["reduced_p"] for each in found])
+    rows = []
+    for each, p_value, reduced_p in zip(found, adjusted, reduced, strict=True):
+        memorised = None if np.isnan(reduced_p) else bool(reduced_p <= FDR)
+        about = {"called": bool(p_value <= FDR), "shared_seeds": shared, "memorised": memorised}
+        rows.append(each | {"adjusted_p": float(p_value), **about})
     return sorted(rows, key=lambda each: (each["p_value"], each["canary"]))
 
 
@@ -91,14 +105,23 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
     smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
     setting = {"false discovery rate": FDR, **population.setting, **shared}
     yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
-    level = max(LEVEL, 1 / population.size)
-    small = sum(each["p_value"] <= level for each in verdicts)
+    yield beyond_row(BEYOND, [each["p_value"] for each in verdicts], population, shared)
+    yield tied_row(float(np.mean([each["tied"] for each in verdicts])), n, "canary")
+    if all(each["reduced_p"] is not None for each in verdicts):
+        memorised = sum(each["memorised"] for each in verdicts)
+        yield row(MEMORISED, {"nats": SMALLEST, **setting}, alone(memorised / n, n), "canary", 0.0)
+        yield beyond_row(MEMORISED_BEYOND, [each["reduced_p"] for each in verdicts], population, shared)
+
+
+def beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
+    """The share of canaries with a small p-value beyond chance; without an interval and p-value if they share seeds."""
+    n, level = len(p_values), max(LEVEL, 1 / population.size)
+    small = sum(p_value <= level for p_value in p_values)
     share = share_beyond_chance(small, n, level)
     at = {"p": level, **shared}
     if shared:
-        yield row(BEYOND, at, Estimate(share.value, None, None, n), "canary", 0.0)
-    else:
-        yield row(BEYOND, at, share, "canary", 0.0, proportion_greater(small, n, level))
+        return row(metric, at, Estimate(share.value, None, None, n), "canary", 0.0)
+    return row(metric, at, share, "canary", 0.0, proportion_greater(small, n, level))
 
 
 def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
@@ -124,7 +147,7 @@ CANARY_VERDICTS = pa.schema(
 )
 
 
-@task(version=2, name="unique_feature.canary_verdicts", gathers=True)
+@task(version=3, name="unique_feature.canary_verdicts", gathers=True)
 def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
     by_canary = group_by(family_pairs(inputs), lambda pair: pair.training[0])
@@ -138,10 +161,13 @@ def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     differences = [pair.difference for pair in pairs]
     scores = mean_standardised_scores(differences)
     p_value = rank_p_value(scores)
+    reduced = rank_p_value(mean_standardised_scores([reduce_effect(each) for each in differences]))
     return {
         "canary": canary,
         "label": pairs[0].label,
         "pairs": len(pairs),
+        "reduced_p": max(p_value, reduced),
+        "tied": float(share_tied(scores)),
         "shift": float(np.mean([each[0] - each[1:].mean() for each in differences])),
         "rank": round(p_value * len(scores)),
         "members": len(scores),
@@ -190,7 +216,7 @@ EXACT_VERDICTS = pa.schema(
 )
 
 
-@task(version=1, name="unique_feature.exact_verdicts", gathers=True)
+@task(version=2, name="unique_feature.exact_verdicts", gathers=True)
 def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
     ranks = (rank for table in inputs for rank in table.to_pylist())
@@ -218,6 +244,8 @@ def exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
         "rank": round(p_value * glyphs),
         "glyphs": glyphs,
         "p_value": p_value,
+        "reduced_p": None,
+        "tied": float(share_tied(slopes)),
     }
 
 

@@ -1,9 +1,10 @@
 """Is it decided yet? The bets on the pairs' ranks, in the order of the plan, with their product after each of them.
 
 Each canary carries a feature of its own, drawn from the family that it is ranked among (`canary_verdicts`), so that the
-rank is exact whatever the pairs before it showed. `tasks.numerics.betting` has the bet and its error. The run ends at
-the first pair whose product reaches 1 / level; the row of the summary is that of the largest product, and its p-value,
-the inverse, holds however often somebody looked.
+rank is exact whatever the pairs before it showed. A rank alone finds effects of any size, so it is that of an effect
+reduced by the smallest one that matters; the bets on the ranks of unreduced effects are kept as `detected`.
+`tasks.numerics.betting` has the bet and its error. The run ends at the first pair whose product reaches 1 / level; the
+row of the summary is that of the largest product, and its p-value, the inverse, holds however often somebody looked.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ from tasks.datasets.features import family
 from tasks.numerics import betting
 
 BETS = "largest evidence of ranks"
+DETECTED = "largest evidence of ranks, of effects of any size"
 LEVEL = "level"  # of its setting
 
 EVIDENCE = pa.schema(
     [
         ("pair", pa.int32()),  # in the order of the plan, from 1
         ("canary", pa.int64()),
-        ("rank", pa.int32()),  # of its feature, 1: first
+        ("rank", pa.int32()),  # of its feature with its effect reduced by the smallest that matters, 1: first
         ("members", pa.int32()),  # of the family, the feature among them
         ("bet", pa.float64()),
         ("evidence", pa.float64()),  # the product of the bets so far
         ("level", pa.float64()),
         ("decided", pa.bool_()),  # the evidence accuses at the level
+        ("detected", pa.float64()),  # the product of the bets on the ranks of effects that are not reduced
     ]
 )
 
@@ -46,22 +49,29 @@ class StoppingLevel:
     level: float
 
 
-@task(version=1, name="unique_feature.evidence")
+@task(version=2, name="unique_feature.evidence")
 def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
     """A row for every pair (EVIDENCE). The inputs are the pairs' families, in the order of the plan."""
     ranked = [verdict_row(pair.training[0], [pair]) for pair in family_pairs(inputs)]
-    values = betting.evidence([each["rank"] for each in ranked], [each["members"] for each in ranked])
-    rows = [
-        {
-            "pair": number,
-            **{name: each[name] for name in ("canary", "rank", "members")},
-            "bet": betting.bet(each["rank"], each["members"]),
-            "evidence": float(value),
-            "level": config.level,
-            "decided": betting.is_decided(float(value), config.level),
-        }
-        for number, (each, value) in enumerate(zip(ranked, values, strict=True), start=1)
-    ]
+    sizes = [each["members"] for each in ranked]
+    reduced = [round(each["reduced_p"] * each["members"]) for each in ranked]
+    detected = betting.evidence([each["rank"] for each in ranked], sizes)
+    rows = []
+    for number, (each, rank) in enumerate(zip(ranked, reduced, strict=True), start=1):
+        value = float(betting.evidence(reduced[:number], sizes[:number])[-1])
+        rows.append(
+            {
+                "pair": number,
+                "canary": each["canary"],
+                "rank": rank,
+                "members": each["members"],
+                "bet": betting.bet(rank, each["members"]),
+                "evidence": value,
+                "level": config.level,
+                "decided": betting.is_decided(value, config.level),
+                "detected": float(detected[number - 1]),
+            }
+        )
     return pa.Table.from_pylist(rows, EVIDENCE)
 
 
@@ -75,9 +85,10 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     pairs = tables.rows(EVIDENCE)
     if pairs:
-        largest = max(pair["evidence"] for pair in pairs)
         setting = {LEVEL: pairs[0]["level"], OTHERS: min(pair["members"] for pair in pairs) - 1}
-        yield row(BETS, setting, alone(largest, len(pairs)), "pair of trainings", 1.0, min(1.0, 1 / largest))
+        for metric, column in ((BETS, "evidence"), (DETECTED, "detected")):
+            largest = max(pair[column] for pair in pairs)
+            yield row(metric, setting, alone(largest, len(pairs)), "pair of trainings", 1.0, min(1.0, 1 / largest))
 
 
 MEASURE = Measure("evidence", EVIDENCE, plan, rows)

@@ -34,7 +34,6 @@ from tasks.audits.unique_feature.evaluation import MODELS, check_label, network_
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
-    SMALLEST,
     ModelFamily,
     Relatives,
     clean_images,
@@ -52,6 +51,7 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.job import Inputs, Job, Work, format_shape, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset

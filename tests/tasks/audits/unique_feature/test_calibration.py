@@ -17,8 +17,9 @@ from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box_rows
 from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
 from tasks.audits.unique_feature.measures.units import effect_row, units
-from tasks.audits.unique_feature.population import SMALLEST, Population
+from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
 from tests.support.calibration import DRAWS, assert_rate

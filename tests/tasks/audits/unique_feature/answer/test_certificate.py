@@ -31,8 +31,9 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
-from tasks.audits.unique_feature.population import SMALLEST, Population
+from tasks.audits.unique_feature.population import Population
 from tasks.contract.certificate import Boundary, NumberLine, chances
+from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
 from tasks.datasets.features import Family, Glyph, Picture, Words

@@ -26,8 +26,9 @@ from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RAN
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS
-from tasks.audits.unique_feature.population import GLYPHS, LEVEL, SMALLEST, Population
+from tasks.audits.unique_feature.population import GLYPHS, LEVEL, Population
 from tasks.contract.certificate import Certificate
+from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import index_rows
 from tasks.contract.verdict import Verdict
