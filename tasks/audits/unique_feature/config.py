@@ -188,21 +188,19 @@ class UniqueFeature(Ranged):
 
     def _stopping_conflicts(self) -> Iterator[str]:
         """Where pairs have no exact ranks of their own, each independent of those before it."""
-        level = f"stopping_level is {self.stopping_level:g}"
+        until = f"a run ends once it is decided (--until decided, stopping_level={self.stopping_level:g})"
         if self.asks_models:
-            yield f"{level} and no canary is trained on; it must be 0 where no pair is trained"
+            yield f"{until} and no canary is trained on; leave that out where no pair is trained"
+            return
         if not self.drawn:
             yield (
-                f"{level} and drawn is off; drawn must be on, since a feature that somebody chose has no "
-                "exact rank to bet on"
+                f"{until} and the feature is chosen, which has no exact rank to bet on; add drawn=true, so that every "
+                "canary has a feature drawn from its family"
             )
         if self.choice != "random":
-            yield (
-                f"{level} and choice is {self.choice}; choice must be random, so that fewer canaries are the "
-                "first of more"
-            )
+            yield f"{until} and choice is {self.choice}; add choice=random, so that fewer canaries are the first of more"
         if self.seeds != 1 or self.one_seed:
-            yield f"{level}; seeds must be 1 and one_seed off, so that every pair is a sample"
+            yield f"{until}; add seeds=1 one_seed=false, so that every pair is a sample"
 
     @property
     def recipe(self) -> Recipe:

@@ -138,8 +138,8 @@ def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pa
         told.insert(0, f"{words[0].upper()}{words[1:]}; 1 is kept on average where nothing is memorised.")
     if calls is not None:
         told.append(f"One by one, {calls.called} of {calls.n} are told from their twins.")
-        if rule is BY_SMALL_RANKS and calls.beyond_p is not None:
-            told.append(f"Chance alone brings so many small ranks with {p_in_words(calls.beyond_p)}.")
+        if rule is BY_SMALL_RANKS and calls.deciding_p is not None:
+            told.append(f"Chance alone brings so many small ranks with {p_in_words(calls.deciding_p)}.")
     if is_null(config):
         told.append(f"They carried another feature than {what}, so this is a null: nothing is to be found.")
     return " ".join(told)
@@ -151,8 +151,8 @@ def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | 
     if decided == CALLED and calls is not None:
         what = f"networks, of {calls.n}, that are told from their twins"
         return NumberLine(what, float(calls.called), null=0.0, boundaries=(Boundary(1.0, "memorised from one on"),))
-    if decided == BEYOND and calls is not None and calls.beyond_p is not None:
-        return chances(calls.beyond_p, SURELY)
+    if decided == BEYOND and calls is not None and calls.deciding_p is not None:
+        return chances(calls.deciding_p, SURELY)
     if decided == BETS and evidence.bets is not None:
         bets = evidence.bets
         from_here = Boundary(1 / bets.level, "memorised from here on, however often one looks")

@@ -64,10 +64,16 @@ class Calls:
     @property
     def are_surely_small(self) -> bool:
         """Whether more ranks are small, with effects that matter, than chance ever brings."""
+        return self.deciding_p is not None and self.deciding_p <= SURELY
+
+    @property
+    def deciding_p(self) -> float | None:
+        """How often chance brings as many small ranks of effects that matter; None where nothing says it."""
+        if self.share_seeds:
+            return None
         if self.memorised is None:
-            return self.is_detected and self.have_size
-        beyond = self.memorised_beyond
-        return beyond is not None and beyond["p_value"] is not None and bool(beyond["p_value"] <= SURELY)
+            return self.beyond_p if self.have_size else None
+        return None if self.memorised_beyond is None else self.memorised_beyond["p_value"]
 
     @property
     def is_detected(self) -> bool:

@@ -22,6 +22,7 @@ from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
+from tasks.contract.verdict import DETECTABLE
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.unique_feature.made_up import family
 
@@ -30,7 +31,11 @@ PAIRS = 6
 
 def none_called() -> Iterator[Row]:
     """The rows of ranks that say nothing."""
-    about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False}
+    about = {"p_value": 0.5, "adjusted_p": 0.5, "called": False, "shared_seeds": False} | {
+        "reduced_p": 0.5,
+        "memorised": False,
+        "tied": 0.0,
+    }
     yield from count_rows([about] * PAIRS, Population(201))
 
 
@@ -52,9 +57,9 @@ def answers(effects: np.ndarray) -> list[str]:
     return found
 
 
-def test_a_canary_without_effect_is_called_memorised_in_one_run_of_forty() -> None:
-    # The 95 % interval has two sides, of which one accuses: 2.5 %. It is below SMALLEST, 4 standard errors away, where
-    # a t with 5 degrees of freedom around -4 is below minus its quantile, but for those that are above 0 too.
+def test_a_canary_without_effect_is_negligible_or_undecided() -> None:
+    # The 95 % interval has two sides, of which one finds an effect: 2.5 %. It is below SMALLEST, 4 standard errors
+    # away, where a t with 5 degrees of freedom around -4 is below minus its quantile. It accuses nowhere near 2.5 %.
     error = SMALLEST / 4
     effects = np.random.default_rng(0).normal(0, error * np.sqrt(PAIRS), (DRAWS, PAIRS))
     edge = stats.t.ppf(0.975, PAIRS - 1)
@@ -62,9 +67,11 @@ def test_a_canary_without_effect_is_called_memorised_in_one_run_of_forty() -> No
     above, below = means - halves > 0, means + halves < SMALLEST
     assert_rate(0.025, int(above.sum()))
     assert_rate(stats.nct.cdf(-edge, PAIRS - 1, -4.0), int(below.sum()))
-    expected = np.where(above, "memorised", np.where(below & (halves < SMALLEST), "not seen", "undecided"))
+    excluded = below & (halves < SMALLEST)
+    expected = np.where(excluded, np.where(above, DETECTABLE, "not seen"), "undecided")
+    expected[means - halves > SMALLEST] = "memorised"
     assert expected[:400].tolist() == answers(effects[:400])
-    assert {"memorised", "not seen", "undecided"} == set(expected[:400].tolist())
+    assert {DETECTABLE, "not seen", "undecided"} <= set(expected[:400].tolist())
 
 
 def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test() -> None:

@@ -69,15 +69,14 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
             line(
                 FACTOR,
                 0.02,
-                Boundary(0.0, "memorised if the whole interval lies above"),
-                Boundary(SMALLEST, "not seen only if it lies below", clears=True),
+                Boundary(SMALLEST, "memorised if the whole interval lies above, not seen only if it lies below"),
                 low=-0.3,
                 high=0.34,
             ),
         ),
         (
             UniqueFeature(),
-            replace(OPEN, calls=replace(SILENT, called=3)),
+            replace(OPEN, calls=replace(SILENT, called=3, memorised=3)),
             line(
                 "networks, of 10, that are told from their twins",
                 3.0,
@@ -85,7 +84,11 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
                 null=0.0,
             ),
         ),
-        (UniqueFeature(), replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE)), chances(0.0002, SURELY)),
+        (
+            UniqueFeature(),
+            replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5)),
+            chances(0.0002, SURELY),
+        ),
         (
             UNTIL,
             replace(OPEN, bets=Bets(53.0, 0.05, 3)),
@@ -124,13 +127,13 @@ def test_pairs_are_described_without_statistics() -> None:
     interval = "(95 % interval 0.741 to 1.4 times, over 12 pairs of trainings; 1 where nothing is memorised)."
     assert f"{seen} {factor} {interval} {counted}" == told(UniqueFeature(), OPEN)
     drawn = told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None))
-    assert drawn.startswith("Bets on the ranks of drawn features grew 53-fold over 3 of at most 12 pairs of trainings")
+    assert drawn.startswith("Bets on the ranks of drawn features, whose effects are reduced by 0.1 nats, grew 53-fold")
     assert "decided it; 1 is kept on average where nothing is memorised. Networks that saw a feature drawn by" in drawn
     assert "One by one" not in drawn
     assert f"No effect could be measured yet. {counted}" == told(UniqueFeature(), replace(OPEN, effect=None))
-    small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE))
+    small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5))
     assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
-    many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}))
+    many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
     asked = [pair_question(config) for config in (UniqueFeature(), UNTIL)]
     assert ["keep the letter A, if" in asked[0], "keep a feature drawn by chance, if" in asked[1]] == [True, True]

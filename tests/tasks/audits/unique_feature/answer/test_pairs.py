@@ -17,13 +17,20 @@ from tasks.audits.unique_feature.answer.pairs import (
     unit_name,
 )
 from tasks.audits.unique_feature.external_models import ExternalModels
-from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.canary_scores import EFFECT, LARGEST
+from tasks.audits.unique_feature.measures.canary_verdicts import (
+    BEYOND,
+    CALLED,
+    MEMORISED,
+    MEMORISED_BEYOND,
+    SHARED,
+)
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.population import GLYPHS
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
+from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Glyph
 from tasks.datasets.features import describe_feature as name_of
@@ -67,6 +74,10 @@ def called(model: str, rate: float) -> dict[str, Any]:
         (-0.02, -0.12, 0.08, "undecided"),  # half as wide as the bound
         (-0.01, -0.10, 0.08, "not seen"),
         (0.0, 0.0, 0.0, "not seen"),
+        (0.00002, 0.00001, 0.00003, "detectable, negligible"),
+        (0.05, 0.01, 0.09, "detectable, negligible"),
+        (0.3, 0.1, 0.5, "undecided"),  # it may be no larger than the smallest that matters
+        (0.3, 0.1001, 0.5, "memorised"),
     ],
 )
 def test_the_interval_decides(estimate: float, low: float, high: float, answer: str) -> None:
@@ -92,9 +103,9 @@ def test_without_scores_ranks_are_told_beside_their_lack() -> None:
     ranked = table(None, None, None, 0, *calls(0.0, 12, p_value=0.5))
     assert pair_verdict(nothing).sentence.startswith("Undecided: no pair of trainings has been scored")
     said = pair_verdict(ranked).sentence
-    assert said.startswith("Undecided: no pair of trainings has been scored. 0 of 12 canaries are called")
+    assert said.startswith("Undecided: no pair of trainings has been scored. 0 of 12 canaries are found")
     called_alone = pair_verdict(table(None, None, None, 0, *calls(0.5, 12))).sentence
-    assert called_alone.startswith("Memorised: 6 of 12 canaries are called")
+    assert called_alone.startswith("Memorised: 6 of 12 canaries are found")
 
 
 @pytest.mark.parametrize(("unit", "words"), [("training seed", "training seed"), ("pair", "pair of trainings")])
@@ -108,7 +119,7 @@ def test_how_many_must_be_called_together_is_told_where_one_could_not_be() -> No
     for n, told in ((10, False), (12, True)):  # among 201: .05 of 10 places, and more than that of 12
         said = pair_verdict(table(0.02, -0.03, 0.07, n, *calls(0.0, n, p_value=0.5))).sentence
         assert told == ("could not have been called" in said)
-    unknown, small = calls(0.0, 12)
+    unknown, small = calls(0.0, 12, large=False)
     for rows in ((unknown,), (unknown, small | {"p_value": None})):
         assert "chance brings" not in pair_verdict(table(0.02, -0.03, 0.07, 12, *rows)).sentence
 
@@ -143,35 +154,38 @@ def test_it_names_the_feature_that_was_in_the_image_and_the_one_asked_about(
     assert said.startswith(f"Memorised: {told}")
 
 
-def calls(share: float, n: int, others: int = 200, p_value: float = 0.5, **shared: bool) -> list[dict[str, Any]]:
+def calls(
+    share: float, n: int, others: int = 200, p_value: float = 0.5, *, large: bool = True, **shared: bool
+) -> list[dict[str, Any]]:
     setting = json.dumps({"false discovery rate": 0.05, "others": others} | shared)
     row = dict.fromkeys(SUMMARY.names) | {"metric": CALLED, "setting": setting, "estimate": share, "n": n}
     small = {"metric": BEYOND, "setting": '{"p": 0.05}', "estimate": 0.2, "low": 0.1, "high": 0.4, "n": n}
-    return [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
+    found = [row, dict.fromkeys(SUMMARY.names) | small | {"p_value": p_value}]
+    sized = [each | {"metric": name} for each, name in zip(found, (MEMORISED, MEMORISED_BEYOND), strict=True)]
+    return [*found, *sized] if large else found
 
 
 def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
     assert "memorised" == said.answer
-    assert "3 of 20 canaries are called memorised one by one (paired rank among 200 others" in said.sentence
+    assert "3 of 20 canaries are found one by one (paired rank among 200 others" in said.sentence
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
-    one, small = calls(0.15, 20)
+    one, small, *_ = calls(0.15, 20)
     at_another_level = table(0.02, -0.03, 0.07, 20, one, small | {"setting": '{"p": 0.01}'})
     assert "20 % of all are found beyond chance at p of 0.01 (" in pair_verdict(at_another_level).sentence
     assert [CALLED, EFFECT[0], BEYOND] == [metric for metric, _ in said.rows]  # what decided comes first
 
 
 def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
-    called, small = calls(share, n, p_value=p_value)
-    return [called | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small]
+    called, small = calls(share, n, p_value=p_value, large=False)
+    largest = dict.fromkeys(SUMMARY.names) | {"metric": LARGEST, "setting": EFFECT[1], "estimate": 0.5, "n": n}
+    return [called | {"setting": json.dumps({"false discovery rate": 0.05, GLYPHS: 4457400})}, small, largest]
 
 
 def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
     assert "memorised" == said.answer
-    told = (
-        "1 of 100 canaries is called memorised one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
-    )
+    told = "1 of 100 canaries is found one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
     assert told in said.sentence
     assert (True, False) == (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits)
     clear = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), drawn=True)
@@ -180,7 +194,7 @@ def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() ->
 
 def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
     called, cleared = (pair_verdict(pa.Table.from_pylist(exactly(share, 20), SUMMARY)) for share in (0.5, 0.0))
-    assert called.sentence.startswith("Memorised: 10 of 20 canaries are called memorised one by one")
+    assert called.sentence.startswith("Memorised: 10 of 20 canaries are found one by one")
     assert "undecided" == cleared.answer
 
 
@@ -249,7 +263,7 @@ def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
 
 def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
     config = UniqueFeature(burnt=GLYPH)
-    found = AUDIT.certify("Is it?", config, table(0.02, 0.01, 0.03))
+    found = AUDIT.certify("Is it?", config, table(0.2, 0.11, 0.3))
     assert found is not None
     said = found.findings[0].sentence
     assert (
@@ -285,7 +299,10 @@ def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided() -> None:
     said = pair_verdict(table(0.3, 0.2, 0.4, 3, bets(20.5, 3)), **UNTIL)
     assert "memorised" == said.answer
     assert BETS == said.rows[0][0]
-    assert "grew 20.5-fold over 3 of at most 12 pairs of trainings, at least 20 = 1 / 0.05" in said.sentence
+    assert (
+        "are reduced by 0.1 nats, grew 20.5-fold over 3 of at most 12 pairs of trainings, at least 20 = 1 / 0.05"
+        in said.sentence
+    )
     assert "train at least" not in said.sentence
     assert "prove nothing beyond the bets" in said.limits
 
@@ -307,6 +324,10 @@ def test_the_effect_says_what_it_decides_by_itself(interval: tuple[Any, ...], wo
     assert f"{words}. No canary is ranked" in pair_verdict(table(*interval), **until).sentence
 
 
+def tied(share: float) -> dict[str, Any]:
+    return tied_row(share, 10, "canary")
+
+
 TOO_FEW, RANK_MORE = "; fewer than 2 could not have been called", ": rank each among more others (family.count="
 CHANCE = "; chance brings so many small ranks in"
 FOUND = "; 20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)"
@@ -316,7 +337,10 @@ FOUND = "; 20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % 
     ("ranks", "answer", "end"),
     [
         (calls(0.0, 10), "not seen", f"false discovery rate 5 %){FOUND}"),
-        (calls(0.1, 10), "memorised", f"(paired rank among 200 others, false discovery rate 5 %){FOUND}"),
+        (calls(0.1, 10), "memorised", f"false discovery rate 5 %){FOUND}, 1 of them by more than 0.1 nats"),
+        (calls(0.1, 10, large=False), "detectable, negligible", f"false discovery rate 5 %){FOUND}"),
+        ([*calls(0.0, 10), tied(0.051)], "not judged", "the output is constant, or was rounded"),
+        ([*calls(0.1, 10), tied(0.051)], "memorised", f"{FOUND}, 1 of them by more than 0.1 nats"),
         (calls(0.0, 12), "undecided", f"{FOUND}{TOO_FEW}{RANK_MORE}239)"),
         (calls(0.0, 12, 10), "undecided", f"{FOUND}; none could have been called{RANK_MORE}239)"),
         (calls(0.0, 2, 20), "undecided", f"{FOUND}{TOO_FEW}{RANK_MORE}39)"),
@@ -334,7 +358,7 @@ def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]
 
 def test_the_rules_of_pairs_name_their_errors() -> None:
     alone = UniqueFeature(given=ExternalModels(shape=(28, 28, 1)))
-    assert [0, 4, 2] == [sum(rule.applies(config) for rule in RULES) for config in (
+    assert [0, 6, 4] == [sum(rule.applies(config) for rule in RULES) for config in (
         alone, UniqueFeature(), UniqueFeature(**UNTIL))]  # fmt: skip
     page = of_pairs(0.3, 0.2, 0.4)
     assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule
@@ -367,7 +391,7 @@ def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line() -> None
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"drawn": False}, "drawn must be on"),
+        ({"drawn": False}, "add drawn=true"),
         ({"choice": "self-influence"}, "choice must be random"),
         ({"seeds": 2}, "seeds must be 1"),
         ({"one_seed": True}, "one_seed off"),
