@@ -81,6 +81,24 @@ def randomisation_p_values(
     return p_values
 
 
+def reduced_p_values(
+    scores: Array, member: Mask, p_values: Array, less: Array | float, draws: int, seed: int, level: float
+) -> Array:
+    """The p-values that records' effects are at most `less`, (records,): no smaller than `p_values`, of no effect.
+
+    The scores of models trained on a record are reduced by `less`, a number or one for each record. Records whose
+    p-value is above the level are not tested again: they have 1.
+    """
+    reduced = np.where(np.isnan(p_values), np.nan, 1.0)
+    small = np.flatnonzero(p_values <= level)
+    if len(small):
+        member, tests = member[:, small], int(np.count_nonzero(~np.isnan(p_values)))
+        scores = scores[:, small] - np.broadcast_to(less, p_values.shape)[small] * member
+        again = randomisation_p_values(scores, member, draws, seed, level, tests)
+        reduced[small] = np.maximum(again, p_values[small])
+    return reduced
+
+
 def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
     """The p-values of records of which some models were trained on each, and some were not."""
     models, records = scores.shape
@@ -109,6 +127,19 @@ def smallest_p_value(models: int, draws: int) -> float:
 def smallest_p_value_among(models: int, draws: int, level: float, tests: int) -> float:
     """The smallest p-value that a record in half of the models can have if more sets are drawn for so many records."""
     return smallest_p_value(models, max(draws, enough_draws(level, tests)))
+
+
+def detection_rate(effect: float, models: int, draws: int, level: float, tests: int) -> float:
+    """The share of audits that find one record among so many, whose effect is so many standard deviations over models.
+
+    The exact test of normal scores has the power of a t-test; it finds nothing if its smallest p-value is too large.
+    """
+    from scipy import stats
+
+    if smallest_p_value_among(models, draws, level, tests) * tests > level:
+        return 0.0
+    shift = effect * models**0.5 / 2
+    return float(stats.nct.sf(stats.t.isf(level / tests, models - 2), models - 2, shift))
 
 
 def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Iterator[Array]:

@@ -14,7 +14,7 @@ from tasks.audits.membership.trainings import record_part
 from tasks.contract.power import GOAL, SMALLEST, Power, Resolution, smallest_size
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.numerics.exact_test import smallest_p_value_among
+from tasks.numerics.exact_test import detection_rate, smallest_p_value_among
 
 SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
 EFFECT = 2.0  # nats by which the record of the statement is remembered
@@ -71,9 +71,9 @@ def power(config: Membership) -> Iterator[Power]:
     if config.canaries or not config.models or config.given.there:
         return
     records = count_records(config)
-    share = detection_rate(config.models, config.draws, config.level, records)
+    share = record_rate(config.models, config.draws, config.level, records)
     models = smallest_size(
-        config.models, 2, lambda size: detection_rate(size, config.draws, config.level, records) >= GOAL
+        config.models, 2, lambda size: record_rate(size, config.draws, config.level, records) >= GOAL
     )
     yield Power(
         f"one record of {records:,} that is remembered by {EFFECT:g} nats (models differ by {SPREAD:g} nat)",
@@ -83,19 +83,9 @@ def power(config: Membership) -> Iterator[Power]:
 
 
 @lru_cache(maxsize=256)
-def detection_rate(models: int, draws: int, level: float, records: int) -> float:
-    """The share of audits that find one record whose effect is EFFECT nats beyond the smallest that matters.
-
-    The exact test of normal scores has the power of a t-test; it finds nothing if its smallest p-value is too large.
-    """
-    from scipy import stats
-
-    smallest = smallest_p_value_among(models, draws, level, records)
-    if not Resolution(smallest, records, level, "records", "").finds_one:
-        return 0.0
-    freedom = models - 2
-    shift = (EFFECT - SMALLEST) / (SPREAD * 2 / models**0.5)
-    return float(stats.nct.sf(stats.t.isf(level / records, freedom), freedom, shift))
+def record_rate(models: int, draws: int, level: float, records: int) -> float:
+    """The share of audits that find one record whose effect is EFFECT nats, by as much as it is beyond SMALLEST."""
+    return detection_rate((EFFECT - SMALLEST) / SPREAD, models, draws, level, records)
 
 
 def notes(config: Membership) -> Iterator[str]:

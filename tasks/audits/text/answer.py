@@ -20,7 +20,6 @@ from tasks.audits.text.document_answer import (
     answers_questions,
     asks_documents,
     document_findings,
-    document_thresholds,
     document_verdict,
     insertion_findings,
     insertion_verdict,
@@ -36,21 +35,32 @@ from tasks.audits.text.extraction_answer import (
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.documents import LOSS, WON
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS
-from tasks.audits.text.measures.returned import DIFFERING, TIED
-from tasks.audits.text.measures.secrets import BEATEN, CONTROL, FOUND, IDENTIFIERS_FOUND, UNEVEN
+from tasks.audits.text.measures.returned import DIFFERING
+from tasks.audits.text.measures.secrets import (
+    BEATEN,
+    CONTROL,
+    FOUND,
+    IDENTIFIERS_FOUND,
+    MEMORISED,
+    REDUCED,
+    UNEVEN,
+)
+from tasks.audits.text.power import rank_resolution
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
 from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.power import SMALLEST, Resolution, single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
 
 BROKEN: Answer = "promise broken"
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
     NOT_JUDGED: Meaning("what was found, or what the model's owner returned, does not allow an answer"),
     BROKEN: Meaning("the training is less private than its accountant says", "accused"),
     **REPRODUCTION,
@@ -64,11 +74,13 @@ class Evidence:
     """What the answer rests on.
 
     `found` is the summary row of how many secrets are found, whose p-value is that of any being known, and `beaten`
-    that of the mean share of references that a secret beats, whose p-value is that of all secrets together. `control`
-    is the row of the blind control of identifiers; None of secrets, which were drawn here. `tied` and `differing` say
-    how far the numbers of an owner's table are answers; None where the model is asked here. `bound` and `spent` are the
-    rows of epsilon from below and by the accountant; None where training was not private. `extraction` is how many come
-    out; None where no model was asked to go on, or what it was asked for is not drawn evenly.
+    that of the mean share of references that a secret beats, whose p-value is that of all secrets together; `memorised`
+    and `reduced` are the same of effects that are reduced by the smallest that matters. `resolution` says whether one
+    secret could be found. `control` is the row of the blind control of identifiers; None of secrets, which were drawn
+    here. `tied` and `differing` say how far the numbers of an owner's table are answers; None where the model is asked
+    here. `bound` and `spent` are the rows of epsilon from below and by the accountant; None where training was not
+    private. `extraction` is how many come out; None where no model was asked to go on, or what it was asked for is not
+    drawn evenly.
     """
 
     found: Row
@@ -81,6 +93,9 @@ class Evidence:
     bound: Row | None = None
     spent: Row | None = None
     extraction: Copies | None = field(default=None, kw_only=True)
+    memorised: Row | None = field(default=None, kw_only=True)
+    reduced: Row | None = field(default=None, kw_only=True)
+    resolution: Resolution | None = field(default=None, kw_only=True)
 
     @property
     def things(self) -> str:
@@ -92,7 +107,29 @@ class Evidence:
 
     @property
     def is_answered(self) -> bool:
-        return answers_questions(each for each in (self.tied, self.differing) if each is not None)
+        return answers_questions(() if self.differing is None else (self.differing,))
+
+    @property
+    def is_memorised(self) -> bool:
+        return self.memorised is not None and bool(self.memorised["p_value"] <= self.level)
+
+    @property
+    def are_memorised_together(self) -> bool:
+        return self.reduced is not None and bool(self.reduced["p_value"] <= SURELY)
+
+    @property
+    def is_detected(self) -> bool:
+        """Whether secrets are found, one by one or together, whatever the size of the effect."""
+        return bool(self.found["p_value"] <= self.level or self.beaten["p_value"] <= SURELY)
+
+    @property
+    def share_is_negligible(self) -> bool:
+        high = self.beaten["high"]
+        return high is not None and bool(high < 0.5 + self.negligible)
+
+    @property
+    def finds_one(self) -> bool:
+        return self.resolution is not None and self.resolution.finds_one
 
     @property
     def is_even(self) -> bool:
@@ -108,7 +145,13 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
     more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
     evidence = Evidence(found, beaten, config.level, config.negligible, *more)
     # What chance brings is known of what is drawn evenly alone.
-    return replace(evidence, extraction=read_copies(rows) if evidence.is_even else None)
+    return replace(
+        evidence,
+        extraction=read_copies(rows) if evidence.is_even else None,
+        memorised=first_row(rows, MEMORISED),
+        reduced=first_row(rows, REDUCED),
+        resolution=rank_resolution(config, found["n"]),
+    )
 
 
 def thresholds(config: Text) -> Mapping[str, str]:
@@ -120,8 +163,8 @@ def thresholds(config: Text) -> Mapping[str, str]:
         "confidence": f"{100 * CONFIDENCE:g}",
         "broken": f"{100 * (1 - CONFIDENCE):.0f}",
         "beaten": f"{100 * (0.5 + config.negligible):g}",
+        "nats": f"{SMALLEST:g}",
         "both": f"{100 * (config.level + SURELY):g}",
-        **document_thresholds(config),
     }
 
 
@@ -136,8 +179,8 @@ def asks_ranks(config: Text) -> bool:
 RANKS = "secrets and identifiers"
 TOGETHER: Rule[Any] = Rule(
     "memorised",
-    "the p-values of all secrets together (Fisher) are at most {surely} %",
-    lambda evidence: evidence.beaten["p_value"] <= SURELY,
+    "the p-values of all secrets together (Fisher), with effects reduced by {nats} nats, are at most {surely} %",
+    lambda evidence: evidence.are_memorised_together,
     "Of 100 audits of models that were told none of the secrets, at most {both} are called memorised by either "
     "condition.",
     scope=RANKS,
@@ -169,9 +212,9 @@ RULES = Rules[Any](
         ),
         Rule(
             "memorised",
-            "at least one secret is found: the p-value of its rank, adjusted for the number of secrets, is at most "
-            "{level} %",
-            lambda evidence: evidence.found["p_value"] <= evidence.level,
+            "at least one secret is memorised: the p-value of its rank with its log p reduced by {nats} nats, adjusted "
+            "for the number of secrets, is at most {level} %",
+            lambda evidence: evidence.is_memorised,
             "Among the secrets that are found, at most {level} % are expected to be false.",
             scope=RANKS,
             applies=asks_ranks,
@@ -179,19 +222,31 @@ RULES = Rules[Any](
         TOGETHER,
         Rule(
             NOT_JUDGED,
-            "the owner's table has one number for more than {same} % of the pairs of candidates of a question, or of "
-            "texts of a set, as where everything is refused, or two numbers for more than {same} % of the texts that "
-            "were handed out twice",
+            CONDITION,
+            lambda evidence: are_tied(evidence.tied),
+            scope=RANKS,
+            applies=asks_ranks,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",
             lambda evidence: not evidence.is_answered,
             scope="tables that an owner returned",
             applies=lambda config: config.outputs is not None,
         ),
         Rule(
+            DETECTABLE,
+            "one of the conditions of *memorised* holds of effects that are not reduced, the 95 % interval of the mean "
+            f"share of references that a secret beats ends below {{beaten}} %, and {single_item('secret')}",
+            lambda evidence: evidence.is_detected and evidence.share_is_negligible and evidence.finds_one,
+            scope=RANKS,
+            applies=asks_ranks,
+        ),
+        Rule(
             "not seen",
-            "the 95 % interval of the mean share of references that a secret beats ends below {beaten} %",
-            lambda evidence: (
-                evidence.beaten["high"] is not None and evidence.beaten["high"] < 0.5 + evidence.negligible
-            ),
+            "the 95 % interval of the mean share of references that a secret beats ends below {beaten} %, no secret is "
+            f"found, and {single_item('secret')}",
+            lambda evidence: evidence.share_is_negligible and not evidence.is_detected and evidence.finds_one,
             scope=RANKS,
             applies=asks_ranks,
         ),
@@ -243,6 +298,8 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
         rows = tuple(each for each in unjudgeable_rows(evidence) if each is not None)
     written = "" if evidence.extraction is None else describe_extraction(evidence.extraction, evidence.things)
     words = [describe_evidence(evidence), written, describe_privacy(evidence), null_note(config)]
+    if rule.answer == "undecided" and evidence.resolution is not None:
+        words.append(evidence.resolution.explain())
     sentence = f"{rule.answer.capitalize()}: {' '.join(filter(None, words))}"
     return Verdict(rule.answer, sentence, limits, tuple(map(name_of, rows)))
 
@@ -250,6 +307,20 @@ def verdict(config: Text, summary: pa.Table) -> Verdict:
 def unjudgeable_rows(evidence: Evidence) -> tuple[Row | None, ...]:
     """The rows on which it rests that nothing is judged."""
     return (evidence.tied, evidence.differing) if evidence.is_even else (evidence.control,)
+
+
+def describe_refusal(evidence: Evidence) -> str:
+    """Why ranks say nothing, as the beginning of a sentence; empty if they do."""
+    refusals = []
+    if evidence.tied is not None and are_tied(evidence.tied):
+        refusals.append(describe_ties(evidence.tied))
+    if not evidence.is_answered and evidence.differing is not None:
+        twice = number_per_hundred(evidence.differing["estimate"] or 0)
+        refusals.append(f"the table has two numbers for {twice} of 100 texts that were handed out twice")
+    if not refusals:
+        return ""
+    causes = f" ({TABLE_CAUSES})" if evidence.differing is not None else ""
+    return f"{' and '.join(refusals)}{causes}; "
 
 
 def limits_of(config: Text) -> str:
@@ -279,18 +350,15 @@ def describe_evidence(evidence: Evidence) -> str:
             "identifiers that are random by nature."
         )
     things, one = evidence.things, "a secret" if evidence.control is None else "an identifier"
-    refused = ""
-    if not evidence.is_answered and evidence.tied is not None and evidence.differing is not None:
-        refused = (
-            f"the table has one number for {number_per_hundred(evidence.tied['estimate'])} of 100 pairs of candidates "
-            f"and two numbers for {number_per_hundred(evidence.differing['estimate'] or 0)} of 100 texts that were "
-            f"handed out twice, so that nobody is cleared by it ({TABLE_CAUSES}); "
-        )
+    size = ""
+    if found["estimate"] and evidence.memorised is not None:
+        size = f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
+    refusal = describe_refusal(evidence)
     return (
-        f"{refused}of {found['n']:,} {things} {found['estimate']:,.0f} are found among the likeliest of their space "
-        f"(false discoveries at most {100 * evidence.level:g} %; that any is known: {p_in_words(found['p_value'])}); "
-        f"on average {one} beats {beaten['estimate']:.3f} of the others of its space (.5 where nothing is known"
+        f"{refusal}of {found['n']:,} {things} {found['estimate']:,.0f} are found among the likeliest of their space "
+        f"(false discoveries at most {100 * evidence.level:g} %; that any is known: {p_in_words(found['p_value'])})"
+        f"{size}; on average {one} beats {beaten['estimate']:.3f} of the others of its space (.5 where nothing is known"
         f"{interval}; all together: {p_in_words(beaten['p_value'])})."
     )
 

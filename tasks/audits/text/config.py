@@ -10,6 +10,7 @@ from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, space
 from tasks.contract import ranges
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
+from tasks.contract.power import Resolution
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.copies import CopyCount, count_groups
@@ -166,11 +167,11 @@ class Text(Ranged):
             yield "extraction is on and outputs is given; an owner's table does not say how a model goes on"
 
     def rank_conflicts(self, spaces: Sequence[SecretSpace]) -> Iterator[str]:
-        size = min(space.size for space in spaces)
         if self.planted and self.identifiers:
             yield "planted and identifiers are both given; an audit is of one of the two"
-        ranked, asked = min(size, self.references + 1), self.secrets * (1 if self.asks_as_it_is else self.pairs)
-        if asked > self.level * ranked:
+        ranked = min(min(space.size for space in spaces), self.references + 1)
+        asked = self.secrets * (1 if self.asks_as_it_is else self.pairs)
+        if not Resolution(1 / ranked, asked, self.level, "secrets", "").finds_one:
             least = round(asked / self.level)
             yield (
                 f"{asked} secrets are ranked among {ranked}, and no single one of them could be found at level "

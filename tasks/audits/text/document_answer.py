@@ -7,20 +7,25 @@ source: a warning, where words alone do not tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
+from tasks.audits.text.continuations import TOLD
 from tasks.audits.text.document_models import are_insertions_drawn
 from tasks.audits.text.extraction_answer import Copies, describe_copies, read_copies, reproduction_findings
-from tasks.audits.text.measures.documents import DRAWS, FOUND, WON
+from tasks.audits.text.measures.documents import FOUND, LOSS, MEMORISED, WON
+from tasks.audits.text.measures.insertions import MEMORISED as INSERTIONS_MEMORISED
 from tasks.audits.text.measures.insertions import SHOWN
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
-from tasks.audits.text.measures.returned import DIFFERING, TIED
+from tasks.audits.text.measures.returned import DIFFERING
+from tasks.audits.text.measures.returned import TIED as TABLE_TIED
 from tasks.audits.text.measures.secrets import UNEVEN
+from tasks.audits.text.power import document_resolution, insertion_resolution
 from tasks.contract.certificate import Finding, chances, number_per_hundred
+from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import (
     Row,
@@ -32,14 +37,13 @@ from tasks.contract.summaries import (
     row_name,
     select_rows,
 )
-from tasks.contract.verdict import Answer, Verdict
+from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.verdict import DETECTABLE, Answer, Verdict
 from tasks.external.split_audit import BLIND_LEVEL
-from tasks.numerics.exact_test import smallest_p_value
 
 NOT_JUDGED: Answer = "not judged"
 DISTINGUISHED: Answer = "told apart"
 MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
-RESOLUTION = 100  # a single document's smallest p-value must be so many times smaller than the level
 
 
 @dataclass(frozen=True)
@@ -48,19 +52,27 @@ class DocumentEvidence:
 
     `found` is the summary row of how many documents are found, whose p-value is that of any having an effect, and `won`
     that of the share of pairs of models in which the one that was trained on a document finds it likelier. `copies` are
-    how many come out word for word; None where no document is long enough.
+    how many come out word for word; None where no document is long enough. `memorised` is the row of those that are
+    found with an effect reduced by the smallest that matters, `tied` that of equal scores, and `resolution` says
+    whether one document could be found.
     """
 
     found: Row
     won: Row
     copies: Copies | None
-    smallest: float
+    memorised: Row
+    tied: Row | None
+    resolution: Resolution
     level: float
     negligible: float
 
     @property
-    def is_fine_enough(self) -> bool:
-        return RESOLUTION * self.smallest <= self.level
+    def is_found(self) -> bool:
+        return bool(self.found["p_value"] <= self.level)
+
+    @property
+    def share_is_negligible(self) -> bool:
+        return self.won["high"] is not None and bool(self.won["high"] < 0.5 + self.negligible)
 
 
 def asks_documents(config: Text) -> bool:
@@ -70,23 +82,28 @@ def asks_documents(config: Text) -> bool:
 DOCUMENT_RULES: tuple[Rule[DocumentEvidence], ...] = (
     Rule(
         "memorised",
-        "at least one document is found: its p-value in the exact test, adjusted for the number of documents, is at "
-        "most {level} %",
-        lambda evidence: evidence.found["p_value"] <= evidence.level,
+        "at least one document is memorised: the p-value of the exact test that its effect is at most {nats} nats, "
+        "adjusted for the number of documents, is at most {level} %",
+        lambda evidence: bool(evidence.memorised["p_value"] <= evidence.level),
         "Of 100 audits of models on which no document has an effect, at most {level} are called so; among the "
         "documents that are found, at most {level} % are expected to be false.",
+        scope="documents",
+        applies=asks_documents,
+    ),
+    Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope="documents", applies=asks_documents),
+    Rule(
+        DETECTABLE,
+        "at least one document is found by the test of an effect of 0, the 95 % interval of the share of pairs of "
+        f"models that it wins ends below {{beaten}} %, and {single_item('document')}",
+        lambda evidence: evidence.is_found and evidence.share_is_negligible and evidence.resolution.finds_one,
         scope="documents",
         applies=asks_documents,
     ),
     Rule(
         "not seen",
         "the 95 % interval of the share of pairs of models in which the one that was trained on a document finds it "
-        "likelier ends below {beaten} %, and there are enough models for a document's p-value to be {smallest} or less",
-        lambda evidence: (
-            evidence.is_fine_enough
-            and evidence.won["high"] is not None
-            and evidence.won["high"] < 0.5 + evidence.negligible
-        ),
+        f"likelier ends below {{beaten}} %, no document is found, and {single_item('document')}",
+        lambda evidence: evidence.share_is_negligible and not evidence.is_found and evidence.resolution.finds_one,
         scope="documents",
         applies=asks_documents,
     ),
@@ -99,18 +116,22 @@ LIMITS_OF_DOCUMENTS = (
 NULL_OF_DOCUMENTS = "This is a null: no model was trained on the documents that were asked about. "
 
 
-def document_thresholds(config: Text) -> Mapping[str, str]:
-    return {"smallest": f"{config.level / RESOLUTION:g}"}
-
-
 def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence | None:
     """The evidence in a summary; None where no document was tested."""
     rows = index_rows(summary)
     found, won = first_row(rows, FOUND), rows.get(row_name(WON))
     if found is None or won is None:
         return None
-    smallest = smallest_p_value(config.models, DRAWS)
-    return DocumentEvidence(found, won, read_copies(rows), smallest, config.level, config.negligible)
+    return DocumentEvidence(
+        found,
+        won,
+        read_copies(rows),
+        first_row(rows, MEMORISED) or found,
+        first_row(rows, TIED),
+        document_resolution(config, found["n"]),
+        config.level,
+        config.negligible,
+    )
 
 
 def document_verdict(config: Text, summary: pa.Table, rules: Rules[DocumentEvidence]) -> Verdict:
@@ -127,6 +148,10 @@ def document_verdict(config: Text, summary: pa.Table, rules: Rules[DocumentEvide
         f"likelier in {number_per_hundred(won['estimate'])} of 100 pairs (95 % interval {won['low']:.3f} to "
         f"{won['high']:.3f}; .5 where nothing is known)."
     )
+    if answer == NOT_JUDGED and evidence.tied is not None:
+        words = f"{answer.capitalize()}: {describe_ties(evidence.tied)}."
+    if answer == "undecided":
+        words = f"{words} {evidence.resolution.explain()}".rstrip()
     sentence = " ".join([words, describe_copies(config, evidence.copies), null_note(config)]).replace("  ", " ").strip()
     beyond = None if evidence.copies is None else evidence.copies.beyond
     rows = (found, won, *([beyond] if beyond is not None else []))
@@ -168,6 +193,21 @@ class InsertionEvidence:
     copies: Copies | None
     level: float
     negligible: float
+    memorised: Row | None = None
+    tied: Row | None = None
+    resolution: Resolution | None = None
+
+    @property
+    def finds_one(self) -> bool:
+        return self.resolution is not None and self.resolution.finds_one
+
+    @property
+    def is_found(self) -> bool:
+        return bool(self.shown["p_value"] <= self.level)
+
+    @property
+    def is_memorised(self) -> bool:
+        return self.memorised is not None and bool(self.memorised["p_value"] <= self.level)
 
     @property
     def are_all_unknown(self) -> bool:
@@ -190,19 +230,30 @@ INSERTION_RULES: tuple[Rule[InsertionEvidence], ...] = (
     ),
     Rule(
         "memorised",
-        "the documents of at least one number of repetitions are likelier by the model than by its base, beyond those "
-        "that were left out: the p-value of the exact test over documents, adjusted for how many such numbers there "
-        "are, is at most {level} %",
-        lambda evidence: evidence.shown["p_value"] <= evidence.level,
+        "the documents of at least one number of repetitions are likelier by the model than by its base, by more than "
+        "{nats} nats, beyond those that were left out: the p-value of the exact test over documents, adjusted for how "
+        "many such numbers there are, is at most {level} %",
+        lambda evidence: evidence.is_memorised,
         "Of 100 audits of models on which no insertion has an effect, at most {level} are called so.",
+        scope="insertions",
+        applies=asks_insertions,
+    ),
+    Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope="insertions", applies=asks_insertions),
+    Rule(
+        DETECTABLE,
+        "the same test finds an effect of any size, for every number of repetitions the 95 % interval of how often an "
+        "inserted document has a higher effect than one that was left out ends below {beaten} %, and "
+        f"{single_item('document')}",
+        lambda evidence: evidence.is_found and evidence.are_all_unknown and evidence.finds_one,
         scope="insertions",
         applies=asks_insertions,
     ),
     Rule(
         "not seen",
         "for every number of repetitions the 95 % interval of how often an inserted document has a higher effect than "
-        "one that was left out ends below {beaten} %",
-        lambda evidence: evidence.are_all_unknown,
+        "one that was left out ends below {beaten} %, nothing is found, and "
+        f"{single_item('document')}",
+        lambda evidence: evidence.are_all_unknown and not evidence.is_found and evidence.finds_one,
         scope="insertions",
         applies=asks_insertions,
     ),
@@ -223,7 +274,19 @@ def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidenc
     won = tuple(each for each in select_rows(rows, WON) if each != rows.get(row_name(WON)))
     if shown is None or blind is None or found is None:
         return None
-    return InsertionEvidence(shown, won, blind, found, read_copies(rows), config.level, config.negligible)
+    left_out = rows.get(row_name(LOSS, repetitions=0, by=TOLD))
+    return InsertionEvidence(
+        shown,
+        won,
+        blind,
+        found,
+        read_copies(rows),
+        config.level,
+        config.negligible,
+        first_row(rows, INSERTIONS_MEMORISED),
+        first_row(rows, TIED),
+        None if left_out is None else insertion_resolution(config, found["n"], left_out["n"]),
+    )
 
 
 def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvidence]) -> Verdict:
@@ -232,10 +295,14 @@ def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvi
     if evidence is None:
         return Verdict("undecided", "Undecided: no document was tested.", LIMITS_OF_INSERTIONS, ())
     answer = rules.decide(config, evidence).answer
-    if answer == NOT_JUDGED:
+    if answer == NOT_JUDGED and evidence.blind["p_value"] <= UNEVEN:
         words = describe_blind_control(evidence.blind)
+    elif answer == NOT_JUDGED and evidence.tied is not None:
+        words = f"{describe_ties(evidence.tied)}."
     else:
         words = f"{describe_insertions(config, evidence)} {describe_copies(config, evidence.copies)}"
+    if answer == "undecided" and evidence.resolution is not None:
+        words = f"{words} {evidence.resolution.explain()}"
     null = NULL_OF_INSERTIONS if are_insertions_drawn(config) else ""
     sentence = f"{answer.capitalize()}: {words} {null}".replace("  ", " ").strip()
     rested = (evidence.blind,) if answer == NOT_JUDGED else (evidence.shown, *evidence.won)
@@ -335,7 +402,7 @@ def other_text_verdict(config: Text, summary: pa.Table, rules: Rules[OtherTextEv
     found = index_rows(summary)
     names = {name: row_name(AREA, score=name) for name in (*ATTACKS, BLIND)}
     areas = {name: found[key] for name, key in names.items() if key in found}
-    returned = tuple(each for each in (first_row(found, TIED), first_row(found, DIFFERING)) if each is not None)
+    returned = tuple(each for each in (first_row(found, TABLE_TIED), first_row(found, DIFFERING)) if each is not None)
     if not areas:
         return Verdict("undecided", "Undecided: no text was asked about.", LIMITS_OF_OTHERS, ())
     loss, blind = areas[ATTACKS[0]], areas[BLIND]

@@ -198,7 +198,7 @@ class UniqueFeature(Ranged):
                 "canary has a feature drawn from its family"
             )
         if self.choice != "random":
-            yield f"{until} and choice is {self.choice}; add choice=random, so that fewer canaries are the first of more"
+            yield f"{until} and choice is {self.choice}; add choice=random, so that fewer canaries are the first"
         if self.seeds != 1 or self.one_seed:
             yield f"{until}; add seeds=1 one_seed=false, so that every pair is a sample"
 

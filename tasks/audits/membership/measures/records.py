@@ -38,7 +38,7 @@ from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
 from tasks.contract.ties import tied_row
 from tasks.numerics import seeds, statistics
-from tasks.numerics.exact_test import Array, Mask, randomisation_p_values
+from tasks.numerics.exact_test import Array, Mask, randomisation_p_values, reduced_p_values
 from tasks.numerics.ranks import false_discovery_control, share_tied
 
 RECORDS = pa.schema(
@@ -93,7 +93,8 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     answers = stack_answers(inputs)
     p_values = randomisation_p_values(answers.phi, answers.member, config.draws, config.seed, config.level)
     q_values = false_discovery_control(p_values)
-    memorised_q = false_discovery_control(reduced_p_values(config, answers, p_values))
+    test = (config.smallest, config.draws, config.seed, config.level)
+    memorised_q = false_discovery_control(reduced_p_values(answers.phi, answers.member, p_values, *test))
     effect, error = difference_of_sides(answers.phi, answers.member)
     mem, _ = difference_of_sides(answers.correct.astype(np.float64), answers.member)
     unknown = np.isnan(p_values)
@@ -102,22 +103,6 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     more = [pa.array(each, from_pandas=True) for each in (memorised_q, tied_shares(answers), member_accuracy(answers))]
     columns = [answers.rows, answers.member.sum(axis=0), *numbers, found, memorised, *more]
     return pa.table(columns, schema=RECORDS)
-
-
-def reduced_p_values(config: ExactTest, answers: Answers, p_values: Array) -> Array:
-    """p-values that a record's effect is at most `smallest` nats, (records,): no smaller than those of no effect.
-
-    Only records whose p-value is at most the level are tested again; the others have 1, which is no smaller.
-    """
-    reduced = np.where(np.isnan(p_values), np.nan, 1.0)
-    small = np.flatnonzero(p_values <= config.level)
-    if len(small):
-        member = answers.member[:, small]
-        scores = answers.phi[:, small] - config.smallest * member
-        tests = int(np.count_nonzero(~np.isnan(p_values)))
-        again = randomisation_p_values(scores, member, config.draws, config.seed, config.level, tests)
-        reduced[small] = np.maximum(again, p_values[small])
-    return reduced
 
 
 def tied_shares(answers: Answers) -> Array:

@@ -32,7 +32,7 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-@task(version=1, name="text.summary", gathers=True)
+@task(version=2, name="text.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from the tables that are present."""
     return summarise(MEASURES, inputs, config)

@@ -25,13 +25,15 @@ from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask, reproductions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.numerics import seeds, statistics
-from tasks.numerics.exact_test import randomisation_p_values
-from tasks.numerics.ranks import false_discovery_control
+from tasks.numerics.exact_test import randomisation_p_values, reduced_p_values
+from tasks.numerics.ranks import check_finite, false_discovery_control, share_tied
 
 DRAWS = 9999  # sets of models that are drawn where all of them are too many
-FOUND = "documents found"
+FOUND, MEMORISED = "documents found", "documents memorised"
 EFFECT, WON, LOSS = "effect in nats a token", "pairs won", "loss in nats a token"
 DOCUMENTS = pa.schema(
     [
@@ -50,6 +52,9 @@ DOCUMENTS = pa.schema(
         ("near_twin", pa.float64()),
         ("log_p_end", pa.float64()),  # mean of log p_z by models trained on it, in nats
         ("log_p_end_twin", pa.float64()),
+        ("memorised", pa.bool_()),  # found with an effect that is smaller by the smallest one that matters
+        ("memorised_q", pa.float64()),
+        ("tied", pa.float64()),  # share of pairs of models with one score
     ]
 )
 ESTIMATES = pa.schema(
@@ -129,6 +134,7 @@ def stack_scores(tables: Sequence[pa.Table]) -> DocumentScores:
         np.stack([table[name].to_numpy() for table in tables])
         for name in ("member", "log_p", "log_p_end", "wrong", "distance")
     )
+    check_finite(log_p, "log p of the documents")
     numbers = (each.astype(np.float64) for each in (end, wrong, distance))
     return DocumentScores(
         first["row"].to_numpy(), first["repetitions"].to_numpy(), tokens, member, log_p / tokens, *numbers
@@ -140,12 +146,16 @@ def document_reproductions(config: DocumentTest, scores: DocumentScores) -> Mapp
     return reproductions(config, scores.log_p_end, scores.wrong, scores.distance, config.suffix)
 
 
-@task(version=1, name="text.documents", gathers=True)
+@task(version=2, name="text.documents", gathers=True)
 def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Each document's effect with its p-value, and how often it is reproduced (DOCUMENTS)."""
     scores = stack_scores(inputs)
-    p_values = randomisation_p_values(scores.log_p, scores.member, DRAWS, config.seed)
+    p_values = randomisation_p_values(scores.log_p, scores.member, DRAWS, config.seed, config.level)
     q_values = false_discovery_control(p_values)
+    less = SMALLEST / scores.tokens  # of the whole document, whose log p is in nats a token
+    memorised_q = false_discovery_control(
+        reduced_p_values(scores.log_p, scores.member, p_values, less, DRAWS, config.seed, config.level)
+    )
     ways = document_reproductions(config, scores)
     sides = [
         side_means(values, member)
@@ -153,10 +163,11 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
         for member in (scores.member, ~scores.member)
     ]
     numbers = [document_effects(scores), pairs_won(scores).mean(axis=0), p_values, q_values]
-    found = pa.array(q_values <= config.level, mask=np.isnan(p_values))
+    found, memorised = (pa.array(each <= config.level, mask=np.isnan(p_values)) for each in (q_values, memorised_q))
+    more = [memorised, *(pa.array(each, from_pandas=True) for each in (memorised_q, share_tied(scores.log_p)))]
     columns = [pa.array(each, from_pandas=True) for each in (*numbers, *sides)]
     about = [scores.rows, scores.repetitions, scores.tokens, scores.member.sum(axis=0)]
-    return pa.table([*about, *columns[:4], found, *columns[4:]], schema=DOCUMENTS)
+    return pa.table([*about, *columns[:4], found, *columns[4:], *more], schema=DOCUMENTS)
 
 
 @task(version=1, name="text.document_estimates", gathers=True)
@@ -257,6 +268,10 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if tested:
         count, smallest = sum(each["found"] for each in tested), min(each["q_value"] for each in tested)
         yield row(FOUND, {"level": about.level}, alone(float(count), len(tested)), "document", 0.0, smallest)
+        memorised = alone(float(sum(each["memorised"] for each in tested)), len(tested))
+        smallest = min(each["memorised_q"] for each in tested)
+        yield row(MEMORISED, {"level": about.level, "nats": SMALLEST}, memorised, "document", 0.0, smallest)
+        yield tied_row(float(np.mean([each["tied"] for each in tested])), len(tested), "document")
 
 
 def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level

@@ -44,13 +44,15 @@ from tasks.audits.text.measures.documents import (
 from tasks.audits.text.measures.other_texts import BLIND, bag_of_words
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.external.split_audit import blind_areas, interval_of_area
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import randomisation_p_values
-from tasks.numerics.ranks import area_under_curve, false_discovery_control
+from tasks.numerics.ranks import area_under_curve, false_discovery_control, share_tied
 
-SHOWN = "repetitions found"
+SHOWN, MEMORISED = "repetitions found", "repetitions memorised"
 INSERTIONS = pa.schema(
     [
         ("row", pa.int64()),  # of the document among the texts
@@ -66,9 +68,11 @@ INSERTIONS = pa.schema(
         ("near_twin", pa.float64()),
         ("log_p_end", pa.float64()),  # log p_z by the model, in nats
         ("log_p_end_twin", pa.float64()),
+        ("tied", pa.float64()),  # share of pairs of documents with one effect: the same in each row
     ]
 )
-INSERTION_ESTIMATES = pa.schema([*ESTIMATES, ("p_value", pa.float64())])
+# reduced_p: with effects that are smaller by the smallest one that matters
+INSERTION_ESTIMATES = pa.schema([*ESTIMATES, ("p_value", pa.float64()), ("reduced_p", pa.float64())])
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
@@ -96,7 +100,7 @@ def control_p_values(effect: Array, left_out: Array) -> Array:
     return p_values
 
 
-@task(version=1, name="text.insertions")
+@task(version=2, name="text.insertions")
 def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """Each document's effect with its p-value, and whether it is reproduced (INSERTIONS)."""
     scores = stack_scores(inputs)
@@ -108,10 +112,11 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     columns = [pa.array(each, from_pandas=True) for each in (p_values, q_values, *sides)]
     found = pa.array(q_values <= config.level, mask=~inserted)
     about = [scores.rows, scores.repetitions, scores.tokens, effect]
-    return pa.table([*about, *columns[:2], found, *columns[2:]], schema=INSERTIONS)
+    tied = np.full(len(effect), share_tied(effect))
+    return pa.table([*about, *columns[:2], found, *columns[2:], tied], schema=INSERTIONS)
 
 
-@task(version=1, name="text.insertion_estimates")
+@task(version=2, name="text.insertion_estimates")
 def insertion_estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
     """What the documents show together: those of equal repetitions, and all that were inserted (ESTIMATES)."""
     scores, rows = stack_scores(inputs), list[Row]()
@@ -131,7 +136,10 @@ def comparisons(config: DocumentTest, scores: DocumentScores, some: Mask, left_o
     effect, both = effects(scores), some | left_out
     one, other = effect[some], effect[left_out]
     p_value = randomisation_p_values(effect[both][:, None], some[both][:, None], DRAWS, config.seed)[0]
-    yield estimate_row(EFFECT, statistics.difference(one, other), null=0.0, p_value=float(p_value))
+    less = effect - SMALLEST / scores.tokens * some
+    reduced = randomisation_p_values(less[both][:, None], some[both][:, None], DRAWS, config.seed)[0]
+    p_values = {"p_value": float(p_value), "reduced_p": float(max(p_value, reduced))}
+    yield estimate_row(EFFECT, statistics.difference(one, other), null=0.0, **p_values)
     area = interval_of_area(area_under_curve(one, other), len(one), len(other))
     yield estimate_row(WON, area, null=0.5)
 
@@ -182,16 +190,17 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if tested:
         count, smallest = sum(each["found"] for each in tested), min(each["q_value"] for each in tested)
         yield row(FOUND, {"level": about.level}, alone(float(count), len(tested)), "document", 0.0, smallest)
+        yield tied_row(tested[0]["tied"], len(tested), "document")
 
 
 def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:
     """Of how many numbers of repetitions the documents are told from those left out, and the estimates."""
     estimates = tables.rows(INSERTION_ESTIMATES)
-    tested = [each["p_value"] for each in estimates if each["metric"] == EFFECT and each["repetitions"] is not None]
-    if tested:
-        adjusted = [min(1.0, len(tested) * p_value) for p_value in tested]
+    tested = [each for each in estimates if each["metric"] == EFFECT and each["repetitions"] is not None]
+    for metric, column in ((SHOWN, "p_value"), (MEMORISED, "reduced_p")) if tested else ():
+        adjusted = [min(1.0, len(tested) * each[column]) for each in tested]
         shown = alone(float(sum(p_value <= about.level for p_value in adjusted)), len(tested))
-        yield row(SHOWN, {"level": about.level}, shown, "number of repetitions", 0.0, min(adjusted))
+        yield row(metric, {"level": about.level}, shown, "number of repetitions", 0.0, min(adjusted))
     for each in estimates:
         named = {name: each[name] for name in ("repetitions", "way", "by") if each[name] is not None}
         limits = Estimate(each["estimate"], each["low"], each["high"], each["documents"])

@@ -1,6 +1,6 @@
 """Do the numbers of an owner's table answer the questions, or are they made so that nothing can be ranked?
 
-    tied = the chance that two candidates of one question, or two texts of one set, have one number
+    tied = the share of pairs of candidates of one question, or of texts of one set, with one number
 
 A refusal, a constant, or a filter that says the same of everything in the format ties all candidates, and ranks say
 nothing then, though they accuse nobody. Noise that is drawn anew shows in the texts that were handed out twice. Noise
@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given_model import GivenQuestion, given_question, questions
-from tasks.audits.text.returned_table import Array, Returned, handout_order, read_log_p
+from tasks.audits.text.returned_table import Returned, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
+from tasks.numerics.ranks import share_tied
 
 RETURNED = pa.schema(
     [
@@ -39,7 +40,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: 
     return Job(returned, given_question(config))
 
 
-@task(version=1, name="text.returned")
+@task(version=2, name="text.returned")
 def returned(config: GivenQuestion, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
     """How far the table's numbers differ between candidates, and between two answers about one text (RETURNED)."""
     assert config.outputs is not None
@@ -54,12 +55,6 @@ def answered_shares(asked: Sequence[Sequence[str]], said: Returned) -> pa.Table:
     tied = float(np.mean([share_tied(each) for each in np.split(said.log_p, ends)]))
     differing = int((said.log_p[twice] != said.again[twice]).sum())
     return pa.table([[len(said.log_p)], [int(twice.sum())], [differing], [tied]], schema=RETURNED)
-
-
-def share_tied(log_p: Array) -> float:
-    """The chance that two candidates, drawn with replacement, have one number: 1 where all are equal."""
-    counts = np.unique(log_p, return_counts=True)[1]
-    return float(((counts / len(log_p)) ** 2).sum())
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a count knows no level

@@ -6,9 +6,11 @@
 
 The secret was drawn from the space as its references were, so p is exact for models that do not know it, whatever they
 are. q is p adjusted for the number of secrets (Benjamini & Hochberg 1995), and a secret is found where q is at most
-`level`. All p together are combined by Fisher's method (1925), which is valid, since secrets are drawn independently.
-Exposure is log2 of the number of candidates less log2 of the rank, in bits (Carlini et al. 2019, section 4). The
-exposure by the twin, which was not told the secret, shows what it is where nothing is known.
+`level`. A rank has no scale, so each is ranked again with its log p reduced by SMALLEST nats, and is memorised if it is
+found then, too. Ties count as larger in ranks, and half in the share of others that a secret beats. All p together are
+combined by Fisher's method (1925), which is valid, since secrets are drawn independently. Exposure is log2 of the
+number of candidates less log2 of the rank, in bits (Carlini et al. 2019, section 4). The exposure by the twin, which
+was not told the secret, shows what it is where nothing is known.
 
 Identifiers, where they stand in the texts, are ranked alike: each was drawn from its space as its references are, by
 whoever made it, so p is exact for a model that never read it (`tasks.audits.text.secret_space`). Where the base that
@@ -30,9 +32,18 @@ from tasks.audits.text.config import About, Text
 from tasks.audits.text.secret_space import mean_exposure_of_uniform_ranks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.numerics import statistics
-from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value
+from tasks.numerics.ranks import (
+    check_finite,
+    exposure,
+    false_discovery_control,
+    rank_p_value,
+    share_below,
+    share_tied,
+)
 
 Array = NDArray[np.float64]
 SECRETS = pa.schema(
@@ -48,6 +59,10 @@ SECRETS = pa.schema(
         ("found", pa.bool_()),
         ("exposure", pa.float64()),  # in bits
         ("exposure_twin", pa.float64()),  # by the twin, which was not told it
+        ("beaten", pa.float64()),  # share of the candidates below it; ties, and itself, count half
+        ("tied", pa.float64()),  # share of pairs of candidates with one score
+        ("reduced_p", pa.float64()),  # with its log p reduced by the smallest effect that matters
+        ("memorised", pa.bool_()),  # found so, too
     ]
 )
 IDENTIFIERS = pa.schema(
@@ -62,12 +77,18 @@ IDENTIFIERS = pa.schema(
         ("found", pa.bool_()),
         ("exposure", pa.float64()),  # in bits
         ("control", pa.float64()),  # p that those found are drawn evenly: the same in each row
+        ("beaten", pa.float64()),
+        ("tied", pa.float64()),
+        ("reduced_p", pa.float64()),
+        ("memorised", pa.bool_()),
     ]
 )
 CONTROL = "blind control of identifiers"
 UNEVEN = 0.01  # p of it, at most, at which identifiers are not drawn evenly
 FOUND, BEATEN = "secrets found", "references beaten"
 IDENTIFIERS_FOUND = "identifiers found"
+MEMORISED = "memorised by more than a negligible effect"  # how many
+REDUCED = "references beaten with a reduced effect"
 
 
 @dataclass(frozen=True)
@@ -82,7 +103,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     return Job(secrets, Ranking(config.level), trainings) if ranked else ()
 
 
-@task(version=1, name="text.secrets", gathers=True)
+@task(version=2, name="text.secrets", gathers=True)
 def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
     """Each secret's rank by the model that was told it, and by its twin (SECRETS).
 
@@ -106,14 +127,25 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
 def adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
     """The rows with their adjusted p-values, and whether they are found at this level."""
     q_values = false_discovery_control(np.array([each["p_value"] for each in ranked]))
-    return [each | {"q_value": float(q), "found": bool(q <= level)} for each, q in zip(ranked, q_values, strict=True)]
+    reduced = false_discovery_control(np.array([each["reduced_p"] for each in ranked]))
+    return [
+        each | {"q_value": float(q), "found": bool(q <= level), "memorised": bool(less <= level)}
+        for each, q, less in zip(ranked, q_values, reduced, strict=True)
+    ]
 
 
 def rank_secret(told: Array, twin: Array | None) -> Row:
-    """What log p of all candidates, the secret's first, says of it: by the model that was told it and by its twin."""
+    """What log p of all candidates, the secret's first, says of it: by the model that was told it and by its twin.
+
+    Raises ValueError for scores that are not finite.
+    """
+    check_finite(told, "log p of the candidates of a secret")
     size, p_value = len(told), rank_p_value(told)
+    reduced = np.array([told[0] - SMALLEST, *told[1:]])
     ranked: Row = {"candidates": size, "rank": round(size * p_value), "p_value": p_value, "exposure": exposure(p_value)}
+    ranked |= {"beaten": share_below(told), "tied": float(share_tied(told)), "reduced_p": rank_p_value(reduced)}
     if twin is not None:
+        check_finite(twin, "log p of the candidates of a secret by the twin")
         difference = told - twin
         effect = float(difference[0] - difference[1:].mean())
         ranked |= {"effect": effect, "exposure_twin": exposure(rank_p_value(twin))}
@@ -150,9 +182,15 @@ def ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> It
     smallest = min(each["q_value"] for each in ranked)
     found = FOUND if about.things == "secrets" else IDENTIFIERS_FOUND
     yield row(found, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), unit, 0.0, smallest)
-    beaten = [1 - (each["rank"] - 0.5) / each["candidates"] for each in ranked]
+    beaten = statistics.mean([each["beaten"] for each in ranked])
     together = combine([each["p_value"] for each in ranked])
-    yield row(BEATEN, {}, statistics.within_shares(statistics.mean(beaten)), unit, 0.5, together)
+    yield row(BEATEN, {}, statistics.within_shares(beaten), unit, 0.5, together)
+    count, size = sum(each["memorised"] for each in ranked), {"nats": SMALLEST}
+    least = float(false_discovery_control([each["reduced_p"] for each in ranked]).min())
+    yield row(MEMORISED, size, alone(float(count), len(ranked)), unit, 0.0, least)
+    reduced = combine([each["reduced_p"] for each in ranked])
+    yield row(REDUCED, size, alone(beaten.value, len(ranked)), unit, 0.5, reduced)
+    yield tied_row(float(np.mean([each["tied"] for each in ranked])), len(ranked), unit)
 
 
 def known_values(ranked: Sequence[Row], column: str) -> list[float]:
@@ -169,7 +207,7 @@ def plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()
     return Job(identifiers if config.base is None else identifiers_beside_base, Ranking(config.level), trainings)
 
 
-@task(version=1, name="text.identifiers", gathers=True)
+@task(version=2, name="text.identifiers", gathers=True)
 def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
     """Each identifier's rank by the given model (IDENTIFIERS); no row where its scores are missing."""
     kept = ("format", "row", "occurrences", "control")
@@ -181,7 +219,7 @@ def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(adjust_ranks(rows, config.level), IDENTIFIERS)
 
 
-@task(version=1, name="text.identifiers_beside_base")
+@task(version=2, name="text.identifiers_beside_base")
 def identifiers_beside_base(config: Ranking, inputs: Inputs) -> pa.Table:
     """The same by how much likelier the given model says a candidate than its base does (IDENTIFIERS)."""
     given, base = (table["log_p"].to_pylist() for table in inputs)

@@ -20,7 +20,7 @@ from tasks.audits.text.answer import LIMITS_OF_TABLES, NOT_JUDGED
 from tasks.audits.text.config import Text, about
 from tasks.audits.text.given_model import PLANTED, planted_jobs, planted_question, questions, score_planted
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.returned import returned, share_tied
+from tasks.audits.text.measures.returned import returned
 from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.secret_space import draw_secrets
@@ -31,6 +31,7 @@ from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel, ModelError
 from tasks.language_models.pretrained import byte_tokenizer, load_model, prepare_model
 from tasks.language_models.training import score_texts
+from tasks.numerics.ranks import share_tied
 from tasks.worker import files
 from tasks.worker.files import File
 from tests.support.shell import Here
@@ -185,8 +186,8 @@ def test_a_table_accuses_whatever_was_done_to_it_and_clears_only_where_it_answer
 
 
 def test_the_share_of_ties_is_1_of_equal_numbers_and_small_of_different_ones() -> None:
-    assert 1.0 == share_tied(np.zeros(5))
-    assert 0.2 == pytest.approx(share_tied(np.arange(5.0)))
+    assert share_tied(np.zeros(5)) == 1.0
+    assert share_tied(np.arange(5.0)) == 0.0
 
 
 @pytest.mark.parametrize(

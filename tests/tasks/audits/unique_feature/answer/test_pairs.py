@@ -392,9 +392,9 @@ def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line() -> None
     ("changed", "said"),
     [
         ({"drawn": False}, "add drawn=true"),
-        ({"choice": "self-influence"}, "choice must be random"),
-        ({"seeds": 2}, "seeds must be 1"),
-        ({"one_seed": True}, "one_seed off"),
+        ({"choice": "self-influence"}, "add choice=random"),
+        ({"seeds": 2}, "add seeds=1"),
+        ({"one_seed": True}, "one_seed=false"),
         ({"canaries": 0}, "no canary is trained on"),
     ],
 )

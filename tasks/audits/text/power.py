@@ -1,0 +1,104 @@
+"""What the audit finds with a config: whether one secret or document could be found, and how often a known one is.
+
+A secret is ranked among others of its space, so that its p-value is at least one over their number. The statement of
+power is for log p that differs by SPREAD nats between secrets of a space, or for documents between models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+from tasks.audits.text.config import Text
+from tasks.audits.text.measures.documents import DRAWS
+from tasks.audits.text.secret_space import SecretSpace, space_of
+from tasks.contract.power import GOAL, SMALLEST, Power, Resolution, smallest_size
+from tasks.numerics.exact_test import detection_rate, smallest_p_value_among
+
+SPREAD = 2.0  # standard deviation of log p over the secrets of a space, in nats
+EFFECT = 8.0  # nats by which the secret of the statement is likelier
+DOCUMENT_SPREAD, DOCUMENT_EFFECT = 1.0, 2.0  # of the whole document, in nats
+
+
+def candidates(config: Text) -> int:
+    """Among how many a secret, or an identifier, is ranked, itself among them."""
+    spaces = [space_of(name) for name in config.identifiers] or [SecretSpace(config.pattern)]
+    return min(min(space.size for space in spaces), config.references + 1)
+
+
+def rank_resolution(config: Text, tests: int) -> Resolution:
+    """Whether one of so many secrets, or identifiers, could be found."""
+    item = "identifiers" if config.identifiers else "secrets"
+    least = math.ceil(tests / config.level - 1e-9)
+    advice = f"rank {tests} {item} among {least} or more (references={least - 1})"
+    return Resolution(1 / candidates(config), tests, config.level, item, advice)
+
+
+def document_resolution(config: Text, tests: int) -> Resolution:
+    """Whether one of so many documents could be found by the exact test over models."""
+    smallest = smallest_p_value_among(config.models, DRAWS, config.level, tests)
+    models = smallest_size(
+        4, 2, lambda size: smallest_p_value_among(size, DRAWS, config.level, tests) * tests <= config.level
+    )
+    advice = "" if models is None else f"with {tests:,} documents train {models} models"
+    return Resolution(smallest, tests, config.level, "documents", advice)
+
+
+def insertion_resolution(config: Text, inserted: int, left_out: int) -> Resolution:
+    """Whether one of so many inserted documents could be found by its rank among those that were left out."""
+    least = math.ceil(inserted / config.level - 1e-9) - 1
+    advice = f"with {inserted:,} inserted documents leave {least:,} out"
+    return Resolution(1 / (1 + left_out), inserted, config.level, "inserted documents", advice)
+
+
+def resolution(config: Text) -> Resolution | None:
+    """That of the plan; None if nobody can be cleared, or the texts must be read to count what is asked about."""
+    if config.others is not None or config.identifiers or config.insertions:
+        return None
+    if config.documents:
+        return document_resolution(config, config.documents)
+    return rank_resolution(config, config.secrets * (1 if config.planted else config.pairs))
+
+
+def power(config: Text) -> Iterator[Power]:
+    """How often one secret, or one document, of a stated effect is found."""
+    asked = resolution(config)
+    if asked is None:
+        return
+    if config.documents:
+        share = document_rate(config.models, config.level, config.documents)
+        models = smallest_size(
+            config.models, 2, lambda size: document_rate(size, config.level, config.documents) >= GOAL
+        )
+        size = f"one document of {asked.tests:,} that is remembered by {DOCUMENT_EFFECT:g} nats"
+        spread = f"(models differ by {DOCUMENT_SPREAD:g} nat)"
+        yield Power(f"{size} {spread}", share, "" if models is None else f"train {models} models")
+        return
+    share = secret_rate(candidates(config), config.level / asked.tests)
+    size = f"one secret of {asked.tests:,} that is {EFFECT:g} nats likelier (others differ by {SPREAD:g} nats)"
+    yield Power(size, share)
+
+
+def secret_rate(size: int, p_value: float) -> float:
+    """The share of secrets EFFECT nats likelier whose rank among so many is small enough, with normal log p.
+
+    At most k - 1 of the others may be at least as likely, k the last rank that is called: the number of those is
+    binomial given the secret's log p, over which it is averaged.
+    """
+    import numpy as np
+    from scipy import stats
+
+    last = math.floor(p_value * size + 1e-9)
+    if last < 1:
+        return 0.0
+    places = (np.arange(200) + 0.5) / 200
+    above = stats.norm.sf(stats.norm.ppf(places) + (EFFECT - SMALLEST) / SPREAD)
+    return float(stats.binom.cdf(last - 1, size - 1, above).mean())
+
+
+@lru_cache(maxsize=256)
+def document_rate(models: int, level: float, documents: int) -> float:
+    """The share of audits that find one document whose effect is DOCUMENT_EFFECT, as a t-test does."""
+    effect = (DOCUMENT_EFFECT - SMALLEST) / DOCUMENT_SPREAD
+    return detection_rate(effect, models, DRAWS, level, documents)
