@@ -1,6 +1,6 @@
 """What the audit of membership answers where it is known which records are exposed: simulated, without a training.
 
-    python bench/membership_decisions.py [--tiny] [--seed 7000] [--part answers|attacks|given] [--out FILE]
+    python bench/membership_decisions.py [--tiny] [--seed 7000] [--part answers|attacks|given|clear] [--out FILE]
 
 Log-odds are made up (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
 disagree on them, and an exposed record gains so many nats by the models that were trained on it. Answers are by the
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
@@ -28,10 +29,12 @@ from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.attacks import ATTACKS, pair_models, partners
 from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.measures import summary
-from tasks.audits.membership.measures.attacks import Matching, attacks, mean_over_targets, score_targets
+from tasks.audits.membership.measures.attacks import AUC, Matching, attacks, mean_over_targets, score_targets
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.audits.membership.trainings import stack_answers
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Estimate, row
 from tasks.external.model_file import ModelFile
 from tasks.numerics import statistics
 from tasks.numerics.ranks import area_under_curve
@@ -65,6 +68,28 @@ CASES = (
     Case(32, 2000, 2000, 0.5, 20),
 )
 NULLS = (Case(16, 2000, 0, 0.0, 50), Case(16, 400, 0, 0.0, 200), Case(32, 400, 0, 0.0, 50))
+
+# What is cleared if all attacks see nothing, and what is done to the scores.
+SCORES: Mapping[str, Callable[[Floats], Floats]] = {
+    "as they are": lambda phi: phi,
+    "rounded to 1 nat": np.round,
+    "constant": np.zeros_like,
+}
+CLEAR = (
+    (Case(16, 10_000, 15, 8.0, 20), "as they are"),
+    (Case(16, 20_000, 30, 8.0, 20), "as they are"),
+    (Case(32, 20_000, 3, 8.0, 20), "as they are"),
+    (Case(32, 20_000, 0, 0.0, 20), "as they are"),
+    (Case(16, 2000, 1, 8.0, 20), "as they are"),
+    (Case(16, 2000, 3, 8.0, 20), "as they are"),
+    (Case(18, 2000, 0, 0.0, 40), "as they are"),
+    (Case(18, 2000, 1, 8.0, 40), "as they are"),
+    (Case(18, 2000, 20, 0.1, 40), "as they are"),
+    (Case(18, 2000, 1, 8.0, 20), "rounded to 1 nat"),
+    (Case(18, 2000, 0, 0.0, 20), "rounded to 1 nat"),
+    (Case(18, 2000, 1, 8.0, 20), "constant"),
+)
+CLEAR_ANSWERS = (*ANSWERS, "detectable, negligible", "not judged")
 TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
 
 
@@ -227,6 +252,35 @@ def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterato
         yield f"| {case.name} | {' | '.join(str(answers[answer]) for answer in GIVEN_ANSWERS)} |"
 
 
+def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
+    """The answers if every attack's area under the curve is .5 with an interval that is as narrow as one likes."""
+    config = Membership(models=case.models, examples=case.records, negligible=0.02)
+    blind = row(AUC, {"attack": "blind"}, Estimate(0.5, 0.499, 0.501, case.models), "target", 0.5)
+    answers: Counter[str] = Counter()
+    for run in range(case.runs):
+        tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
+        changed = [
+            table.set_column(2, "log_odds", pa.array(SCORES[scores](table["log_odds"].to_numpy()))) for table in tables
+        ]
+        rows = summary(About(config.level), [records(ExactTest(config.level, config.draws, first + run), changed)])
+        answers[verdict(config, pa.Table.from_pylist([*rows.to_pylist(), blind], SUMMARY)).answer] += 1
+    return answers
+
+
+def clear_markdown(counted: Sequence[tuple[Case, str, Counter[str]]]) -> Iterator[str]:
+    yield ""
+    yield f"| models x records, remembered, scores, runs | {' | '.join(CLEAR_ANSWERS)} | not seen, 95 % interval |"
+    yield "|---" * (2 + len(CLEAR_ANSWERS)) + "|"
+    for case, scores, answers in counted:
+        exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
+        cells = " | ".join(str(answers[answer]) for answer in CLEAR_ANSWERS)
+        cleared = statistics.exact_proportion(answers["not seen"], case.runs)
+        interval = f"{100 * (cleared.low or 0):.0f} to {100 * (cleared.high or 0):.0f} %"
+        yield f"| {case.models} x {case.records:,}, {exposed}, {scores}, {case.runs} | {cells} | {interval} |"
+    yield ""
+    yield "All attacks are taken to see nothing, which is the case in which the rule clears most."
+
+
 def _share(some: int, of: int) -> str:
     estimate = statistics.proportion(some, of)
     return f"{100 * (estimate.value or 0):.3g} % [{100 * (estimate.low or 0):.3g}, {100 * (estimate.high or 0):.3g}]"
@@ -236,7 +290,7 @@ def main() -> None:
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
     given.add_argument(
-        "--part", choices=("answers", "attacks", "given"), help="one of the tables; all of them without it"
+        "--part", choices=("answers", "attacks", "given", "clear"), help="one of the tables; all of them without it"
     )
     options = given.parse_args()
     setting: dict[str, Any] = here("made up", torch.device("cpu"))
@@ -250,6 +304,9 @@ def main() -> None:
     if options.part in (None, "given"):
         size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
         page += given_markdown([(case, count_given_answers(case, *size, options.seed)) for case in GIVEN])
+    if options.part in (None, "clear"):
+        cells = [(TINY[0], "as they are"), (TINY[1], "constant")] if options.tiny else CLEAR
+        page += clear_markdown([(case, name, count_cleared(case, name, options.seed)) for case, name in cells])
     setting["seeds"] = f"from {options.seed} on"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)

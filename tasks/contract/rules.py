@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from tasks.contract.certificate import Certificate, Finding
-from tasks.contract.verdict import Answer, Verdict
+from tasks.contract.verdict import DETECTABLE, Answer, Verdict
 
 Evidence = TypeVar("Evidence")
 Numbers = Mapping[str, str]
@@ -40,7 +40,7 @@ class Rule(Generic[Evidence]):
 
 def explain_interval(answer: Answer, high: float, negligible: float, advice: str) -> str:
     """What an interval up to `high` excludes, which follows the evidence of a case that does not accuse."""
-    if answer == "not seen":
+    if answer in ("not seen", DETECTABLE):
         return f"; {negligible:g} or more is unlikely."
     return f"; as much as {high:.2g} cannot be excluded: {advice}."
 

@@ -18,12 +18,12 @@ from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, first_row, index_rows, numerator, p_in_words, row_name
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, INTERFACE, TRAINING_MODE, as_sentence, list_causes
 
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
     NOT_JUDGED: Meaning("the two sets or the answers for crops may not be what they must be, so nothing follows"),
 }
 LEVEL = 0.025  # of the one-sided test
@@ -112,8 +112,9 @@ def thresholds(config: DejaVu) -> Mapping[str, str]:
     }
 
 
-def is_above_null(score: Row) -> bool:
-    return score["p_value"] is not None and score["p_value"] <= LEVEL and score["low"] > 0
+def is_above(score: Row, size: float) -> bool:
+    """Whether the test rejects that nothing is kept, and the whole interval lies above a size."""
+    return score["p_value"] is not None and bool(score["p_value"] <= LEVEL and score["low"] > size)
 
 
 # Unlike sets can feign a memory and hide one: they are asked about before the score.
@@ -132,8 +133,8 @@ RULES = Rules[Evidence](
         Rule(
             "memorised",
             "a randomisation test finds the {score} above 0 (one-sided, p at most {level}) and the whole 95 % interval "
-            "of the score lies above 0",
-            lambda evidence: is_above_null(evidence.score),
+            "of the score lies above {negligible} percentage points",
+            lambda evidence: is_above(evidence.score, evidence.negligible),
             "Of 100 {subjects} that keep nothing of single pictures, at most 2 or 3 would be called memorised.",
         ),
         # Crops that are answered otherwise than pictures hide a memory, and cannot feign one.
@@ -147,6 +148,17 @@ RULES = Rules[Evidence](
             applies=is_sent,
         ),
         Rule(
+            NOT_JUDGED,
+            "the score does not vary at all over pictures, as if the embedding of all pictures is the same",
+            lambda evidence: evidence.score["low"] is not None and evidence.score["low"] == evidence.score["high"],
+        ),
+        Rule(
+            DETECTABLE,
+            "the test finds the {score} above 0, and its whole interval lies above 0 and below {negligible} percentage "
+            "points",
+            lambda evidence: is_above(evidence.score, 0.0) and evidence.score["high"] < evidence.negligible,
+        ),
+        Rule(
             "not seen",
             "the whole interval lies below {negligible} percentage points",
             lambda evidence: evidence.score["high"] < evidence.negligible,
@@ -156,15 +168,17 @@ RULES = Rules[Evidence](
     thresholds,
 )
 
-UNLIKE_SETS, DISAGREES = (rule for rule in RULES.cases if rule.answer == NOT_JUDGED)
+UNLIKE_SETS, DISAGREES, CONSTANT = (rule for rule in RULES.cases if rule.answer == NOT_JUDGED)
 
 LIMITS = (
-    "The audit speaks of this one pair of trainings and of what the nearest public pictures give away: an attacker who "
-    "knows more may learn more. It asks for the class of the object alone. Where A and B are not drawn by chance from "
+    "The score is an average over pictures, which clears no single one: an audit that finds nothing excludes that a "
+    "share of them is remembered. The audit speaks of this one pair of trainings and of what the nearest public "
+    "pictures give away: an attacker who knows more may learn more. It asks for the class of the object alone. Where A and B are not drawn by chance from "
     "the same pictures, as near duplicates within one of them, the score has another null."
 )
 LIMITS_OF_GIVEN = (
-    "The audit speaks of this encoder, of these pictures, and of what the nearest public pictures give away: an "
+    "The score is an average over pictures, which clears no single one. The audit speaks of this encoder, of these "
+    "pictures, and of what the nearest public pictures give away: an "
     "attacker who knows more may learn more. It asks for the class of the object alone, and takes its owner's word for "
     "which pictures it was trained on: A and B must have been drawn by chance from the same pictures."
 )
@@ -207,6 +221,8 @@ def describe_reason(config: DejaVu, rule: Rule[Evidence], evidence: Evidence) ->
 
 def describe_refusal(rule: Rule[Evidence], evidence: Evidence) -> str:
     """Why nothing follows from the score."""
+    if rule is CONSTANT:
+        return "But the score does not vary at all: the embeddings of all pictures are the same, or tied."
     return describe_unlike_sets(evidence.reference_p) if rule is UNLIKE_SETS else describe_repeats(evidence.repeats)
 
 

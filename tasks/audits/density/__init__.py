@@ -42,10 +42,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.audits.density.answer import OBJECTIVES, RULES, verdict
+from tasks.audits.density.answer import MEANINGS, OBJECTIVES, RULES, verdict
 from tasks.audits.density.certificate import SYMBOLS, certificate
 from tasks.audits.density.config import About, Density
 from tasks.audits.density.measures import MEASURES, summary
+from tasks.audits.density.power import power, resolution
 from tasks.audits.density.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS
@@ -96,8 +97,11 @@ AUDIT = Audit(
     tiny=tiny,
     verdict=verdict,
     objectives=OBJECTIVES,
+    resolution=resolution,
+    power=power,
     wording=Wording(
         rules=RULES,
+        answers=MEANINGS,
         certificate=certificate,
         symbols=SYMBOLS,
         repeats=REPEATS,

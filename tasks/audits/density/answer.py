@@ -18,6 +18,7 @@ from tasks.audits.density.measures.scores import FEW_SAMPLES, FOUND
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import LEAST_DRAWS, LEVEL, counted_at
 from tasks.contract.objectives import Objective, Objectives, row_reader
+from tasks.contract.power import single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import (
     Name,
@@ -28,9 +29,14 @@ from tasks.contract.summaries import (
     p_in_words,
     row_name,
 )
-from tasks.contract.verdict import Verdict
+from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 from tasks.training.recipe import Privacy
 
+NOT_JUDGED: Answer = "not judged"
+MEANINGS: Mapping[Answer, Meaning] = {
+    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
+    NOT_JUDGED: Meaning("all models say the same of every observation, so nothing follows"),
+}
 SIGNIFICANT = 0.05
 SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
 FEW = 4  # repetitions: the t interval of three is 2.2 times as wide as that of many
@@ -80,6 +86,11 @@ RULES = Rules[Evidence](
             applies=leaves_out_folds,
         ),
         Rule(
+            NOT_JUDGED,
+            "the gap does not vary at all over repetitions, as if the density is constant: all scores are tied",
+            lambda evidence: evidence.is_constant,
+        ),
+        Rule(
             "undecided",
             "p-values were not counted together, or chance brings as many small ones in at most {significant} of 100 "
             "audits",
@@ -91,7 +102,8 @@ RULES = Rules[Evidence](
             "not seen",
             "the whole 95 % interval of the generalisation gap, by which training raises the log probability of an "
             "image on average, lies below {negligible} nats, and a single image that is memorised by {detectable} nats "
-            "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes)",
+            "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes), which requires "
+            f"that {single_item('image')}",
             lambda evidence: evidence.gap_is_negligible and evidence.would_find_one,
         ),
         undecided(),
@@ -218,10 +230,14 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
             f"{power}."
         )
         return
+    resolution = evidence.resolution
+    advice = "To find a single one, train more repetitions."
+    if resolution is not None and not resolution.finds_one:
+        advice = resolution.explain()
     because = " An observation can be called here because many have small p-values." if evidence.count else ""
     yield (
         f"If only one of the {evidence.called['n']:,} observations were memorised, this run would call it in fewer "
-        f"than {power}, however strongly it were memorised.{because} To find a single one, train more repetitions."
+        f"than {power}, however strongly it were memorised.{because} {advice}"
     )
 
 

@@ -8,7 +8,9 @@ import pyarrow as pa
 
 from tasks.audits.density.config import Density
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, LEAST_FOUND, PLANTED_CALLED
+from tasks.audits.density.power import observation_resolution
 from tasks.audits.density.tail import LEVEL
+from tasks.contract.power import Resolution
 from tasks.contract.summaries import (
     Name,
     Row,
@@ -59,6 +61,7 @@ class Evidence:
     found: Row | None
     negligible: float
     detectable: float
+    resolution: Resolution | None = None
     names: tuple[Name, ...] = ()
     background: Background = Background()
 
@@ -78,8 +81,16 @@ class Evidence:
         return self.gap is not None and self.gap["high"] is not None and self.gap["high"] < self.negligible
 
     @property
+    def is_constant(self) -> bool:
+        """Whether all models say the same of every observation, so that the gap does not vary at all."""
+        gap = self.gap
+        return gap is not None and gap["low"] is not None and bool(gap["low"] == gap["high"])
+
+    @property
     def would_find_one(self) -> bool:
         """Whether a single observation would surely be found with as much memory as the config asks."""
+        if self.resolution is not None and not self.resolution.finds_one:
+            return False
         return self.found is not None and self.found["high"] is not None and self.found["high"] <= self.detectable
 
 
@@ -97,6 +108,7 @@ def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
         found=found,
         negligible=config.negligible,
         detectable=config.detectable,
+        resolution=observation_resolution(config, called["n"]),
         names=tuple(name_of(row) for row in decisive if row is not None),
         background=Background(
             median_called=rows.get(row_name(OF_CALLED, statistic="median")),

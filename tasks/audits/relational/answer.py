@@ -18,13 +18,14 @@ from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, index_rows, numerator, read_setting, row_name, select_rows
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, list_causes
 
 NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
     "not seen": ANSWERS["not seen"],
+    DETECTABLE: ANSWERS[DETECTABLE],
     "undecided": ANSWERS["undecided"],
     NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
 }
@@ -183,8 +184,9 @@ RULES = Rules[Evidence](
     (
         Rule(
             "memorised",
-            "the whole 95 % interval of relational m (resampled over contexts) lies above 0",
-            lambda evidence: evidence.m["low"] > 0,
+            "the whole 95 % interval of relational m (resampled over contexts) lies above {negligible} percentage "
+            "points",
+            lambda evidence: evidence.m["low"] > evidence.negligible,
             ERROR,
         ),
         Rule(
@@ -213,6 +215,11 @@ RULES = Rules[Evidence](
             applies=is_blinded,
         ),
         Rule(
+            DETECTABLE,
+            "the whole interval lies above 0 and below {negligible} percentage points",
+            lambda evidence: evidence.m["low"] > 0 and evidence.m["high"] < evidence.negligible,
+        ),
+        Rule(
             "not seen",
             "the whole interval lies below {negligible} percentage points",
             lambda evidence: evidence.m["high"] < evidence.negligible,
@@ -224,7 +231,8 @@ RULES = Rules[Evidence](
 SILENT, FIXED, TWO_ANSWERS = RULES.cases[1:4]
 
 LIMITS = (
-    "The audit compares training questions with held-out ones, which must be drawn alike: where training questions are "
+    "Relational m is an average over contexts, which clears no single one. The audit compares training questions with "
+    "held-out ones, which must be drawn alike: where training questions are "
     "easier to guess, m is above 0 without memory. It speaks of the answers to these questions alone, asked as they "
     "are. A model that gives other answers to corrupted contexts than it could, by intent or by design, is cleared."
 )

@@ -32,6 +32,7 @@ from tasks.audits.text.measures.insertions import (
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.trainings import pair_model
 from tasks.contract.summaries import index_rows, row_name
+from tasks.contract.verdict import DETECTABLE
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning import fine_tuned_on
@@ -123,7 +124,7 @@ def test_what_words_alone_tell_is_not_judged(tmp_path: Path) -> None:
         assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
 
 
-def test_models_that_know_nothing_are_accused_as_seldom_as_is_said_and_mostly_cleared(
+def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tasks.audits.text.measures.insertions.DRAWS", 199)
@@ -140,7 +141,7 @@ def test_models_that_know_nothing_are_accused_as_seldom_as_is_said_and_mostly_cl
         covered += whole["low"] <= 0 <= whole["high"]
         found += rows[row_name("documents found", level=0.05)]["estimate"] > 0
     assert answers["memorised"] <= bounds(0.05, 100)[1]
-    assert answers["not seen"] >= 90
+    assert answers["undecided"] >= 90  # no single document could be found among so few that were left out
     assert found <= bounds(0.05, 100)[1]
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
@@ -203,9 +204,8 @@ def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, objec
 
 
 def test_the_rules_of_insertions_are_theirs_alone() -> None:
-    assert [NOT_JUDGED, "memorised", "not seen", "undecided"] == [
-        rule.answer for rule in RULES.applicable_rules(CONFIG)
-    ]
+    answers = [rule.answer for rule in RULES.applicable_rules(CONFIG)]
+    assert answers == [NOT_JUDGED, "memorised", NOT_JUDGED, DETECTABLE, "not seen", "undecided"]
 
 
 @pytest.mark.trained

@@ -1,0 +1,86 @@
+"""What the audit finds with a config: whether one remembered observation could be called, and how often it is.
+
+An observation's p-value is at least 1 / K^L, of the one assignment of models that there was. The statement of power is
+for log p that differs by SPREAD nats between models. The published score compares the mean density by the models that
+trained on an observation with that by the L models that held it out, so that one of these that is not among the lowest
+is enough to miss it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from tasks.audits.density.config import Density
+from tasks.audits.density.reassignment import smallest_p_value
+from tasks.audits.density.tail import alone
+from tasks.contract.power import GOAL, Power, Resolution, smallest_size
+from tasks.datasets.catalog import load
+
+SPREAD = 1.0  # standard deviation of log p over models, in nats
+SIMULATED = 4000  # observations, by a fixed seed
+SEED = 600_200
+
+
+def observation_resolution(config: Density, observations: int) -> Resolution:
+    """Whether one of so many observations could be called alone."""
+    dependent = config.estimator == "loo"
+    level = observations * alone(observations, dependent)
+
+    def enough(repetitions: int) -> bool:
+        return smallest_p_value(repetitions, config.models) * observations <= level
+
+    repetitions = smallest_size(1, 1, enough)
+    advice = "" if repetitions is None else f"with {observations:,} observations train {repetitions} repetitions"
+    smallest = smallest_p_value(config.repetitions, config.models)
+    return Resolution(smallest, observations, level, "observations", advice)
+
+
+def count_observations(config: Density) -> int:
+    """The observations that models are asked about."""
+    data = load(config.data)
+    images = data.test_images if config.asked == "test" else data.train_images
+    return min(len(images), config.examples) if config.examples else len(images)
+
+
+def resolution(config: Density) -> Resolution | None:
+    """That of the plan; None if no model is asked."""
+    return observation_resolution(config, count_observations(config)) if config.trains else None
+
+
+def power(config: Density) -> Iterator[Power]:
+    """How often one observation that is memorised by `detectable` nats is called."""
+    if not config.trains:
+        return
+    observations = count_observations(config)
+    dependent = config.estimator == "loo"
+    size, level = config.detectable - config.negligible, alone(observations, dependent)
+    share = calling_rate(config.repetitions, config.models, level, size)
+    repetitions = smallest_size(
+        config.repetitions, 1, lambda more: more <= MOST and calling_rate(more, config.models, level, size) >= GOAL
+    )
+    what = f"one observation of {observations:,} that is memorised by {config.detectable:g} nats"
+    advice = "" if repetitions is None else f"train {repetitions} repetitions"
+    yield Power(f"{what} (models differ by {SPREAD:g} nat)", share, advice)
+
+
+MOST = 40  # repetitions that are tried for advice
+
+
+@lru_cache(maxsize=256)
+def calling_rate(repetitions: int, models: int, level: float, size: float) -> float:
+    """The share of simulated observations whose p-value is at most the level: normal log p, `size` nats of memory.
+
+    In each repetition one model is lower by the memory. If it is the lowest in all of them, p is the smallest there is;
+    with d repetitions in which it is not, p is bounded by the assignments that are as low.
+    """
+    if smallest_p_value(repetitions, models) > level * (1 + 1e-9):
+        return 0.0
+    chance = np.random.default_rng(SEED)
+    log_p = chance.normal(0.0, SPREAD, (SIMULATED, repetitions, models))
+    held_out = log_p[:, :, 0]
+    rank = 1 + (log_p[:, :, 1:] + size <= held_out[:, :, None]).sum(axis=2)  # 1: the lowest
+    p_values = np.prod(rank / models, axis=1)
+    return float((p_values <= level).mean())
