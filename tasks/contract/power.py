@@ -14,8 +14,10 @@ answer is *detectable, negligible*.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 
 ROUNDING = 1 + 1e-9  # of level / tests, a quotient of two floats
 MOST_STEPS = 400  # sizes that are tried for advice, each a few percent larger than the one before
@@ -71,6 +73,14 @@ class Power:
     def line(self) -> str:
         more = f"; for 95 % {self.advice}" if self.advice and self.share < GOAL else ""
         return f"power: detects {self.size} in {100 * self.share:.0f} % of audits{more}"
+
+
+ONE_SIDE = 0.025  # of a 95 % interval
+
+
+def mean_rate(effect: float, error: float) -> float:
+    """The share of audits whose 95 % interval of a mean lies above 0, if it is `effect` with this standard error."""
+    return 0.5 * math.erfc((NormalDist().inv_cdf(1 - ONE_SIDE) - effect / error) / math.sqrt(2))
 
 
 GOAL = 0.95  # the share of audits that advice aims at

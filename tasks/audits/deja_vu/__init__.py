@@ -32,6 +32,7 @@ from tasks.audits.deja_vu.attack import probes
 from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.measures import MEASURES, summary
+from tasks.audits.deja_vu.power import power
 from tasks.audits.deja_vu.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.deja_vu.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
@@ -83,4 +84,5 @@ AUDIT = Audit(
         attacks=(Attack.ATTRIBUTE, Attack.RECONSTRUCTION),
     ),
     handout=Handout(probes),
+    power=power,
 )

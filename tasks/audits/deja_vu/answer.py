@@ -173,8 +173,9 @@ UNLIKE_SETS, DISAGREES, CONSTANT = (rule for rule in RULES.cases if rule.answer 
 LIMITS = (
     "The score is an average over pictures, which clears no single one: an audit that finds nothing excludes that a "
     "share of them is remembered. The audit speaks of this one pair of trainings and of what the nearest public "
-    "pictures give away: an attacker who knows more may learn more. It asks for the class of the object alone. Where A and B are not drawn by chance from "
-    "the same pictures, as near duplicates within one of them, the score has another null."
+    "pictures give away: an attacker who knows more may learn more. It asks for the class of the object alone. Where A "
+    "and B are not drawn by chance from the same pictures, as near duplicates within one of them, the "
+    "score has another null."
 )
 LIMITS_OF_GIVEN = (
     "The score is an average over pictures, which clears no single one. The audit speaks of this encoder, of these "

@@ -102,7 +102,7 @@ RULES = Rules[Evidence](
             "not seen",
             "the whole 95 % interval of the generalisation gap, by which training raises the log probability of an "
             "image on average, lies below {negligible} nats, and a single image that is memorised by {detectable} nats "
-            "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes), which requires "
+            "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes), which needs "
             f"that {single_item('image')}",
             lambda evidence: evidence.gap_is_negligible and evidence.would_find_one,
         ),

@@ -40,6 +40,7 @@ from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import About, Forgetting
 from tasks.audits.forgetting.decision import RULES
 from tasks.audits.forgetting.measures import MEASURES, summary
+from tasks.audits.forgetting.power import power, resolution
 from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.target import Target
@@ -47,6 +48,7 @@ from tasks.audits.forgetting.trainings import canonical_config, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
+from tasks.contract.learning import chance_accuracy
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
 from tasks.datasets.catalog import load
@@ -63,7 +65,9 @@ def plan(config: Forgetting) -> Roots:
     config = canonical_config(config)
     trained = trainings(config)
     images = load(config.query.data)
-    about = About(trained.targets, printed_cell(config), count_copies(images, config.query.pool.rows(images)))
+    rows = config.query.pool.rows(images)
+    chance = chance_accuracy(images.train_labels[rows])
+    about = About(trained.targets, printed_cell(config), count_copies(images, rows), chance=chance)
     return roots(MEASURES, config, trained, lambda read: Job(summary, about, read))
 
 
@@ -114,4 +118,6 @@ AUDIT = Audit(
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes, split=split, draw=draw, secret="query.secret"),
+    resolution=resolution,
+    power=power,
 )

@@ -195,3 +195,5 @@ class About:
     published: str = ""
     copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
     """The exact copies among the images of the query set and those held back of it."""
+    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    """The accuracy of the best constant answer about D_Q."""

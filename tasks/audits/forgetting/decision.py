@@ -90,7 +90,8 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
 
-# Nothing can feign the accusation, whose test is exact for any model: it is asked about first.
+# Nothing can feign the accusation, whose test is exact for any model: it is asked about first. The test compares means
+# over images, whose scores vary by much, so that it has a scale of its own: no effect is too small to matter and found.
 RULES = Rules[TargetEvidence](
     (
         Rule(

@@ -36,6 +36,7 @@ from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, question
 from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import MEASURES, summary
+from tasks.audits.relational.power import power
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.relational.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
@@ -116,4 +117,5 @@ AUDIT = Audit(
         attacks=(Attack.ATTRIBUTE,),
     ),
     handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret"),
+    power=power,
 )

@@ -65,6 +65,7 @@ from tasks.audits.unique_feature.answer import (
 from tasks.audits.unique_feature.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
+from tasks.audits.unique_feature.power import power, resolution
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
 from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
@@ -156,4 +157,6 @@ AUDIT = Audit(
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
     stopping=Stopping(level="stopping_level", pairs="canaries", table="evidence"),
     notes=notes,
+    resolution=resolution,
+    power=power,
 )

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.config import About, Forgetting
 from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
@@ -63,7 +64,7 @@ def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:  # noqa: 
     return tuple(Job(fit, Fit(model), (job,)) for model, job in trainings.jobs.items())
 
 
-def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Training accuracy by the kind of model, and the lowest of all, which the result may warn of."""
     fits = tables.rows(FITS)
     for kind in ("query", "calibration", "partial", "target"):
@@ -73,6 +74,8 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     if fits:
         least = min(fitted["train_accuracy"] for fitted in fits)
         yield row("lowest train accuracy", {}, alone(least, len(fits)), "training")
+        accuracy = statistics.within_shares(statistics.mean([fitted["train_accuracy"] for fitted in fits]))
+        yield accuracy_row(accuracy, "images trained on", about.chance, "training")
 
 
 MEASURE = Measure("fits", FITS, plan, rows)

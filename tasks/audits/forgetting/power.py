@@ -1,0 +1,47 @@
+"""What the audit finds with a config: whether a target could be accused at all, and how often one that holds D_Q is.
+
+The test is of D_Q as a whole, not of its images one by one: the smallest p-value of a target, adjusted over the
+targets, follows from the draws. The statement of power is for images whose score varies by one standard deviation over
+images, and that an image of D_Q in training raises by EFFECT of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import LEVEL
+from tasks.audits.forgetting.query_set import load_probes
+from tasks.contract.power import GOAL, Power, Resolution, mean_rate, smallest_size
+
+EFFECT = 1.0  # standard deviations over images
+SHARE = 0.25  # of D_Q in training
+
+
+def count_targets(config: Forgetting) -> int:
+    return max(1, len(config.targets) or len(config.given.models) + len(config.given.outputs))
+
+
+def resolution(config: Forgetting) -> Resolution | None:
+    """Whether a target that holds D_Q could be found; None without a control set, which judges nobody."""
+    if not config.query.is_controlled:
+        return None
+    advice = "draw more permutations"
+    return Resolution(1 / (1 + config.permutations), count_targets(config), LEVEL, "targets", advice)
+
+
+def power(config: Forgetting) -> Iterator[Power]:
+    """How often one target that holds SHARE of D_Q is found."""
+    if not config.query.is_controlled:
+        return
+    control = load_probes(config.probes).is_control
+    held, query = int(control.sum()), int((~control).sum())
+
+    def rate(size: int) -> float:
+        error = (1 / size + query / (held * size)) ** 0.5
+        return mean_rate(SHARE * EFFECT, error)
+
+    enough = smallest_size(query, 1, lambda size: rate(size) >= GOAL, factor=1.05)
+    more = "" if enough is None else f"give {enough:,} images of D_Q and {enough * held // query:,} of control"
+    what = f"a model that holds {100 * SHARE:g} % of {query:,} images of D_Q ({held:,} control images)"
+    yield Power(what, rate(query), more)

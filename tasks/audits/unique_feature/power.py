@@ -1,0 +1,49 @@
+"""What the audit finds with a config: whether one remembered canary could be, and how often an effect is.
+
+The statement of power is for effects that differ by SPREAD nats between pairs of trainings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from tasks.audits.unique_feature.answer.pair_evidence import LEAST
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.canary_verdicts import decides
+from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
+from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
+
+SPREAD = 0.4  # standard deviation of the effect over pairs of trainings, in nats
+EFFECT = 0.5  # nats
+
+
+def resolution(config: UniqueFeature) -> Resolution | None:
+    """Whether one of the canaries could be called; of models that are asked alone, whether the one feature could."""
+    if config.asks_models:
+        population = Population(config.family.count + 1)
+        advice = "rank the feature among 19 others or more (family.count)"
+        return Resolution(1 / population.size, 1, LEVEL, "feature", advice)
+    population = population_beside_references(config) if decides(config) else Population(config.family.count + 1)
+    return population.resolution(config.canaries)
+
+
+def power(config: UniqueFeature) -> Iterator[Power]:
+    """How often an effect of EFFECT nats is found over the pairs, each with a seed of its own."""
+    if config.asks_models:
+        return
+    pairs = 1 if config.one_seed else config.canaries
+    canaries = smallest_size(max(LEAST, pairs), 1, lambda size: effect_rate(size) >= GOAL)
+    size = f"a feature whose image changes the probability of its label by {EFFECT:g} nats (pairs differ by {SPREAD:g})"
+    yield Power(size, effect_rate(pairs), "" if canaries is None else f"train {canaries} canaries")
+
+
+@lru_cache(maxsize=256)
+def effect_rate(pairs: int) -> float:
+    """The share of audits whose 95 % t interval of the effect lies above the smallest that matters."""
+    from scipy import stats
+
+    if pairs < LEAST:
+        return 0.0
+    shift = (EFFECT - SMALLEST) / SPREAD * pairs**0.5
+    return float(stats.nct.sf(stats.t.isf(ONE_SIDE, pairs - 1), pairs - 1, shift))
