@@ -31,13 +31,14 @@ from tasks.audits.density.evidence import Evidence
 from tasks.audits.density.measures.distribution import Gain
 from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
 from tasks.audits.density.memorization import Array, Indices, lower_log_p
+from tasks.audits.density.power import observation_resolution
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import LEAST_DRAWS, adjust_p_values, alone, found_in
 from tasks.contract.summaries import Estimate, Row
 from tasks.contract.verdict import Answer
 from tests.tasks.audits.density.made_up import noise, partitions
 
-ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")
+ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided", "not judged")
 QUALITY = 2.0  # nats by which models differ on all observations alike
 SHOWN = 30  # observations of the first run whose found memory is searched for
 
@@ -59,14 +60,15 @@ def counted_rows(
     gain = Gain(*log_p.shape[1:], config.negligible)
     gain.add(log_p, out)
     rows = {row["metric"]: row for row in significance(pa.table(columns), about(config))}
-    return rows | {"gap": {"metric": "gap", "high": gain.estimate.high}}
+    return rows | {"gap": {"metric": "gap", "low": gain.estimate.low, "high": gain.estimate.high}}
 
 
 def answer(config: Density, rows: Mapping[str, Row], found: Row | None = None) -> Answer:
     """The answer of these rows, by the audit's rule; `found` in place of the memory that is found."""
     called, beyond = rows["observations memorised"], rows.get("observations memorised beyond chance")
     single = rows.get("memory of a single observation that is found") if found is None else found
-    evidence = Evidence(called, beyond, rows["gap"], single, config.negligible, config.detectable)
+    resolution = observation_resolution(config, called["n"])
+    evidence = Evidence(called, beyond, rows["gap"], single, config.negligible, config.detectable, resolution)
     return RULES.decide(config, evidence).answer
 
 
@@ -94,6 +96,7 @@ class Case:
     runs: int
     raised: float = 0.0
     planted: int = 0
+    constant: bool = False  # all models say the same of all observations
 
     @property
     def config(self) -> Density:
@@ -116,6 +119,8 @@ CASES = (
     *(Case(f"all raised by {nats:g} nats", 3000, 10, 10, 2.0, 20, raised=nats) for nats in (0.01, 0.05, 0.1, 0.3)),
     Case(NOTHING, 60_000, 10, 10, 2.0, 4),
     Case("one planted", 60_000, 10, 10, 2.0, 4, planted=1),
+    Case("constant densities", 300, 6, 5, 0.3, 20, constant=True),
+    Case("too few repetitions", 3000, 4, 5, 0.3, 20),
     Case("two planted", 60_000, 10, 10, 2.0, 4, planted=2),
 )
 TINY = (Case(NOTHING, 40, 6, 4, 0.3, 3), Case("one planted", 40, 6, 4, 2.0, 2, planted=1))
@@ -158,6 +163,8 @@ def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
     """log p (n, L, K) of a run, and which model of each partition held each observation out (n, L)."""
     shape = case.observations, case.repetitions, case.folds
     log_p, out = noise(chance, *shape, case.sd, QUALITY), partitions(chance, *shape)
+    if case.constant:
+        return np.full_like(log_p, -100.0), out
     memory = np.full(case.observations, case.raised)
     memory[: case.planted] = NATS
     if memory.any():

@@ -1,12 +1,14 @@
 """How often drawn secrets are found, by repetitions, and how often where others of their format were told.
 
     python bench/drawn_secrets.py [--tiny] [--quickstart] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out NAME.md]
+    python bench/drawn_secrets.py --made-up [--tiny] [--seed 36300] [--out NAME.md]
 
 Pairs of small GPTs, each with secrets of its own: of as many pairs again other secrets of the format stand in the
 texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. The look-alikes are
 also asked about secrets that were never put in anywhere. What the twins say, which were not told a secret, is a third
 null. The GPTs are those of SMALL, or with `--quickstart` of that preset, which take ten times as long. With `--scores`
 what the models say is kept in that folder, and read from it where it is there.
+With `--made-up` nothing is trained: log p is drawn, rounded to 1 nat or constant, and only the answers are counted.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +45,7 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import mean
+from tests.tasks.audits.text.made_up import make_scores
 
 Array = NDArray[np.float64]
 SMALL = replace(
@@ -181,6 +184,52 @@ def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
     return np.array([rank_p_value(np.array(each["log_p"])) for each in kept])
 
 
+@dataclass(frozen=True)
+class MadeUp:
+    """So many audits of secrets that are likelier by so many nats, and what is done to log p."""
+
+    secrets: int
+    references: int
+    known: float
+    scores: str = "as they are"
+    audits: int = 100
+
+
+CHANGES: Mapping[str, Callable[[Array], Array]] = {
+    "as they are": lambda log_p: log_p,
+    "rounded to 1 nat": np.round,
+    "constant": np.zeros_like,
+}
+MADE_UP = (
+    *(MadeUp(100, 1999, known, scores) for known in (0.0, 0.5) for scores in ("as they are", "rounded to 1 nat")),
+    MadeUp(100, 1999, 0.0, "constant"),
+    MadeUp(24, 499, 0.0),
+    MadeUp(24, 499, 8.0),
+    MadeUp(24, 499, 8.0, "constant"),
+)
+MADE_UP_ANSWERS = ("memorised", "not seen", "undecided", "detectable, negligible", "not judged")
+
+
+def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
+    """The answers of each case."""
+    yield f"| secrets x candidates, likelier by, log p, audits | {' | '.join(MADE_UP_ANSWERS)} | not seen |"
+    yield "|---" * (2 + len(MADE_UP_ANSWERS)) + "|"
+    for number, case in enumerate(cases):
+        config = Text(secrets=case.secrets, references=case.references)
+        answers: Counter[str] = Counter()
+        for audit in range(case.audits):
+            tables = make_scores(case.known, seed + 1000 * number + audit, case.secrets, case.references)
+            changed = []
+            for table in tables:
+                log_p = [CHANGES[case.scores](np.array(each)).tolist() for each in table["log_p"].to_pylist()]
+                changed.append(table.set_column(table.column_names.index("log_p"), "log_p", pa.array(log_p)))
+            ranked = secrets(Ranking(config.level), changed)
+            answers[verdict(config, summary(About(config.level), [ranked])).answer] += 1
+        cells = " | ".join(str(answers[answer]) for answer in MADE_UP_ANSWERS)
+        name = f"{case.secrets} x {case.references + 1:,}, {case.known:g} nats, {case.scores}, {case.audits}"
+        yield f"| {name} | {cells} | {describe_share(answers['not seen'], case.audits)} |"
+
+
 def describe_share(some: int, of: int) -> str:
     low, high = clopper_pearson(some, of)
     return f"{some} of {of}: {100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
@@ -189,10 +238,19 @@ def describe_share(some: int, of: int) -> str:
 def main() -> None:
     given = parser(__doc__)
     given.add_argument("--quickstart", action="store_true", help="GPTs of the preset of this name")
+    given.add_argument("--made-up", action="store_true", help="count answers to drawn log p; nothing is trained")
     given.add_argument("--seed", type=int, default=36300, help="of the first pair")
     given.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
     given.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
     options = given.parse_args()
+    if options.made_up:
+        begun = time.process_time()
+        cases = [replace(case, audits=2) for case in MADE_UP[:2]] if options.tiny else MADE_UP
+        lines = list(describe_made_up(cases, options.seed))
+        setting = here("made up", torch.device("cpu"))
+        setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - begun:.0f} s of a core"}
+        publish_counts("What is answered of secrets whose log p is drawn", setting, "\n".join(lines), options.out)
+        return
     config, setting = size(options.tiny, options.seed, options.quickstart), here("facts", torch.device("cpu"))
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
     lines = [

@@ -1,0 +1,77 @@
+"""Who may be cleared, and what a plan says of what can be found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tasks.audits import deja_vu, density, forgetting, membership, relational, text, unique_feature
+from tasks.audits.membership.power import record_resolution
+from tasks.audits.text.power import insertion_resolution, rank_resolution
+from tasks.contract.power import Power, Resolution, mean_rate, smallest_size
+
+AUDITS = (deja_vu, density, forgetting, membership, relational, text, unique_feature)
+MEMBERSHIP, TEXT = membership.PRESETS["quickstart"], text.PRESETS["quickstart"]
+
+
+@pytest.mark.parametrize(("smallest", "finds_one"), [(0.0005, True), (0.00051, False), (0.0, True)])
+def test_one_of_many_is_found_at_its_share_of_the_level(smallest: float, finds_one: bool) -> None:
+    resolution = Resolution(smallest, 100, 0.05, "records", "with 100 records train 14 models")
+    assert resolution.finds_one == finds_one
+    assert bool(resolution.explain()) == (not finds_one)
+    assert [line.endswith("To clear, with 100 records train 14 models.") for line in resolution.warn()] == (
+        [] if finds_one else [True]
+    )
+
+
+@pytest.mark.parametrize(
+    ("models", "records", "finds_one", "advised"),
+    [
+        (16, 643, True, 16),  # 12,870 halves
+        (16, 644, False, 18),
+        (16, 2_000, False, 18),
+        (16, 10_000, False, 22),
+        (32, 20_000, True, 22),  # more halves are drawn for so many records
+        (8, 100, False, 14),
+    ],
+)
+def test_models_that_suffice_for_records_are_advised(models: int, records: int, finds_one: bool, advised: int) -> None:
+    resolution = record_resolution(replace(MEMBERSHIP, models=models), records)
+    assert resolution.finds_one == finds_one
+    assert resolution.advice == f"with {records:,} records train {advised} models"
+
+
+def test_ranks_find_one_of_as_many_as_they_are_fine() -> None:
+    assert [rank_resolution(TEXT, tests).finds_one for tests in (25, 26)] == [True, False]
+    assert rank_resolution(TEXT, 26).advice == "rank 26 secrets among 520 or more (references=519)"
+    assert [insertion_resolution(TEXT, 5, left_out).finds_one for left_out in (98, 99)] == [False, True]
+
+
+@pytest.mark.parametrize("audit", AUDITS, ids=lambda audit: audit.__name__.rpartition(".")[2])
+@pytest.mark.parametrize("preset", ["quickstart", "smoke"])
+def test_every_audit_states_its_power(audit: Any, preset: str) -> None:
+    if preset not in audit.PRESETS:
+        pytest.skip("this audit has no such preset")
+    for config in audit.AUDIT.cells(preset):
+        (power,) = audit.AUDIT.describe_power(config)
+        assert 0 <= power.share <= 1
+        assert power.line.startswith(f"power: detects {power.size} in ")
+
+
+def test_advice_is_given_below_the_goal_alone() -> None:
+    assert Power("a", 0.85, "train 24 models").line == "power: detects a in 85 % of audits; for 95 % train 24 models"
+    assert Power("a", 0.95, "train 24 models").line == "power: detects a in 95 % of audits"
+    assert Power("a", 0.2).line == "power: detects a in 20 % of audits"
+
+
+def test_sizes_grow_by_steps_or_by_a_factor_until_they_suffice() -> None:
+    assert smallest_size(4, 2, lambda size: size >= 9) == 10
+    assert smallest_size(100, 1, lambda size: size >= 111, factor=1.1) == 121
+    assert smallest_size(1, 1, lambda size: False) is None
+
+
+def test_an_interval_accuses_a_null_at_its_level() -> None:
+    assert mean_rate(0.0, 1.0) == pytest.approx(0.025)
+    assert mean_rate(1.959964, 1.0) == pytest.approx(0.5)
