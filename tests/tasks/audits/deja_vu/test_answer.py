@@ -67,9 +67,10 @@ NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
         (CONFIG, REMEMBERS | {"p_value": 0.025}, None, "memorised"),
         (CONFIG, REMEMBERS | {"p_value": 0.0251}, None, "undecided"),
         (CONFIG, REMEMBERS | {"p_value": None}, None, "undecided"),
-        (CONFIG, REMEMBERS | {"low": 1e-9}, None, "memorised"),
-        (CONFIG, REMEMBERS | {"low": 0.0}, None, "undecided"),
-        (CONFIG, REMEMBERS | {"low": 0.001, "high": 0.019}, None, "memorised"),  # is asked before not seen
+        (CONFIG, REMEMBERS | {"low": 0.0201}, None, "memorised"),
+        (CONFIG, REMEMBERS | {"low": 0.02}, None, "undecided"),  # it may be negligible
+        (CONFIG, REMEMBERS | {"low": 0.001, "high": 0.019}, None, "detectable, negligible"),  # is asked before not seen
+        (CONFIG, NOTHING | {"low": 0.0, "high": 0.0}, None, "not judged"),  # all pictures have one embedding
         (CONFIG, NOTHING | {"high": 0.0199}, None, "not seen"),
         (CONFIG, NOTHING | {"high": 0.02}, None, "undecided"),
         (GIVEN, REMEMBERS, 0.0101, "memorised"),

@@ -72,7 +72,7 @@ def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it() -> None:
         ("undecided", (called(), beyond(0.05), NONE, found())),
         ("not seen", (called(), beyond(0.051), NONE, found())),
         ("not seen", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
-        ("not seen", (called(), beyond(), gap(0.0, 0.0, 0.0, None), found())),
+        ("not judged", (called(), beyond(), gap(0.0, 0.0, 0.0, None), found())),  # all models say the same
         ("undecided", (called(), beyond(), NONE, found(None))),  # one that is memorised could not have been found
         ("not seen", (called(), beyond(), NONE, found(9.0, 10.0))),
         ("undecided", (called(), beyond(), NONE, found(9.0, 10.1))),  # more may be needed than may stay unseen
@@ -363,11 +363,15 @@ def test_the_certificate_gives_every_condition_of_the_rules() -> None:
         "test of each, that training raises its log probability by no more than 0.1 nats). Otherwise it is "
         "“memorised” where so many p-values are at most 5 % that chance brings as many in at most 1 of 1,000 audits "
         "(they are counted together where each is of at least 9,999 permutations, or of all there are). Otherwise it "
+        "is “not judged” where the gap does not vary at all over repetitions, as if the density is constant: all "
+        "scores are tied. Otherwise it "
         "is “undecided” where p-values were not counted together, or chance brings as many small ones in at most 5 "
         "of 100 audits. Otherwise it is “not seen” where the whole 95 % interval of the generalisation gap, by which "
         "training raises the log probability of an image on average, lies below 0.1 nats, and a single image that is "
         "memorised by 10 nats would be found in 80 % of cases (by the upper 95 % limit of the memory that this "
-        "takes). The answer is “undecided” where none of these conditions holds."
+        "takes), which needs that a single remembered image could have been found: the smallest p-value that it can "
+        "have is at most the level divided by their number. The answer is “undecided” where none of these conditions "
+        "holds."
     ) == made.rule
     few = certified(Density(repetitions=1, folds=4), called(), beyond(), NONE, found())
     assert "so many p-values are at most 25 % that" in few.rule
@@ -375,7 +379,7 @@ def test_the_certificate_gives_every_condition_of_the_rules() -> None:
 
 def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
     made = certified(ALONE, called(1, 12_345), NONE, found())
-    assert "by no more than 0.1 nats). Otherwise it is “not seen” where the whole 95 % interval" in made.rule
+    assert "by no more than 0.1 nats). Otherwise it is “not judged” where the gap does not vary" in made.rule
     assert "permutations" not in made.rule
     assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
     assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")

@@ -38,7 +38,7 @@ from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
-from tasks.contract.verdict import Verdict
+from tasks.contract.verdict import DETECTABLE, Verdict
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tests.support.calibration import assert_rate, bounds
@@ -106,17 +106,19 @@ FOUND = (
 @pytest.mark.parametrize(
     ("config", "m", "silence", "repeats", "answer"),
     [
-        (QUICKSTART, {"low": 1e-9, "high": 0.01}, 0.0, None, "memorised"),  # is asked before not seen
+        (QUICKSTART, {"low": 0.0201, "high": 0.3}, 0.0, None, "memorised"),
+        (QUICKSTART, {"low": 0.02, "high": 0.3}, 0.0, None, "undecided"),  # it may be negligible
+        (QUICKSTART, {"low": 1e-9, "high": 0.01}, 0.0, None, "detectable, negligible"),  # is asked before not seen
         (QUICKSTART, {"low": 0.0, "high": 0.03}, 0.0, None, "undecided"),
         (QUICKSTART, CLEAR, 0.9, None, "not seen"),  # of a model that is asked here silence decides nothing
         (QUICKSTART, CLEAR | {"high": 0.02}, 0.0, None, "undecided"),
         (GIVEN, CLEAR, 0.05, None, "not seen"),
         (GIVEN, CLEAR, 0.0501, None, "not judged"),
-        (GIVEN, {"low": 0.01, "high": 0.3}, 0.9, None, "memorised"),  # is asked before silence
+        (GIVEN, {"low": 0.03, "high": 0.3}, 0.9, None, "memorised"),  # is asked before silence
         (BLINDED, CLEAR, 0.0, None, "not judged"),
         (BLINDED, CLEAR, 0.0, Repeats(1, 20, "ab"), "not seen"),
         (BLINDED, CLEAR, 0.0, Repeats(2, 20, "ab"), "not judged"),
-        (BLINDED, {"low": 0.01, "high": 0.3}, 0.0, Repeats(20, 20, "ab"), "memorised"),
+        (BLINDED, {"low": 0.03, "high": 0.3}, 0.0, Repeats(20, 20, "ab"), "memorised"),
     ],
 )
 def test_the_first_rule_that_holds_decides(
@@ -272,8 +274,10 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
 
 
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
-    assert ["memorised", *["not judged"] * 3, "not seen", "undecided"] == [rule.answer for rule in RULES.cases]
-    assert ["memorised", "not seen", "undecided"] == [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
+    answers = [rule.answer for rule in RULES.cases]
+    assert answers == ["memorised", *["not judged"] * 3, DETECTABLE, "not seen", "undecided"]
+    answers = [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
+    assert answers == ["memorised", DETECTABLE, "not seen", "undecided"]
     told = RULES.explain(QUICKSTART)
     assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")
     assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points." in told
@@ -380,13 +384,12 @@ def test_of_models_that_memorise_nothing_few_are_called_so(contexts: tuple[int, 
     assert found["memorised"] <= 0.025 * 120
 
 
-@pytest.mark.parametrize(("noise", "rate"), [(0.7, 1.0), (0.9, 0.2)])
+@pytest.mark.parametrize(("noise", "rate"), [(0.5, 1.0), (0.8, 0.25)])
 def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(noise: float, rate: float) -> None:
     """A model gives 30 % of the hidden answers of 300 training contexts and 5 % of 100 held-out ones, where it answers.
 
-    An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 100
-    such models each, called memorised: 100 where nothing, 30, 50, 60 or 70 % of the answers are noise, 88 at 80 % (12
-    undecided), 20 at 90 % (79 undecided, 1 not seen) and 0 at 95 % (80 undecided, 20 not seen). Here of 40.
+    An owner who has a share of the questions on corrupted contexts answered wrongly shrinks m by that share. Of 40
+    such models each, called memorised: 40 at 50 % noise, 34 at 70 %, 10 at 80 % and 0 at 90 % (the others undecided).
     """
     found = answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
     assert_rate(rate, found["memorised"], 40)
