@@ -105,6 +105,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         "warnings": [
             *([describe_idle_fields(idle, asked)] if idle else []),
             *describe_data(cells, known),
+            *warn_of_power(cells),
         ],
     }
 
@@ -116,6 +117,14 @@ def describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
         for power in audits.find(cell.audit).audit.describe_power(cell.config):
             found.setdefault(power.line, {**asdict(power), "line": power.line})
     return list(found.values())
+
+
+def warn_of_power(cells: Sequence[Cell]) -> list[str]:
+    """That the cells' audits cannot clear, and what would let them, each line once."""
+    lines: dict[str, None] = {}
+    for cell in cells:
+        lines |= dict.fromkeys(audits.find(cell.audit).audit.warn_of_power(cell.config))
+    return list(lines)
 
 
 def _cost(

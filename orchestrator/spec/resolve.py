@@ -245,7 +245,6 @@ def describe_data(cells: Sequence[Cell], known: MutableMapping[str, str]) -> lis
         audit = audits.find(cell.audit).audit
         if audit.notes is not None:
             notes |= dict.fromkeys(audit.notes(cell.config))
-        notes |= dict.fromkeys(audit.warn_of_power(cell.config))
     return list(notes)
 
 

@@ -12,10 +12,7 @@ from tasks.contract.summaries import Estimate, Row, row
 
 TIED = "scores tied"  # metric: the share of pairs of scores that are equal
 MOST_TIED = 0.05
-CONDITION = (
-    f"more than {100 * MOST_TIED:g} % of the pairs of scores that are compared are equal, as if an output is constant "
-    "or rounded"
-)
+CONDITION = f"more than {100 * MOST_TIED:g} % of the pairs of scores that are compared are equal"
 
 
 def tied_row(share: float, n: int, unit: str) -> Row:

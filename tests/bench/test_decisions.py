@@ -137,7 +137,7 @@ def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
     assert 0 == planted.others
     table = density_decisions.markdown([nothing, planted])
     assert "| nothing memorised: 40 observations, L = 6, K = 4, sd 0.3; 3 runs | " in table
-    assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0 | 2 | 0 | " in table
+    assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0, 0 | 2 | 0 | " in table
 
 
 def test_where_no_observation_could_be_called_nothing_is_not_seen() -> None:

@@ -19,7 +19,7 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.population import FDR, LEVEL
-from tasks.contract.power import SMALLEST, single_item
+from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Rule
 from tasks.contract.ties import CONDITION, are_tied, describe_ties
 from tasks.contract.verdict import DETECTABLE, Answer, Verdict
@@ -50,9 +50,8 @@ BY_EFFECT = pair_rule(
 )
 BY_CALLS = pair_rule(
     "memorised",
-    "a canary is called by its rank with an effect that is reduced by {smallest} nats, at a false discovery rate of "
-    "{fdr} % over canaries that share no training seed (by exact ranks: is called, and the largest effect of a "
-    "canary is above {smallest} nats)",
+    "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: with an effect above that), "
+    "at a false discovery rate of {fdr} % over canaries that share no training seed",
     lambda evidence: evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )
@@ -77,8 +76,8 @@ BY_BETS = pair_rule(
 BY_TIES = pair_rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied))
 BY_NEGLIGIBLE = pair_rule(
     DETECTABLE,
-    "one of the conditions of *memorised* holds of effects that are not reduced, and the interval of the effect, over "
-    "at least {pairs} pairs, lies below {smallest} nats and reaches less than {smallest} nats to either side",
+    "one of these holds of effects that are not reduced, and the interval of the effect excludes {smallest} nats as "
+    "below",
     lambda evidence: evidence.is_detected and evidence.effect_is_excluded,
 )
 RULES = (
@@ -92,7 +91,8 @@ RULES = (
         "not seen",
         "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less than "
         "{smallest} nats to either side, no more ranks are small than chance brings at {level} %, and "
-        f"{single_item('canary')} (of at most (m + 1) / {{per_call}} canaries, each ranked among m others)",
+        "a single remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among "
+        "m others)",
         lambda evidence: (
             evidence.effect_is_excluded
             and evidence.calls is not None
@@ -243,7 +243,10 @@ def describe_calls(calls: Calls | None) -> str:
     if not population.are_all_glyphs:
         ranked = f"paired rank among {population.size - 1} others"
     who = f"{calls.called} of {n} {unit_name('canary', n)} {'is' if calls.called == 1 else 'are'}"
-    words = f"{who} found one by one ({ranked}, false discovery rate {100 * FDR:.0f} %)"
+    size = ""
+    if calls.called and calls.memorised is not None:
+        size = f", {calls.memorised} of them by more than {SMALLEST:g} nats"
+    words = f"{who} found one by one{size} ({ranked}, false discovery rate {100 * FDR:.0f} %)"
     beyond = calls.beyond
     if beyond is not None and beyond["estimate"] is not None:
         words += f"; {100 * beyond['estimate']:.0f} % of all are found beyond chance at p of {calls.level:.2g}"
@@ -252,8 +255,7 @@ def describe_calls(calls: Calls | None) -> str:
     if calls.share_seeds:
         return f"{words}; canaries share training seeds, so that their ranks decide nothing"
     if calls.called:
-        size = "" if calls.memorised is None else f", {calls.memorised} of them by more than {SMALLEST:g} nats"
-        return f"{words}{size}"
+        return words
     fewest = population.fewest_called(n)
     if fewest > n:
         words += "; none could have been called"

@@ -166,7 +166,8 @@ def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
 def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_where_secrets_are_many() -> None:
     few = Counter(answer(make_scores(0.0, seed)) for seed in range(200))
     assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
-    many = Counter(answer(make_scores(0.0, seed, secrets=200)) for seed in range(30))
+    large = Text(secrets=200, references=3999)
+    many = Counter(answer(make_scores(0.0, seed, 200, 3999), large) for seed in range(30))
     assert many["not seen"] >= 25
 
 

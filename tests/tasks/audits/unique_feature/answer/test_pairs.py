@@ -168,7 +168,11 @@ def calls(
 def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
     assert "memorised" == said.answer
-    assert "3 of 20 canaries are found one by one (paired rank among 200 others" in said.sentence
+    told = "3 of 20 canaries are found one by one, 3 of them by more than 0.1 nats (paired rank among 200 others"
+    assert told in said.sentence
+        "3 of 20 canaries are found one by one, 3 of them by more than 0.1 nats (paired rank among 200 others"
+        in said.sentence
+    )
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
     one, small, *_ = calls(0.15, 20)
     at_another_level = table(0.02, -0.03, 0.07, 20, one, small | {"setting": '{"p": 0.01}'})
@@ -337,10 +341,10 @@ FOUND = "; 20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % 
     ("ranks", "answer", "end"),
     [
         (calls(0.0, 10), "not seen", f"false discovery rate 5 %){FOUND}"),
-        (calls(0.1, 10), "memorised", f"false discovery rate 5 %){FOUND}, 1 of them by more than 0.1 nats"),
+        (calls(0.1, 10), "memorised", f"(paired rank among 200 others, false discovery rate 5 %){FOUND}"),
         (calls(0.1, 10, large=False), "detectable, negligible", f"false discovery rate 5 %){FOUND}"),
         ([*calls(0.0, 10), tied(0.051)], "not judged", "the output is constant, or was rounded"),
-        ([*calls(0.1, 10), tied(0.051)], "memorised", f"{FOUND}, 1 of them by more than 0.1 nats"),
+        ([*calls(0.1, 10), tied(0.051)], "memorised", f"false discovery rate 5 %){FOUND}"),
         (calls(0.0, 12), "undecided", f"{FOUND}{TOO_FEW}{RANK_MORE}239)"),
         (calls(0.0, 12, 10), "undecided", f"{FOUND}; none could have been called{RANK_MORE}239)"),
         (calls(0.0, 2, 20), "undecided", f"{FOUND}{TOO_FEW}{RANK_MORE}39)"),
