@@ -163,7 +163,7 @@ def pair_line(rule: Rule[PairEvidence], evidence: PairEvidence) -> NumberLine | 
             boundaries=(from_here,),
             logarithmic=True,
         )
-    smallest = Boundary(SMALLEST, "memorised if the whole interval lies above, not seen only if it lies below")
+    smallest = Boundary(SMALLEST, "memorised if the interval lies above, not seen if below")
     return line_of(evidence.effect, FACTOR, boundaries=(smallest,))
 
 

@@ -43,22 +43,21 @@ def pair_rule(
 
 BY_EFFECT = pair_rule(
     "memorised",
-    "the whole 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} "
-    "pairs, p at most {one_side})",
+    "the 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} pairs, p at "
+    "most {one_side})",
     lambda evidence: evidence.effect_is_above,
     stops=False,
 )
 BY_CALLS = pair_rule(
     "memorised",
-    "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: with an effect above that), "
-    "at a false discovery rate of {fdr} % over canaries that share no training seed",
+    "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: above that), at a "
+    " false discovery rate of {fdr} % over canaries that share no training seed",
     lambda evidence: evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )
 BY_SMALL_RANKS = pair_rule(
     "memorised",
-    "the number of such ranks of such canaries with p of at most {level} % would occur by chance in at most "
-    "{surely} of 1,000 audits",
+    "the number of such ranks with p of at most {level} % would occur by chance in at most {surely} of 1,000 audits",
     lambda evidence: evidence.calls is not None and evidence.calls.are_surely_small,
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
@@ -76,8 +75,7 @@ BY_BETS = pair_rule(
 BY_TIES = pair_rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied))
 BY_NEGLIGIBLE = pair_rule(
     DETECTABLE,
-    "one of these holds of effects that are not reduced, and the interval of the effect excludes {smallest} nats as "
-    "below",
+    "one of these holds unreduced, and {smallest} nats are excluded as below",
     lambda evidence: evidence.is_detected and evidence.effect_is_excluded,
 )
 RULES = (
@@ -89,10 +87,10 @@ RULES = (
     BY_NEGLIGIBLE,
     pair_rule(
         "not seen",
-        "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less than "
-        "{smallest} nats to either side, no more ranks are small than chance brings at {level} %, and "
-        "a single remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among "
-        "m others)",
+        "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less to either "
+        "side, no more ranks are small than chance brings at {level} %, and "
+        "one remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among m "
+        "others)",
         lambda evidence: (
             evidence.effect_is_excluded
             and evidence.calls is not None

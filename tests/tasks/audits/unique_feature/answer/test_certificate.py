@@ -69,7 +69,7 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
             line(
                 FACTOR,
                 0.02,
-                Boundary(SMALLEST, "memorised if the whole interval lies above, not seen only if it lies below"),
+                Boundary(SMALLEST, "memorised if the interval lies above, not seen if below"),
                 low=-0.3,
                 high=0.34,
             ),

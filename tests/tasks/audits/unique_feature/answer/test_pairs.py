@@ -170,9 +170,6 @@ def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     assert "memorised" == said.answer
     told = "3 of 20 canaries are found one by one, 3 of them by more than 0.1 nats (paired rank among 200 others"
     assert told in said.sentence
-        "3 of 20 canaries are found one by one, 3 of them by more than 0.1 nats (paired rank among 200 others"
-        in said.sentence
-    )
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
     one, small, *_ = calls(0.15, 20)
     at_another_level = table(0.02, -0.03, 0.07, 20, one, small | {"setting": '{"p": 0.01}'})
