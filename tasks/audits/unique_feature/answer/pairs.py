@@ -43,8 +43,8 @@ def pair_rule(
 
 BY_EFFECT = pair_rule(
     "memorised",
-    "the 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} pairs, p at "
-    "most {one_side})",
+    "the 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} pairs, p "
+    "at most {one_side})",
     lambda evidence: evidence.effect_is_above,
     stops=False,
 )
@@ -87,8 +87,8 @@ RULES = (
     BY_NEGLIGIBLE,
     pair_rule(
         "not seen",
-        "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less to either "
-        "side, no more ranks are small than chance brings at {level} %, and "
+        "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less to "
+        "either side, no more ranks are small than chance brings at {level} %, and "
         "one remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among m "
         "others)",
         lambda evidence: (
