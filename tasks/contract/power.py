@@ -1,10 +1,10 @@
-"""What an audit can find: the one rule by which any of them may clear, and statements of power for a plan.
+"""The power of an audit: the rule by which every audit clears and accuses, and statements of power for a plan.
 
-*Clear only with power.* An average clears nobody: three records of 20,000 that every model gives away leave a mean
-where it is. So *not seen* requires that a single remembered item could have been found, whatever else the rule of an
-audit asks. With `tests` items that are tested at a level, adjusted for their number, the smallest p-value that an item
-can have must be at most level / tests. If it is larger, the answer is *undecided*, and `engram plan` says so before
-anything is trained.
+*Clear only with power.* An average clears no single item: three records of 20,000 that every model reveals leave a mean
+unchanged. So *not seen* requires that a single remembered item could have been found, beside the other conditions of an
+audit's rule. With `tests` items that are tested at a level, adjusted for their number, the smallest p-value that an
+item can have must be at most level / tests. If it is larger, the answer is *undecided*, and `engram plan` reports it
+before anything is trained.
 
 *Accuse only with size.* Two trainings that differ in one record differ by something, however little, and ranks have no
 scale: an exact test finds an effect of 0.00002 nats. So *memorised* requires that an effect of at most SMALLEST nats is
@@ -26,7 +26,7 @@ SMALLEST = 0.1  # nats: the smallest effect that matters, a change of a probabil
 
 @dataclass(frozen=True)
 class Resolution:
-    """Whether one remembered item among so many tested ones can be found.
+    """Whether one remembered item among `tests` items can be found.
 
     `smallest` is the smallest p-value that an item can have, `tests` the number of items that the level is divided by,
     `item` their name in the plural ("records"), and `advice` what makes the answer possible ("train 24 models").

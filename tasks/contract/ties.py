@@ -1,8 +1,8 @@
-"""Scores that are equal: one measure of it and one limit, for models that are asked here and for tables of an owner.
+"""Scores that are equal: one measure of it and one limit, for models that are evaluated here and for returned tables.
 
-Ranks need scores that differ. Tied scores count as larger for p-values (worst ranks), so that they accuse nobody, and
+Ranks need scores that differ. Tied scores count as larger for p-values (worst ranks), so that they accuse no model, and
 half for a share that clears (mid-ranks), so that .5 is what nothing known gives. If more than MOST_TIED of the pairs
-are equal, as of a network whose output is constant, ranks say nothing and nobody is judged.
+are equal, as of a network whose output is constant, ranks carry no information and the answer is *not judged*.
 """
 
 from __future__ import annotations

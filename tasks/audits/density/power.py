@@ -1,4 +1,4 @@
-"""What the audit finds with a config: whether one remembered observation could be called, and how often it is.
+"""The power of a configuration: whether one remembered observation could be called, and how often it is.
 
 An observation's p-value is at least 1 / K^L, of the one assignment of models that there was. The statement of power is
 for log p that differs by SPREAD nats between models. The published score compares the mean density by the models that
@@ -25,7 +25,7 @@ SEED = 600_200
 
 
 def observation_resolution(config: Density, observations: int) -> Resolution:
-    """Whether one of so many observations could be called alone."""
+    """Whether one of these observations could be called alone."""
     dependent = config.estimator == "loo"
     level = observations * alone(observations, dependent)
 

@@ -1,4 +1,4 @@
-"""What the audit finds with a config: whether a target could be accused at all, and how often one that holds D_Q is.
+"""The power of a configuration: whether any target could be accused, and how often one that holds D_Q is.
 
 The test is of D_Q as a whole, not of its images one by one: the smallest p-value of a target, adjusted over the
 targets, follows from the draws. The statement of power is for images whose score varies by one standard deviation over
@@ -23,7 +23,7 @@ def count_targets(config: Forgetting) -> int:
 
 
 def resolution(config: Forgetting) -> Resolution | None:
-    """Whether a target that holds D_Q could be found; None without a control set, which judges nobody."""
+    """Whether a target that holds D_Q could be found; None without a control set, without which no target is judged."""
     if not config.query.is_controlled:
         return None
     advice = "draw more permutations"

@@ -1,7 +1,8 @@
-"""What the audit finds with a config: whether one remembered record could be, and how often one of a stated effect is.
+"""The power of a configuration: whether one remembered record could be found, and how often one of a stated effect is.
 
-The statement of power is for log-odds that differ by SPREAD nats between models that were trained alike, whatever the
-record. A record's p-value must reach level / records, so power falls with their number and rises with that of models.
+The statement of power is for log-odds that differ by SPREAD nats between models of one training recipe, for every
+record. A record's p-value must reach level / records, so power falls with the number of records and rises with the
+number of models.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def count_records(config: Membership) -> int:
 
 
 def record_resolution(config: Membership, records: int) -> Resolution:
-    """Whether one record of so many could be found: by the exact test, or of a given model by its rank."""
+    """Whether one of these records could be found: by the exact test, or of a given model by its rank."""
     if config.given.there:
         return Resolution(
             1 / (1 + config.models // 2),
@@ -51,7 +52,7 @@ def smallest_panel(level: float, records: int) -> int:
 
 @lru_cache(maxsize=256)
 def fewest_models(draws: int, level: float, records: int) -> int | None:
-    """The smallest even number of models with which one of so many records can be found."""
+    """The smallest even number of models with which one of these records can be found."""
 
     def enough(models: int) -> bool:
         return Resolution(smallest_p_value_among(models, draws, level, records), records, level, "", "").finds_one
@@ -60,7 +61,7 @@ def fewest_models(draws: int, level: float, records: int) -> int | None:
 
 
 def resolution(config: Membership) -> Resolution | None:
-    """That of the plan; None for canaries, of which a bound on epsilon clears nobody."""
+    """That of the plan; None for canaries, whose bound on epsilon clears no model."""
     if config.canaries or not config.models:
         return None
     return record_resolution(config, count_records(config))
@@ -84,7 +85,7 @@ def power(config: Membership) -> Iterator[Power]:
 
 @lru_cache(maxsize=256)
 def record_rate(models: int, draws: int, level: float, records: int) -> float:
-    """The share of audits that find one record whose effect is EFFECT nats, by as much as it is beyond SMALLEST."""
+    """The share of audits that find one record whose effect, EFFECT nats, is reduced by SMALLEST."""
     return detection_rate((EFFECT - SMALLEST) / SPREAD, models, draws, level, records)
 
 

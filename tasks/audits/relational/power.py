@@ -28,5 +28,5 @@ def power(config: Relational) -> Iterator[Power]:
         return mean_rate(SHARE - config.negligible, error)
 
     enough = smallest_size(asked, 1, lambda size: rate(size) >= GOAL, factor=1.05)
-    more = "" if enough is None else f"ask {enough:,} training questions and as many more that are held out"
+    more = "" if enough is None else f"ask {enough:,} training questions, and more held-out ones in proportion"
     yield Power(f"a tenth of {asked:,} answers remembered ({held_out:,} questions held out)", rate(asked), more)

@@ -1,4 +1,4 @@
-"""What the audit finds with a config: whether one secret or document could be found, and how often a known one is.
+"""The power of a configuration: whether one secret or document could be found, and how often a known one is.
 
 A secret is ranked among others of its space, so that its p-value is at least one over their number. The statement of
 power is for log p that differs by SPREAD nats between secrets of a space, or for documents between models.
@@ -28,7 +28,7 @@ def candidates(config: Text) -> int:
 
 
 def rank_resolution(config: Text, tests: int) -> Resolution:
-    """Whether one of so many secrets, or identifiers, could be found."""
+    """Whether one of these secrets, or identifiers, could be found."""
     item = "identifiers" if config.identifiers else "secrets"
     least = math.ceil(tests / config.level - 1e-9)
     advice = f"rank {tests} {item} among {least} or more (references={least - 1})"
@@ -36,7 +36,7 @@ def rank_resolution(config: Text, tests: int) -> Resolution:
 
 
 def document_resolution(config: Text, tests: int) -> Resolution:
-    """Whether one of so many documents could be found by the exact test over models."""
+    """Whether one of these documents could be found by the exact test over models."""
     smallest = smallest_p_value_among(config.models, DRAWS, config.level, tests)
     models = smallest_size(
         4, 2, lambda size: smallest_p_value_among(size, DRAWS, config.level, tests) * tests <= config.level
@@ -46,14 +46,14 @@ def document_resolution(config: Text, tests: int) -> Resolution:
 
 
 def insertion_resolution(config: Text, inserted: int, left_out: int) -> Resolution:
-    """Whether one of so many inserted documents could be found by its rank among those that were left out."""
+    """Whether one of these inserted documents could be found by its rank among the documents that were left out."""
     least = math.ceil(inserted / config.level - 1e-9) - 1
     advice = f"with {inserted:,} inserted documents leave {least:,} out"
     return Resolution(1 / (1 + left_out), inserted, config.level, "inserted documents", advice)
 
 
 def resolution(config: Text) -> Resolution | None:
-    """That of the plan; None if nobody can be cleared, or the texts must be read to count what is asked about."""
+    """That of the plan; None if no answer clears, or if identifiers must first be counted in the texts."""
     if config.others is not None or config.identifiers or config.insertions:
         return None
     if config.documents:
@@ -81,7 +81,7 @@ def power(config: Text) -> Iterator[Power]:
 
 
 def secret_rate(size: int, p_value: float) -> float:
-    """The share of secrets EFFECT nats likelier whose rank among so many is small enough, with normal log p.
+    """The share of secrets EFFECT nats likelier whose rank among `size` candidates is small enough, with normal log p.
 
     At most k - 1 of the others may be at least as likely, k the last rank that is called: the number of those is
     binomial given the secret's log p, over which it is averaged.

@@ -1,4 +1,4 @@
-"""What the audit finds with a config: whether one remembered canary could be, and how often an effect is.
+"""The power of a configuration: whether one remembered canary could be found, and how often an effect is.
 
 The statement of power is for effects that differ by SPREAD nats between pairs of trainings.
 """
@@ -19,7 +19,7 @@ EFFECT = 0.5  # nats
 
 
 def resolution(config: UniqueFeature) -> Resolution | None:
-    """Whether one of the canaries could be called; of models that are asked alone, whether the one feature could."""
+    """Whether one of the canaries could be called; of single models, whether the one feature could."""
     if config.asks_models:
         population = Population(config.family.count + 1)
         advice = "rank the feature among 19 others or more (family.count)"
@@ -29,7 +29,7 @@ def resolution(config: UniqueFeature) -> Resolution | None:
 
 
 def power(config: UniqueFeature) -> Iterator[Power]:
-    """How often an effect of EFFECT nats is found over the pairs, each with a seed of its own."""
+    """How often an effect of EFFECT nats is found over the pairs, each with its own seed."""
     if config.asks_models:
         return
     pairs = 1 if config.one_seed else config.canaries
