@@ -47,7 +47,7 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row, row_name
+from tasks.contract.summaries import Estimate, Row, alone, row, row_name
 from tasks.numerics.ranks import false_discovery_control
 from tasks.numerics.statistics import (
     mcnemar_greater,
@@ -255,9 +255,10 @@ def white_box_rows(units: Units) -> Iterator[Row]:
         setting = {"images": images}
         yield mean_row("M_w", setting, units, f"m_w_{images}")
         yield effect_row("M_w effect", setting, units.rows, f"m_w_{images}", units.pair)
-        if images == "probe" and units.rows:
+        if images == "probe":
             effects = column(units.rows, "m_w_probe_effect")
-            yield row(LARGEST, setting, alone(max(effects, default=None), len(effects)), units.pair, 0.0)
+            largest = Estimate(max(effects, default=None), None, None, len(effects))
+            yield row(LARGEST, setting, largest, units.pair, 0.0)
         yield mean_row("P_u", setting, units, f"p_u_{images}")
         yield mean_row("P_r", setting, units, f"p_r_{images}")
 
