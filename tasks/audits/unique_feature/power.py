@@ -12,7 +12,7 @@ from tasks.audits.unique_feature.answer.pair_evidence import LEAST
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_verdicts import decides
 from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
-from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
+from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size, t_rate
 
 SPREAD = 0.4  # standard deviation of the effect over pairs of trainings, in nats
 EFFECT = 0.5  # nats
@@ -41,9 +41,7 @@ def power(config: UniqueFeature) -> Iterator[Power]:
 @lru_cache(maxsize=256)
 def effect_rate(pairs: int) -> float:
     """The share of audits whose 95 % t interval of the effect lies above the smallest that matters."""
-    from scipy import stats
-
     if pairs < LEAST:
         return 0.0
     shift = (EFFECT - SMALLEST) / SPREAD * pairs**0.5
-    return float(stats.nct.sf(stats.t.isf(ONE_SIDE, pairs - 1), pairs - 1, shift))
+    return t_rate(shift, pairs - 1, ONE_SIDE)

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from tasks.audits import deja_vu, density, forgetting, membership, relational, text, unique_feature
 from tasks.audits.membership.power import record_resolution
 from tasks.audits.text.power import insertion_resolution, rank_resolution
-from tasks.contract.power import Power, Resolution, mean_rate, smallest_size
+from tasks.contract.power import Power, Resolution, mean_rate, smallest_size, t_rate
 
 AUDITS = (deja_vu, density, forgetting, membership, relational, text, unique_feature)
 MEMBERSHIP, TEXT = membership.PRESETS["quickstart"], text.PRESETS["quickstart"]
@@ -70,6 +71,12 @@ def test_sizes_grow_by_steps_or_by_a_factor_until_they_suffice() -> None:
     assert smallest_size(4, 2, lambda size: size >= 9) == 10
     assert smallest_size(100, 1, lambda size: size >= 111, factor=1.1) == 121
     assert smallest_size(1, 1, lambda size: False) is None
+
+
+@pytest.mark.parametrize(("freedom", "shift", "level"), [(5, 2.0, 0.025), (14, 3.8, 1e-4), (40, 1.0, 0.05)])
+def test_the_power_of_a_t_test_is_that_of_scipy(freedom: int, shift: float, level: float) -> None:
+    expected = stats.nct.sf(stats.t.isf(level, freedom), freedom, shift)
+    assert t_rate(shift, freedom, level) == pytest.approx(expected, abs=0.003)
 
 
 def test_an_interval_accuses_a_null_at_its_level() -> None:
