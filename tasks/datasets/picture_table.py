@@ -154,7 +154,10 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     classes = table.number_labels(file, [row.text["label"] for row in rows])
     numbers = classes.labels.tolist()
     spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
-    entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, spread_splits, strict=True)]
+    entries = [
+        Labelled(path, number, split, is_drawn=splits is None)
+        for path, number, split in zip(met, numbers, spread_splits, strict=True)
+    ]
     check_classes(entries, classes.names, file)
     return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
 
