@@ -77,7 +77,7 @@ def digest_of_files(files: Iterable[SourceFile]) -> str:
     parts = []
     for file in sorted(files, key=lambda file: file.name):
         parts += [file.name.encode(), file.digest.encode()]
-    return digest_of(RULE, parts)[:32]
+    return digest_of(RULE, parts)
 
 
 def find_files(module: str) -> dict[str, SourceFile] | None:
