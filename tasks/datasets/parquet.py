@@ -20,7 +20,7 @@ import pyarrow as pa
 from tasks.datasets.benchmark_files import CLASSES
 from tasks.datasets.classes import LabelError, declared_names, name_label, number_classes, number_published
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, read_labelled
+from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, read_labelled, select_entries
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.source import Source
 from tasks.datasets.splits import SPLITS, VALIDATION, Split, choose_splits, split_called, unread_note
@@ -42,6 +42,7 @@ class Shard:
     encoded: pa.Array  # large_binary
     labels: list[str]
     declared: tuple[str, ...]  # names of the classes, in their order
+    marks: list[str] | None = None  # of members and other images, if a column of them was asked for
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = False) -> Source | None:
@@ -55,7 +56,7 @@ def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = Fa
         if not files:
             continue
         for absent in SPLITS:
-            if absent not in choose_splits(files).values():
+            if absent not in choose_splits(files).values() and options.selection is None:
                 present = next(iter(files.values()))[0]
                 raise DatasetError(f"{directory} has {present.name}, but no {absent!r} beside it; it must have both")
         return source_of(folder, files, options, is_published)
@@ -91,7 +92,9 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
 
 def read_content(folder: Path, files: dict[str, list[Path]], options: Options, is_published: bool) -> LabelledContent:
     """All images, decoded by threads; a DatasetError naming the file and the row that is not as it should be."""
-    shards = {path: read_shard(path) for paths in files.values() for path in paths}
+    selected = options.selection
+    column = "" if selected is None else selected.column
+    shards = {path: read_shard(path, column) for paths in files.values() for path in paths}
     splits = choose_splits(files)
     declared = {shard.declared for shard in shards.values()}
     if len(declared) > 1:
@@ -106,10 +109,13 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
         classes = number_published(labels, names, CLASSES) if is_published else number_classes(labels, names)
     except LabelError as error:
         raise DatasetError(f"{folder} {error}") from None
-    entries = tuple(
+    entries = [
         Labelled(shard.path, label, split, row)
         for (shard, row, split), label in zip(rows, classes.labels.tolist(), strict=True)
-    )
+    ]
+    if selected is not None:
+        marks = [(f"{shard.path}, row {row}", shard.marks[row]) for shard, row, _ in rows if shard.marks is not None]
+        entries = select_entries(entries, selected, marks, folder)
     if not is_published:
         check_classes(entries, classes.names, folder)
 
@@ -117,7 +123,7 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
         encoded: bytes = shards[entry.path].encoded[entry.row].as_py()
         return encoded
 
-    return read_labelled(entries, classes.names, options, read)
+    return read_labelled(tuple(entries), classes.names, options, read)
 
 
 def count_rows(path: Path) -> int:
@@ -129,17 +135,23 @@ def count_rows(path: Path) -> int:
         raise unreadable_parquet(path, error) from None
 
 
-def read_shard(path: Path) -> Shard:
+def read_shard(path: Path, mark_column: str = "") -> Shard:
+    """A file's images and labels, and the cells of the column that marks members, if one is named."""
     import pyarrow.parquet as pq
 
     try:
         schema = pq.read_schema(path)
-        original_names = dict(zip(match_names(schema.names, (*IMAGE_COLUMNS, LABEL)), schema.names, strict=True))
+        original_names = dict(
+            zip(match_names(schema.names, (mark_column, *IMAGE_COLUMNS, LABEL)), schema.names, strict=True)
+        )
         column = next((original_names[name] for name in IMAGE_COLUMNS if name in original_names), None)
         if column is None or LABEL not in original_names:
             raise DatasetError(f"{path} has the columns {', '.join(schema.names)}; expected img or image, and label")
+        if mark_column and mark_column not in original_names:
+            raise DatasetError(f"{path} has the columns {', '.join(schema.names)}; expected {mark_column} as well")
         label = original_names[LABEL]
-        table = read_parquet(path, columns=[column, label]).combine_chunks()
+        mark_columns = [original_names[mark_column]] if mark_column else []
+        table = read_parquet(path, columns=list(dict.fromkeys([column, label, *mark_columns]))).combine_chunks()
         encoded = binary(table.column(column))
         values = table.column(label).to_pylist()
     except (OSError, pa.ArrowException, TooLarge) as error:
@@ -150,18 +162,21 @@ def read_shard(path: Path) -> Shard:
         row = encoded.is_null().to_pylist().index(True)
         raise DatasetError(f"{path}, row {row} has no picture; its bytes must be in the file")
     declared = declared_names(schema.metadata, label)
-    return Shard(path, encoded, list(label_texts(path, values, declared)), declared)
-
-
-def label_texts(path: Path, values: Sequence[Any], declared: Sequence[str]) -> Iterator[str]:
-    for row, value in enumerate(values):
-        try:
-            text = name_label(value, declared)
-        except LabelError as error:
-            raise DatasetError(f"{path}, row {row}: label {error}") from None
+    labels = list(cell_texts(path, LABEL, values, declared))
+    for row, text in enumerate(labels):
         if not text:
             raise DatasetError(f"{path}, row {row} has no label")
-        yield text
+    marks = list(cell_texts(path, mark_column, table.column(mark_columns[0]).to_pylist())) if mark_columns else None
+    return Shard(path, encoded, labels, declared, marks)
+
+
+def cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequence[str] = ()) -> Iterator[str]:
+    """The cells of a column as text, empty if there is none; `declared` are the names of numbers."""
+    for row, value in enumerate(values):
+        try:
+            yield name_label(value, declared)
+        except LabelError as error:
+            raise DatasetError(f"{path}, row {row}: {column} {error}") from None
 
 
 def binary(column: pa.ChunkedArray) -> pa.Array:
