@@ -1,10 +1,11 @@
 """Encoded images in Parquet: the layouts of image hubs.
 
 FOLDER/train.parquet and FOLDER/test.parquet, or shards of them, in the folder or in `data` inside it:
-FOLDER/data/train-00000-of-00002.parquet ... Validation images are the test split if there is no other.
+FOLDER/data/train-00000-of-00002.parquet ..., or FOLDER/train/0000.parquet ... as the hub converts sets, also in a
+folder `default`. Validation images are the test split if there is no other.
 
 Column `img` or `image` holds each image's encoded bytes (alone, or as the field `bytes` of a struct), column `label`
-its class: text, a dictionary, or whole numbers, for which the metadata of the Hugging Face hub may have names.
+its class: text, a dictionary, or numbers; for whole ones the metadata of the Hugging Face hub may have names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.datasets.benchmark_files import CLASSES
-from tasks.datasets.classes import LabelError, declared_names, name_label, number_classes, number_published
+from tasks.datasets.classes import (
+    LabelError,
+    column_values,
+    declared_names,
+    name_label,
+    number_classes,
+    number_published,
+)
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, read_labelled, select_entries
 from tasks.datasets.options import AS_THEY_ARE, Options
@@ -30,6 +38,7 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 RULE = "parquet pictures 2"
 IMAGE_COLUMNS = ("img", "image")
 LABEL = "label"
+SHOWN = 3  # files that a message names
 # NAME.parquet, or NAME-00000-of-00002.parquet with the hash that the hub used to append.
 FILE = re.compile(r"([a-z]+)(?:-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?)?\.parquet", re.IGNORECASE)
 
@@ -51,7 +60,7 @@ def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = Fa
     A published set keeps its usual numbers of classes, even if some of them do not occur. Raises DatasetError if a
     split or a shard is missing.
     """
-    for directory in (folder, folder / "data"):
+    for directory in (folder, folder / "data", folder / "default"):
         files = find_files(directory)
         if not files:
             continue
@@ -82,11 +91,38 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
         if match and split:
             files.setdefault(split, []).append(path)
             parts.setdefault(split, set()).add((int(match[2] or 0), int(match[3] or 1)))
+    of_folders = find_shard_folders(folder)
+    both = next((split for split in of_folders if split in files), None)
+    if both is not None:
+        raise DatasetError(
+            f"{folder} has {files[both][0].name} and the folder {of_folders[both][0].parent.name!r}; keep one of them"
+        )
     for split, paths in files.items():
         count = len(paths)
         if parts[split] != {(number, count) for number in range(count)}:
             names = f"{paths[0].name} and {count - 1} more" if count > 1 else paths[0].name
             raise DatasetError(f"{folder} has {names}; all parts of {split} must be there, once each")
+    return files | of_folders
+
+
+def find_shard_folders(folder: Path) -> dict[str, list[Path]]:
+    """The numbered files in a folder for each split, 0000.parquet, 0001.parquet ..., in their order."""
+    files: dict[str, list[Path]] = {}
+    for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
+        split = split_called(directory.name)
+        paths = sorted(directory.glob("*.parquet")) if split and directory.is_dir() else []
+        if not split or not paths:
+            continue
+        if split in files:
+            named = f"{files[split][0].parent.name!r} and {directory.name!r}"
+            raise DatasetError(f"{folder} has the folders {named}; keep one of them")
+        numbers = [int(path.stem) for path in paths if path.stem.isdecimal()]
+        if numbers != list(range(len(paths))):
+            raise DatasetError(
+                f"{directory} has {', '.join(path.name for path in paths[:SHOWN])}; its files must be 0000.parquet, "
+                "0001.parquet and so on, all of them"
+            )
+        files[split] = paths
     return files
 
 
@@ -153,7 +189,7 @@ def read_shard(path: Path, mark_column: str = "") -> Shard:
         mark_columns = [original_names[mark_column]] if mark_column else []
         table = read_parquet(path, columns=list(dict.fromkeys([column, label, *mark_columns]))).combine_chunks()
         encoded = binary(table.column(column))
-        values = table.column(label).to_pylist()
+        values = column_values(table.column(label))
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise unreadable_parquet(path, error) from None
     if not len(encoded):
@@ -166,7 +202,7 @@ def read_shard(path: Path, mark_column: str = "") -> Shard:
     for row, text in enumerate(labels):
         if not text:
             raise DatasetError(f"{path}, row {row} has no label")
-    marks = list(cell_texts(path, mark_column, table.column(mark_columns[0]).to_pylist())) if mark_columns else None
+    marks = list(cell_texts(path, mark_column, column_values(table.column(mark_columns[0])))) if mark_columns else None
     return Shard(path, encoded, labels, declared, marks)
 
 

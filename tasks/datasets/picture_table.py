@@ -4,7 +4,7 @@ Cells become text: 1.0 becomes 1, and a missing value becomes empty. CSV is what
 (`tasks.worker.delimited_text`). Names of columns are matched without regard to case.
 
 A list of images has the columns path, label and, if wished, split (`tasks.datasets.splits`). Paths are relative to
-the file. Labels are text or whole numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
+the file. Labels are text or numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
 first, the sixth, the eleventh ... are the test split.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.classes import Classes, LabelError, declared_names, name_label, number_classes
+from tasks.datasets.classes import Classes, LabelError, column_values, declared_names, name_label, number_classes
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.labelled import Labelled, check_classes, labelled_source, select_entries
 from tasks.datasets.options import AS_THEY_ARE, Options
@@ -105,7 +105,7 @@ def from_parquet(file: Path, columns: Columns) -> Table:
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     declared = declared_names(schema.metadata, original_names["label"])
-    values = [table.column(original_names[name]).to_pylist() for name in names]
+    values = [column_values(table.column(original_names[name])) for name in names]
     rows = []
     for number, cells in enumerate(zip(*values, strict=True)):
         at = f"{file}, row {number}"
