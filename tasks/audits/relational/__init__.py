@@ -37,7 +37,7 @@ from tasks.audits.relational.certificate import SYMBOLS, certificate
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
-from tasks.audits.relational.trainings import asked_questions, trainings
+from tasks.audits.relational.trainings import asked_questions, load_parts, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -74,6 +74,14 @@ def count_asked_copies(config: Relational) -> CopyCount:
     for part in asked_questions(config).values():
         asked += part
     return count_groups(first_copies(asked), "questions")
+
+
+def limits(config: Relational) -> dict[str, int]:
+    """The questions that there are in each part."""
+    if not config.asks:
+        return {}
+    parts = load_parts(config)
+    return {"examples": len(parts.train), "held_out": len(parts.validation)}
 
 
 def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
@@ -114,6 +122,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     tiny=tiny,
+    limits=limits,
     verdict=verdict,
     objectives=OBJECTIVES,
     wording=Wording(
