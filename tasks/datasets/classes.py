@@ -104,7 +104,7 @@ def label_text(value: Any) -> str:
         return shorten_number(format(Decimal(str(value)), "f"))
     if value is None or value != value:  # pandas' missing value is not a number
         return ""
-    raise LabelError(f"is {value!r}; it must be text or a number")
+    raise LabelError(f"is {value!r:.80}; it must be text or a number")
 
 
 def plain_numbers(values: NDArray[Any]) -> list[Any]:

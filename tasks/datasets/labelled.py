@@ -213,11 +213,15 @@ def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
 
 
 def select_entries(
-    entries: Sequence[Labelled], selection: Selection, marks: Sequence[tuple[str, str]], where: Path
+    entries: Sequence[Labelled],
+    selection: Selection,
+    marks: Sequence[tuple[str, str]],
+    where: Path,
+    names: Sequence[str],
 ) -> list[Labelled]:
-    """The selected entries; `marks` are the place and the mark of each.
+    """The selected entries; `marks` are the place and the mark of each, `names` those of the classes.
 
-    Raises DatasetError for a mark that is not allowed, and if no entry is selected.
+    Raises DatasetError for a mark that is not allowed, and if no entry of a class is selected.
     """
     chosen = []
     for entry, (at, mark) in zip(entries, marks, strict=True):
@@ -226,8 +230,13 @@ def select_entries(
                 chosen.append(entry)
         except LabelError as error:
             raise DatasetError(f"{at}: {error}") from None
-    if not chosen:
-        raise DatasetError(f"{where}: column {selection.column} marks no image as {selection.noun}")
+    missing = sorted(set(range(len(names))) - {entry.label for entry in chosen})
+    if missing:
+        of_class = f" of class {names[missing[0]]!r}" if chosen else ""
+        raise DatasetError(
+            f"{where}: column {selection.column} marks no image{of_class} as {selection.noun}; members and other "
+            "images must have the same classes"
+        )
     splits = spread_if_alone([entry.label for entry in chosen], [entry.split for entry in chosen])
     return [replace(entry, split=split) for entry, split in zip(chosen, splits, strict=True)]
 

@@ -151,7 +151,7 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
     ]
     if selected is not None:
         marks = [(f"{shard.path}, row {row}", shard.marks[row]) for shard, row, _ in rows if shard.marks is not None]
-        entries = select_entries(entries, selected, marks, folder)
+        entries = select_entries(entries, selected, marks, folder, classes.names)
     if not is_published:
         check_classes(entries, classes.names, folder)
 

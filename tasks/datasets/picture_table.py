@@ -160,7 +160,9 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
     entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, spread_splits, strict=True)]
     if selected is not None:
-        entries = select_entries(entries, selected, [(row.at, row.text[selected.column]) for row in rows], file)
+        entries = select_entries(
+            entries, selected, [(row.at, row.text[selected.column]) for row in rows], file, classes.names
+        )
     check_classes(entries, classes.names, file)
     return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
 
@@ -173,7 +175,7 @@ def read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple
     for row in rows:
         name = split_called(row.text["split"])
         if name is None:
-            raise DatasetError(f"{row.at}: split is {row.text['split']!r}; it must be {ALLOWED}")
+            raise DatasetError(f"{row.at}: split is {row.text['split']!r:.80}; it must be {ALLOWED}")
         split_names.append(name)
     read_as = choose_splits(split_names)
     splits = [read_as.get(name) for name in split_names]

@@ -43,7 +43,7 @@ class Selection:
         """Whether a row with this mark is selected. Raises LabelError for a mark that is not allowed."""
         word = shorten_number(mark.strip()).casefold()
         if word not in (*MEMBER_MARKS, *OTHER_MARKS):
-            raise LabelError(f"{self.column} is {mark!r}; it must be {ALLOWED_MARKS}")
+            raise LabelError(f"{self.column} is {mark!r:.80}; it must be {ALLOWED_MARKS}")
         return (word in MEMBER_MARKS) == self.is_member
 
 

@@ -136,6 +136,21 @@ def test_other_marks_are_refused_with_their_row(write: Callable[[Path, Rows], st
         pin(Dataset(f"{write(tmp_path, rows)}#others(trained)"))
 
 
+@pytest.mark.parametrize("write", [list_in_csv, list_in_parquet, images_in_parquet])
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [("class 0", "column trained marks no image of class 'class 1' as an other image"), ("", "marks no image as an o")],
+)
+def test_both_sets_have_all_classes(
+    write: Callable[[Path, Rows], str], others: str, message: str, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "mine", 1)
+    paths = sorted((tmp_path / "mine").glob("*/*.png"))
+    rows: Rows = [(path, path.parent.name != others) for path in paths]
+    with pytest.raises(DatasetError, match=message):
+        pin(Dataset(f"{write(tmp_path, rows)}#others(trained)"))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
