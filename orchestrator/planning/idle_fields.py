@@ -7,6 +7,7 @@ no list of which setting bears on what: whatever enters no key bears on no resul
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
@@ -65,15 +66,20 @@ def _stopping_fields(audit: Audit) -> Sequence[str]:
     return () if audit.stopping is None else tuple(audit.stopping.settings(0.05, 1))
 
 
-def fields_of_answer(audit: Audit) -> set[str]:
+def fields_of_answer(audit: Audit) -> frozenset[str]:
     """The fields, by dotted paths, that the modules of an audit's verdict and certificate read from its config.
 
     Such a field, for example a threshold, may be in no key and still decide the answer. Modules of the audit's package
     that these modules import are included, unless they make the plan.
     """
-    found: set[str] = set()
     functions = (audit.verdict, audit.wording.certificate, audit.wording.names)
-    starts = [function.__module__ for function in functions if hasattr(function, "__module__")]
+    return _fields_read_by(tuple(function.__module__ for function in functions if hasattr(function, "__module__")))
+
+
+@functools.cache  # modules are imported once, so that later changes of their files do not matter
+def _fields_read_by(starts: tuple[str, ...]) -> frozenset[str]:
+    """The fields of a config that these modules read, and those of their package that they import."""
+    found: set[str] = set()
     waiting = list(starts)
     seen: set[str] = set()
     while waiting:
@@ -90,7 +96,7 @@ def fields_of_answer(audit: Audit) -> set[str]:
         imports = read_imports(tree, name, Path(path).name == "__init__.py")
         names = [each.name for each in imports if isinstance(each, Import)]
         waiting += [each for each in names if _is_within(each, package) and not set(each.split(".")) & PLANNING]
-    return found
+    return frozenset(found)
 
 
 def _makes_jobs(node: ast.AST) -> bool:

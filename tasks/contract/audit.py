@@ -89,6 +89,8 @@ class Audit:
     whichever rule decided; None for the memorization of `objectives`. `stopping` is how a run ends once it is decided;
     None where nothing is drawn whose rank could be bet on. `notes(config)` yields the warnings about the data sets of a
     config, beside those about each of them, which are printed before any work; None if there can be none.
+    `limits(config)` are the largest values of fields that the data of a pinned config allow, which `scale=tiny` keeps
+    to; None if `examples` is the only such field.
     """
 
     config: type
@@ -103,6 +105,7 @@ class Audit:
     effect: Objective | None = None
     stopping: Stopping | None = None
     notes: Callable[[Any], Iterable[str]] | None = None
+    limits: Callable[[Any], Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

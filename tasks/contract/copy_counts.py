@@ -14,6 +14,7 @@ import pyarrow as pa
 from tasks.contract.summaries import Row, alone, first_row, index_rows, read_setting, row
 
 COPIES = "groups of exact copies"
+TRAINING_TEXTS = "training texts"  # that are beside the records, and no records themselves
 
 
 def copy_rows(about: Any) -> Iterator[Row]:
@@ -29,6 +30,11 @@ def describe_copies(summary: pa.Table) -> str:
     if copies is None:
         return ""
     ((things, count),) = read_setting(copies).items()
+    if things == TRAINING_TEXTS:
+        return (
+            f"{copies['estimate']:,.0f} of the {copies['n']:,} different training texts beside the secrets "
+            f"{'stands' if copies['estimate'] == 1 else 'stand'} there several times, {count:,} in all."
+        )
     return (
         f"Exact copies count as one record: {copies['estimate']:,.0f} of the {copies['n']:,} records "
         f"{'stands' if copies['estimate'] == 1 else 'stand'} for {count:,} {things}."

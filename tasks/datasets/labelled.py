@@ -17,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks.datasets.classes import LabelError
 from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256
 from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes
 from tasks.datasets.row_order import draw_class_order
+from tasks.datasets.selection import Selection, spread_if_alone
 from tasks.datasets.source import Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
@@ -236,6 +238,35 @@ def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
     places = [place for place, entry in enumerate(entries) if entry.split == split]
     order = draw_class_order([entries[place].label for place in places], split)
     return [places[row] for row in order]
+
+
+def select_entries(
+    entries: Sequence[Labelled],
+    selection: Selection,
+    marks: Sequence[tuple[str, str]],
+    where: Path,
+    names: Sequence[str],
+) -> list[Labelled]:
+    """The selected entries; `marks` are the place and the mark of each, `names` those of the classes.
+
+    Raises DatasetError for a mark that is not allowed, and if no entry of a class is selected.
+    """
+    chosen = []
+    for entry, (at, mark) in zip(entries, marks, strict=True):
+        try:
+            if selection.includes(mark):
+                chosen.append(entry)
+        except LabelError as error:
+            raise DatasetError(f"{at}: {error}") from None
+    missing = sorted(set(range(len(names))) - {entry.label for entry in chosen})
+    if missing:
+        of_class = f" of class {names[missing[0]]!r}" if chosen else ""
+        raise DatasetError(
+            f"{where}: column {selection.column} marks no image{of_class} as {selection.noun}; members and other "
+            "images must have the same classes"
+        )
+    splits = spread_if_alone([entry.label for entry in chosen], [entry.split for entry in chosen])
+    return [replace(entry, split=split) for entry, split in zip(chosen, splits, strict=True)]
 
 
 def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path) -> None:
