@@ -15,11 +15,13 @@ install: $(INSTALLED)
 
 # In six parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
 # Pages are tested beside trainings, benches beside whole commands, so that the parts end at about the same time.
-ORCHESTRATION := tests/orchestrator
+# Tests that need a cluster of Ray are in two parts: each process of tests starts its own cluster, which takes seconds.
+ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/test_$(name).py)
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
-CLUSTERS := $(foreach name,chains cluster networks search whole,tests/test_$(name).py)
+CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench
-TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) tests/dashboards
+TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) \
+	$(filter-out $(ORCHESTRATION),$(wildcard tests/dashboards/test_*.py))
 PARTS := lint types test-orchestration test-clusters test-whole test-audits test-training test-computation
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest

@@ -1,7 +1,7 @@
 """Processes that read foreign files for this one: each forks a child per file.
 
-The imports that reading takes are paid once for each process instead of once for each file. A child has the memory limit
-of `tasks.worker.confined`, and neither what it reads nor how it ends reaches the process that forked it.
+What reading imports is loaded once for each process instead of once for each file. A child has the memory limit of
+`tasks.worker.confined`, and neither what it reads nor how it ends reaches the process that forked it.
 """
 
 from __future__ import annotations
