@@ -90,8 +90,14 @@ def read_table(function: str, **request: Any) -> pa.Table:
 
     with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
         out, reply = Path(folder) / "table.arrows", Path(folder) / "reply.json"
-        asked = {"server": "tasks.worker.confined:serve_table", "function": function, "request": request}
-        asked |= {"limit": memory_limit(), "out": str(out), "reply": str(reply)}
+        asked = {
+            "server": "tasks.worker.confined:serve_table",
+            "function": function,
+            "request": request,
+            "limit": memory_limit(),
+            "out": str(out),
+            "reply": str(reply),
+        }
         code = ask_reader(asked, _start_reader)
         told = _parse_object(reply) if code == 0 else None
         if told is None:
