@@ -265,8 +265,12 @@ def select_entries(
             f"{where}: column {selection.column} marks no image{of_class} as {selection.noun}; members and other "
             "images must have the same classes"
         )
-    splits = spread_if_alone([entry.label for entry in chosen], [entry.split for entry in chosen])
-    return [replace(entry, split=split) for entry, split in zip(chosen, splits, strict=True)]
+    given = [entry.split for entry in chosen]
+    splits = list(spread_if_alone([entry.label for entry in chosen], given))
+    return [
+        replace(entry, split=split, is_drawn=entry.is_drawn or splits != given)
+        for entry, split in zip(chosen, splits, strict=True)
+    ]
 
 
 def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path) -> None:

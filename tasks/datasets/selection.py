@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def noun(self) -> str:
-        """What a selected row is called in messages."""
+        """The name of a selected row in messages."""
         return "a member" if self.is_member else "an other image"
 
     def includes(self, mark: str) -> bool:
@@ -48,7 +48,7 @@ class Selection:
 
 
 def parse_selection(word: str) -> Selection | None:
-    """The selection that is written like this behind a #; None if it is none."""
+    """The selection that is written like this after a #; None for any other text."""
     match = WRITTEN.fullmatch(word)
     return None if match is None else Selection(match[2].strip(), match[1] == "members")
 

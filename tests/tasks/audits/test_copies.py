@@ -69,7 +69,7 @@ def user_folder(folder: Path, copies: int, offset: int = 0) -> Dataset:
 
 
 def user_boxes(folder: Path, copies: int) -> Dataset:
-    """60 boxed pictures, of which so many are one picture in two encodings."""
+    """60 boxed images, of which the first `copies` are one image in two encodings."""
     lines = ["path,label,left,top,right,bottom"]
     for number in range(COUNT):
         name = f"{number:02}.{'bmp' if 0 < number < copies else 'png'}"
@@ -86,7 +86,7 @@ def user_texts(folder: Path, copies: int) -> Dataset:
 
 
 def user_questions(folder: Path, copies: int) -> Dataset:
-    """120 questions, of which so many of the training part are one."""
+    """120 questions, of which the first `copies` are one question."""
     lines = []
     for number in range(2 * COUNT):
         shown = 0 if number < copies else number
@@ -98,7 +98,7 @@ def user_questions(folder: Path, copies: int) -> Dataset:
 
 
 def user_identifiers(folder: Path, copies: int) -> Dataset:
-    """60 texts with an identifier each, of which so many are one; the texts differ."""
+    """60 different texts with an identifier each; the first `copies` identifiers are one."""
     lines = []
     for number in range(COUNT):
         shown = 0 if number < copies else number
@@ -264,7 +264,7 @@ def test_copies_are_one_canary_by_self_influence() -> None:
 def test_copies_of_training_texts_are_counted_beside_secrets(tmp_path: Path) -> None:
     config = Text(data=user_texts(tmp_path, COPIED), secrets=4)
     counted = describe_copies(summarise((), (), planned_summary(TEXT, config)))
-    assert counted == "1 of the 56 different training texts beside the secrets stands there several times, 5 in all."
+    assert counted == "Of 56 different training texts, 1 occurs several times, 5 times in all; secrets have no copies."
 
 
 def test_copies_of_texts_are_compared_once(tmp_path: Path) -> None:
