@@ -15,11 +15,14 @@ install: $(INSTALLED)
 
 # In six parts side by side, lint and types beside them: much of the first four is waiting for clusters, servers and disks.
 # Pages are tested beside trainings, benches beside whole commands, so that the parts end at about the same time.
-ORCHESTRATION := tests/orchestrator
+# Tests that need a cluster of Ray are in two parts: each process of tests starts its own cluster, which takes seconds.
+ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/test_$(name).py)
+TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
-CLUSTERS := $(foreach name,chains cluster networks search whole,tests/test_$(name).py)
+CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench
-TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) tests/dashboards
+TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) \
+	$(filter-out $(ORCHESTRATION),$(wildcard tests/dashboards/test_*.py))
 PARTS := lint types test-orchestration test-clusters test-whole test-audits test-training test-computation
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
@@ -43,7 +46,7 @@ test-all: .venv/ready
 	$(BIN)/coverage report
 
 test-orchestration: .venv/ready
-	$(PYTEST) $(ORCHESTRATION)
+	$(PYTEST) $(addprefix --deselect=,$(TYPED)) $(ORCHESTRATION)
 
 test-clusters: .venv/ready
 	$(ALONE) $(CLUSTERS)
@@ -69,8 +72,10 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# The written audit is checked with what mypy has just found out about all modules that it imports.
 types: .venv/ready
 	$(BIN)/mypy
+	$(ALONE) -q --no-header $(TYPED)
 
 # Faults of every kind, after each of which the tables must come out bit for bit: make chaos CHAOS="--faults 20 --seed 1"
 chaos: .venv/ready

@@ -6,8 +6,8 @@ Presets on embedded data are run job by job in this process, on one thread, and 
 on images of the usual shapes; all by processor time, which a busy machine disturbs little. Seconds per unit are the
 non-negative least squares of the jobs' seconds on what they compute (`tasks.contract.job`), relative to the seconds.
 What was measured replaces what the file has of it; the rest stays, and all of it is for the machine speed in the
-file. `private` are trainings with differential privacy, each the least of several repetitions; what other sections
-time stays.
+file. `private` are trainings with differential privacy, each the least of several repetitions. The sections of OWN keep
+the timings of other sections.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,13 @@ PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
         ("deja_vu", "smoke", {"link": 0}),
         ("deja_vu", "quickstart", {"link": 0, "epochs": 60, "recorded": "30,60"}),
     ),
+    "membership": (("membership", "smoke", {}), ("membership", "quickstart", {})),
+    "text": (
+        ("text", "smoke", {}),
+        ("text", "smoke", {"epochs": 24}),
+        ("text", "quickstart", {"epochs": 1}),
+        ("text", "quickstart", {"epochs": 4}),
+    ),
 }
 NETWORKS = {
     ("mlp1", "28x28"): 1024, ("cnn1", "28x28"): 512, ("resnet18", "28x28"): 64, ("densenet100", "28x28"): 32,
@@ -79,7 +87,12 @@ PRIVATE: tuple[tuple[str, str, Mapping[str, Any]], ...] = tuple(
     for epochs in lengths
 )
 REPEATED = 3  # times that a private training is timed, after one that finds how much noise is needed
-OWN = ("privately ", " on 8x8x1", "unique_feature.private_rank")  # in units and tasks that no other section times
+# Sections that replace the units and tasks with these parts in their names, and no others.
+OWN: Mapping[str, tuple[str, ...]] = {
+    "private": ("privately ", " on 8x8x1", "unique_feature.private_rank"),
+    "membership": ("membership.",),
+    "text": ("text.", "tiny-gpt"),
+}
 AROUND = ("around, local", "around, none")  # in place of a task: starting and ending an executor
 AUTOENCODERS = ("conv-vae", "conv-vae-one-scale")
 
@@ -185,9 +198,9 @@ def trainings(spec: Spec) -> list[Job]:
     return list(found.values())
 
 
-def is_own(name: str) -> bool:
-    """Whether the trainings with privacy, and those beside them, alone time this unit or task."""
-    return any(part in name for part in OWN)
+def replaces(section: str, name: str) -> bool:
+    """Whether a section's timing of this unit or task replaces the one in the file."""
+    return section not in OWN or any(part in name for part in OWN[section])
 
 
 def every(name: str) -> bool:
@@ -279,7 +292,7 @@ def main() -> None:
         before = json.loads(asked.out.read_text()) if asked.out.exists() else None
         if before:
             before["tasks"] = {task: {int(count): s for count, s in of} for task, of in before["tasks"].items()}
-        content = merged(before, rows, here, is_own if name == "private" else every)
+        content = merged(before, rows, here, partial(replaces, name))
         asked.out.write_text(json.dumps(content, indent=1) + "\n")
         print(f"{name}: {len(rows)} jobs, {sum(row.seconds for row in rows):.1f} s", flush=True)
 

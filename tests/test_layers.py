@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,13 +49,22 @@ def modules() -> list[Path]:
     return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
+@cache
+def import_statements(path: Path) -> list[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """The import statements of a module, each with whether it is at the top level."""
+    tree = ast.parse(path.read_text())
+    top = {id(node) for node in tree.body}
+    return [(node, id(node) in top) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imported(path: Path, top_only: bool = False) -> Iterator[str]:
     """The names of what a module imports, anywhere or at its top level."""
-    tree = ast.parse(path.read_text())
-    for node in tree.body if top_only else ast.walk(tree):
+    for node, at_top in import_statements(path):
+        if top_only and not at_top:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
@@ -117,10 +127,10 @@ def _module_name(path: Path) -> str:
 
 def _sources(path: Path, names: Collection[str]) -> Iterator[str]:
     """What a module imports: for `from package import module` the module alone, without its package."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node, _ in import_statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (name if name in names else node.module for name in inside)
 

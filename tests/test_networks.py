@@ -121,6 +121,9 @@ def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell, h
     assert {"hospital:steady"} == {
         record["config"].get("training", record["config"])["network"].partition("@")[0] for record in records(engram)
     }
+    page = engram.json("report", done["run"])["report"]
+    checks = engram.json("verify", page, "--strict", "--store", "engram-store")["checks"]
+    assert {check["state"] for check in checks} == {"agrees"}
     source.write_text(source.read_text().replace("16", "24"))
     assert done["run"] != here.json(*TINY, "network=hospital:steady")["run"]
     assert 4 == len(records(engram))

@@ -25,7 +25,8 @@ STATES = {"agrees": "green", "changed": "bold red", "unchecked": "yellow"}
 def verify(
     context: typer.Context,
     page: Annotated[
-        str | None, typer.Argument(metavar="PAGE", help="A report page, such as report.html.", show_default=False)
+        str | None,
+        typer.Argument(metavar="PAGE", help="A report page, such as report.html, or a run.", show_default=False),
     ] = None,
     file: Annotated[
         list[str] | None,
@@ -50,7 +51,8 @@ def verify(
     if page is not None:
         named = store if _is_flag(context, "store") else None
         public = None if key is None else path_of("--key", key)
-        return _verify_page(path_of("PAGE", page), file or [], public, named, store_location(store), json, strict)
+        path = _find_page(page, store)
+        return _verify_page(path, file or [], public, named, store_location(store), json, strict)
     if key is not None:
         raise SpecError("--key is given without a page; say which: engram verify report.html --key KEY.pub")
     if strict:
@@ -67,6 +69,27 @@ def verify(
     else:
         show(f"{len(keys)} results checked, {len(damaged)} damaged")
     return 1 if damaged else 0
+
+
+def _find_page(word: str, location: str | None) -> Path:
+    """The file of this name, or else the page of the run that is meant.
+
+    Raises SpecError if there is neither, and if the run has no page.
+    """
+    from orchestrator.inspection import pages, status
+
+    path = path_of("PAGE", word)
+    if path.exists() or path.suffix or len(path.parts) > 1 or not is_there(store_location(location)):
+        return path
+    with command_store(location) as opened:
+        try:
+            journal = status.find(opened, word)
+        except SpecError as error:
+            raise SpecError(f"there is no file {word}, and {error}") from None
+        page = pages.page(journal.folder)
+    if page is None:
+        raise SpecError(f"run {journal.run} has no page; draw it with `engram report {journal.run}`")
+    return page
 
 
 def _is_flag(context: typer.Context, name: str) -> bool:

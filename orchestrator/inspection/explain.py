@@ -18,6 +18,7 @@ from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from orchestrator.store.failure_log import FailureLog
 from tasks.contract.job import Job, marks
+from tasks.user_code.acceptance import use_stand_ins
 from tasks.worker.compute_context import STRATEGIES, ComputeContext, StrategyName, use_context
 
 SHORTEST = 4  # hexadecimal digits of the shortest accepted prefix of a key
@@ -126,7 +127,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
             answer["problem"] = str(error)
     if not runs:
         return answer | {"state": "absent"}
-    job, plan = _newest_planned_job(store, name, runs)
+    job, plan, _ = _newest_planned_job(store, name, runs)
     absent = [below for below in plan.dependencies(name) if below not in stored]
     code = [line for journal in runs for line in _code_lines(journal, len(set(journal.tasks()) & stored))]
     failure = store.failure(name)
@@ -146,19 +147,22 @@ def key(store: Store, name: str) -> dict[str, Any]:
     }
 
 
-def planned_job(store: Store, name: str) -> tuple[Job, Plan]:
-    """The job of a key, with the plan of the newest run that has it. Raises EngramError if today's code plans none."""
+def planned_job(store: Store, name: str) -> tuple[Job, Plan, Mapping[str, str]]:
+    """The job of a key, with the plan of the newest run that has it and the digests that stand in for accepted code.
+
+    Raises EngramError if today's code plans none.
+    """
     return _newest_planned_job(store, name, PlannedKeys(store).having(name))
 
 
-def _newest_planned_job(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan]:
+def _newest_planned_job(store: Store, name: str, having: Iterable[Journal]) -> tuple[Job, Plan, Mapping[str, str]]:
     from orchestrator.run_folder.journal import reopen_run
 
     problem: EngramError | None = None
     for journal in sorted(having, key=lambda run: run.about().get("created", ""), reverse=True):
         try:
-            plan = reopen_run(journal)[1]
-            return plan.jobs[name], plan
+            cell, plan = reopen_run(journal)
+            return plan.jobs[name], plan, cell.stand_ins
         except EngramError as error:
             problem = problem or error
     raise problem or EngramError(f"no run in {store.location} plans {name[:12]}")
@@ -216,20 +220,22 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
     """
     # One thread, as in a worker: the order of a sum affects its last bits.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    job, plan = planned_job(store, key)
+    job, plan, stand_ins = planned_job(store, key)
     try:
         inputs = [store.read(below) for below in plan.inputs[key]]
     except (Absent, Damaged) as error:
         raise EngramError(f"an input of {key[:12]} is not there: {error}; resume its run first") from None
     clock = time.perf_counter()
-    with use_context(ComputeContext(_way(store, key))):
+    with use_context(ComputeContext(_way(store, key))), use_stand_ins(stand_ins):
         table = job.function(job.config, inputs)
     seconds = time.perf_counter() - clock
     try:
         stored = store.read(key)
     except (Absent, Damaged):
         stored = None
-    differs = [] if stored is None else differences(table, stored)
+    differs = []
+    if stored is not None:
+        differs = differences(_with_earlier_code(table, stand_ins), _with_earlier_code(stored, stand_ins))
     same = None if stored is None else not differs
     return {
         "key": key,
@@ -239,6 +245,27 @@ def rerun(store: Store, key: str) -> dict[str, Any]:
         "same": same,
         "differs": differs,
     }
+
+
+def _with_earlier_code(table: Any, stand_ins: Mapping[str, str]) -> Any:
+    """The table with the digests of accepted code replaced by the earlier ones, as in keys: models name their code."""
+    import pyarrow as pa
+
+    for index, field in enumerate(table.schema) if stand_ins else ():
+        if pa.types.is_string(field.type) or pa.types.is_struct(field.type):
+            cells = [_replace_texts(cell, stand_ins) for cell in table.column(index).to_pylist()]
+            table = table.set_column(index, field, pa.array(cells, field.type))
+    return table
+
+
+def _replace_texts(cell: Any, stand_ins: Mapping[str, str]) -> Any:
+    """A cell in whose texts each key of `stand_ins` is replaced by its value."""
+    if isinstance(cell, dict):
+        return {name: _replace_texts(part, stand_ins) for name, part in cell.items()}
+    if isinstance(cell, str):
+        for present, earlier in stand_ins.items():
+            cell = cell.replace(present, earlier)
+    return cell
 
 
 def _way(store: Store, key: str) -> StrategyName:

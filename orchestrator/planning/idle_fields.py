@@ -7,6 +7,7 @@ no list of which setting bears on what: whatever enters no key bears on no resul
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import Any
 from orchestrator.errors import EngramError
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec import audits
-from orchestrator.spec.resolve import SCALE, Cell, pin_cells, resolve_cells
+from orchestrator.spec.resolve import SCALE, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.contract.audit import Audit
 from tasks.user_code import canonical
@@ -37,13 +38,15 @@ def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
     left_out = {SCALE, *_stopping_fields(audit)}
     answered = fields_of_answer(audit)
     idle = []
+    keys = _Keys(known)
+    base = replace(spec, set={**spec.set, **_first_values(spec)}, sweep={})
     for name in (*spec.set, *spec.sweep):
         if name in left_out or any(_is_within(name, field) or _is_within(field, name) for field in answered):
             continue
-        pairs = list(_specs_apart(spec, name))
-        if any(_differ(one, other, known, tiny=True) for one, other in pairs):
+        pairs = list(_specs_apart(spec, base, name))
+        if any(keys.differ(one, other, tiny=True) for one, other in pairs):
             continue
-        if pairs and not any(_differ(one, other, known) for one, other in pairs):
+        if pairs and not any(keys.differ(one, other) for one, other in pairs):
             idle.append(name)
     return idle
 
@@ -65,15 +68,20 @@ def _stopping_fields(audit: Audit) -> Sequence[str]:
     return () if audit.stopping is None else tuple(audit.stopping.settings(0.05, 1))
 
 
-def fields_of_answer(audit: Audit) -> set[str]:
+def fields_of_answer(audit: Audit) -> frozenset[str]:
     """The fields, by dotted paths, that the modules of an audit's verdict and certificate read from its config.
 
     Such a field, for example a threshold, may be in no key and still decide the answer. Modules of the audit's package
     that these modules import are included, unless they make the plan.
     """
-    found: set[str] = set()
     functions = (audit.verdict, audit.wording.certificate, audit.wording.names)
-    starts = [function.__module__ for function in functions if hasattr(function, "__module__")]
+    return _fields_read_by(tuple(function.__module__ for function in functions if hasattr(function, "__module__")))
+
+
+@functools.cache  # modules are imported once, so that later changes of their files do not matter
+def _fields_read_by(starts: tuple[str, ...]) -> frozenset[str]:
+    """The fields of a config that these modules read, and those of their package that they import."""
+    found: set[str] = set()
     waiting = list(starts)
     seen: set[str] = set()
     while waiting:
@@ -90,7 +98,7 @@ def fields_of_answer(audit: Audit) -> set[str]:
         imports = read_imports(tree, name, Path(path).name == "__init__.py")
         names = [each.name for each in imports if isinstance(each, Import)]
         waiting += [each for each in names if _is_within(each, package) and not set(each.split(".")) & PLANNING]
-    return found
+    return frozenset(found)
 
 
 def _makes_jobs(node: ast.AST) -> bool:
@@ -112,14 +120,12 @@ def _is_within(path: str, above: str) -> bool:
     return bool(above) and (path == above or path.startswith(f"{above}."))
 
 
-def _specs_apart(spec: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
-    """Pairs of specifications that differ in this field alone; other swept fields are at their first values."""
-    first = {field: values[0] for field, values in spec.sweep.items() if field != name}
-    base = replace(spec, set={**spec.set, **first}, sweep={})
+def _specs_apart(spec: Spec, base: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
+    """Pairs of specifications that differ in this field alone; `base` has the first value of every swept field."""
     if name in spec.sweep:
-        values = spec.sweep[name]
-        for value in values[1:]:
-            yield _with(base, name, values[0]), _with(base, name, value)
+        first, *others = spec.sweep[name]
+        for value in others:
+            yield _with(base, name, first), _with(base, name, value)
         return
     without = replace(base, set={field: value for field, value in base.set.items() if field != name})
     try:
@@ -127,6 +133,10 @@ def _specs_apart(spec: Spec, name: str) -> Iterator[tuple[Spec, Spec]]:
             yield base, without
     except EngramError:  # the other fields need it
         return
+
+
+def _first_values(spec: Spec) -> dict[str, Any]:
+    return {field: values[0] for field, values in spec.sweep.items()}
 
 
 def _with(spec: Spec, name: str, value: Any) -> Spec:
@@ -137,15 +147,22 @@ def _configs(spec: Spec) -> list[Any]:
     return [cell.config for cell in resolve_cells(spec)]
 
 
-def _differ(one: Spec, other: Spec, known: MutableMapping[str, str], tiny: bool = False) -> bool:
-    """Whether the plans of two specifications differ; true if one cannot be planned, except at `tiny`."""
-    if tiny:
-        one, other = _with(one, SCALE, "tiny"), _with(other, SCALE, "tiny")
-    try:
-        return _keys(resolve_cells(one), known) != _keys(resolve_cells(other), known)
-    except EngramError:
-        return not tiny
+class _Keys:
+    """The keys of the plans of specifications; of the one that each field is compared with they are computed once."""
 
+    def __init__(self, known: MutableMapping[str, str]) -> None:
+        self._known = known
+        self._latest: dict[bool, tuple[Spec, list[list[str]]]] = {}  # by scale
 
-def _keys(cells: Sequence[Cell], known: MutableMapping[str, str]) -> list[list[str]]:
-    return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, known)]
+    def differ(self, one: Spec, other: Spec, tiny: bool = False) -> bool:
+        """Whether the plans of two specifications differ; true if one cannot be planned, except at `tiny`."""
+        try:
+            if tiny not in self._latest or self._latest[tiny][0] is not one:
+                self._latest[tiny] = one, self._compute(one, tiny)
+            return self._latest[tiny][1] != self._compute(other, tiny)
+        except EngramError:
+            return not tiny
+
+    def _compute(self, spec: Spec, tiny: bool) -> list[list[str]]:
+        cells = resolve_cells(_with(spec, SCALE, "tiny") if tiny else spec)
+        return [sorted(plan_of(cell).jobs) for cell in pin_cells(cells, self._known)]

@@ -140,7 +140,7 @@ def _fit(cell: Cell) -> Cell:
     given = {**(cell.asked.set if cell.asked else {}), **cell.setting}
     if given.get(SCALE) != "tiny":
         return cell
-    return replace(cell, config=fit_to_data(cell.config, given))
+    return replace(cell, config=fit_to_data(cell.config, given, audits.find(cell.audit).audit.limits))
 
 
 def pin_available(cells: Sequence[Cell], known: MutableMapping[str, str]) -> tuple[list[Cell], tuple[LeftOut, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,12 +14,17 @@ from tasks.datasets.dataset import Dataset, DatasetError
 EXAMPLES, CANARIES = "examples", "canaries"
 
 
-def fit_to_data(config: Any, kept: Container[str]) -> Any:
+Limits = Callable[[Any], Mapping[str, int]]
+
+
+def fit_to_data(config: Any, kept: Container[str], limits: Limits | None = None) -> Any:
     """The config with at most as many `examples` as the data set has, and at most half as many canaries.
 
-    Fields whose paths are in `kept` were set by the user and do not change.
+    An audit with `limits` of its own says which fields its data bound. Fields whose paths are in `kept` were set by the
+    user and do not change.
     """
-    smaller = {name: value for name, value in _fitting(config) if name not in kept}
+    fitting = _fitting(config) if limits is None else _within(config, limits(config))
+    smaller = {name: value for name, value in fitting if name not in kept}
     return replace_fields(config, smaller) if smaller else config
 
 
@@ -35,6 +40,12 @@ def _fitting(config: Any) -> Iterator[tuple[str, int]]:
             yield f"{above}{EXAMPLES}", count
             if fields.get(CANARIES, 0) > count // 2:
                 yield f"{above}{CANARIES}", count // 2
+
+
+def _within(config: Any, limits: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    for name, most in limits.items():
+        if 0 < most < getattr(config, name):
+            yield name, most
 
 
 def _count_examples(data: Dataset) -> int:

@@ -11,6 +11,7 @@ from orchestrator.inspection import answers, pages, results, search_results
 from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults, is_search
 from orchestrator.quantities import format_count
+from orchestrator.run_folder.code_changes import describe_accepted
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.fields import text
@@ -88,14 +89,23 @@ def _set(about: Mapping[str, Any]) -> list[str]:
 
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
     """The note of a run or sweep, or of a search, which is given, in this state, with the numbers stored so far."""
+    changes = [f"Code changed within this run. {line}." for line in accepted_changes(journal)]
     if search is not None:
-        return "\n\n".join([*_search(search), *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
+        return "\n\n".join([*_search(search), *changes, *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()
     body = _cells(journal, store) if "cells" in about else _answer(journal, store)
     registered = audits.find_installed(about["audit"])
     question = [] if registered is None else [f"*{registered.question}*"]
-    text = "\n\n".join([*question, *body, *_ways(journal, state, "summary")])
+    text = "\n\n".join([*question, *body, *changes, *_ways(journal, state, "summary")])
     return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + " ..."
+
+
+def accepted_changes(journal: Journal) -> list[str]:
+    """A line for each change of code that the user accepted in a run, or in any cell of a sweep."""
+    lines: dict[str, None] = {}
+    for part in journal.parts():
+        lines |= dict.fromkeys(describe_accepted(part.about()))
+    return list(lines)
 
 
 def _answer(journal: Journal, store: Store) -> list[str]:

@@ -93,6 +93,8 @@ class Audit:
     config, beside those about each of them, which are printed before any work; None if there can be none.
     `resolution(config)` says whether a single remembered item could be found, without which the audit clears nobody,
     and `power(config)` how often it finds what size; None if it has no such statement.
+    `limits(config)` are the largest values of fields that the data of a pinned config allow, which `scale=tiny` keeps
+    to; None if `examples` is the only such field.
     """
 
     config: type
@@ -109,6 +111,7 @@ class Audit:
     notes: Callable[[Any], Iterable[str]] | None = None
     resolution: Callable[[Any], Resolution | None] | None = None
     power: Callable[[Any], Iterable[Power]] | None = None
+    limits: Callable[[Any], Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         for name in self.presets:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tasks.contract.summaries import Row, alone, first_row, index_rows, read_setting, row
 
 COPIES = "groups of exact copies"
+TRAINING_TEXTS = "training texts"  # trained on together with the secrets, which are the records
 
 
 def copy_rows(about: Any) -> Iterator[Row]:
@@ -29,6 +30,12 @@ def describe_copies(summary: pa.Table) -> str:
     if copies is None:
         return ""
     ((things, count),) = read_setting(copies).items()
+    if things == TRAINING_TEXTS:
+        occurs = "occurs" if copies["estimate"] == 1 else "occur"
+        return (
+            f"Of {copies['n']:,} different training texts, {copies['estimate']:,.0f} {occurs} several times, {count:,} "
+            "times in all; secrets have no copies."
+        )
     return (
         f"Exact copies count as one record: {copies['estimate']:,.0f} of the {copies['n']:,} records "
         f"{'stands' if copies['estimate'] == 1 else 'stand'} for {count:,} {things}."

@@ -1,10 +1,10 @@
 """The one numbering of classes: of folders, lists, Parquet files, tables of boxes and arrays of labels.
 
 Classes are the different labels that occur, in natural order: numbers by their value (1, 2, 10), text with its runs of
-digits read as numbers (img2 before img10). Where all labels are whole numbers, 1 and 1.0 are one class, since pandas
-writes whole numbers as fractions wherever a column has a gap. A class is named as its label is written; numbers need
-not begin at 0, and gaps between them are no classes. Names that a file declares for its numbers (`ClassLabel` of the
-Hugging Face hub) keep the order in which they are declared.
+digits read as numbers (img2 before img10). If all labels are numbers, 1 and 1.0 are one class, since pandas writes
+whole numbers as fractions wherever a column has a gap, and so are 0.5 and 0.50; a file's type of number changes no
+name. A class is named as its label is written; numbers need not begin at 0, and gaps between them are no classes. Names
+that a file declares for its numbers (`ClassLabel` of the Hugging Face hub) keep the order in which they are declared.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-WHOLE = re.compile(r"(-?[0-9]+)(?:\.0*)?")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NUMBER = re.compile(r"(-?[0-9]+)(?:\.([0-9]*?)0*)?")
+FLOAT32_BYTES = 4
 DIGITS = re.compile(r"([0-9]+)")
 
 
@@ -42,7 +46,7 @@ def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Class
     Raises LabelError if a declared class does not occur.
     """
     spelling = {label: label for label in labels}
-    if all(map(WHOLE.fullmatch, spelling)):
+    if all(map(NUMBER.fullmatch, spelling)):
         spelling = {label: shorten_number(label) for label in labels}
     repeated = next((name for name in declared if declared.count(name) > 1), None)
     if repeated is not None:
@@ -72,33 +76,53 @@ def number_published(labels: Sequence[str], names: Sequence[str], count: int) ->
 def number_array(labels: NDArray[Any]) -> Classes:
     """The classes of an array of whole numbers, (n,). Raises LabelError for other numbers."""
     different, places = np.unique(labels, return_inverse=True)
-    classes = number_classes([label_text(value) for value in different.tolist()])
+    classes = number_classes([label_text(value) for value in plain_numbers(different)])
     return Classes(classes.names, classes.labels[places])
 
 
 def natural_key(label: str) -> tuple[Any, ...]:
-    """What labels are sorted by: whole numbers by their value, before text with its runs of digits as numbers."""
-    if WHOLE.fullmatch(label):
-        return 0, int(shorten_number(label)), label
+    """What labels are sorted by: numbers by their value, before text with its runs of digits as numbers."""
+    if NUMBER.fullmatch(label):
+        return 0, Decimal(shorten_number(label)), label
     parts = [int(part) if number % 2 else part for number, part in enumerate(DIGITS.split(label))]
     return 1, parts, label
 
 
 def shorten_number(label: str) -> str:
-    """A whole number without a fraction of zeros; other text unchanged."""
-    number = WHOLE.fullmatch(label)
-    return label if number is None else number[1]
+    """A number without zeros at the end of its fraction; other text unchanged."""
+    number = NUMBER.fullmatch(label)
+    if number is None:
+        return label
+    return f"{number[1]}.{number[2]}" if number[2] else number[1]
 
 
 def label_text(value: Any) -> str:
-    """A label as text, empty where there is none. Raises LabelError for what is neither text nor a whole number."""
+    """A label as text, empty where there is none. Raises LabelError for what is neither text nor a number."""
     if isinstance(value, str | bool | int):
         return str(value).strip()
-    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
-        return str(int(value))
+    if isinstance(value, float | Decimal) and math.isfinite(value):
+        return shorten_number(format(Decimal(str(value)), "f"))
     if value is None or value != value:  # pandas' missing value is not a number
         return ""
-    raise LabelError(f"is {value!r}; it must be text or a whole number")
+    raise LabelError(f"is {value!r:.80}; it must be text or a number")
+
+
+def plain_numbers(values: NDArray[Any]) -> list[Any]:
+    """The values of an array; a float32 or float16 as the number that it is written as, 0.1 and not 0.10000000149."""
+    if values.dtype.kind != "f" or values.dtype.itemsize > FLOAT32_BYTES:
+        plain: list[Any] = values.tolist()
+        return plain
+    return [float(str(value)) for value in values]
+
+
+def column_values(column: pa.ChunkedArray) -> list[Any]:
+    """The cells of a column of labels, None for nothing; short floats as `plain_numbers` gives them."""
+    import pyarrow as pa
+
+    if pa.types.is_float32(column.type) or pa.types.is_float16(column.type):
+        return plain_numbers(column.to_numpy())
+    cells: list[Any] = column.to_pylist()
+    return cells
 
 
 def declared_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple[str, ...]:
@@ -116,6 +140,8 @@ def name_label(value: Any, names: Sequence[str]) -> str:
     if not names or isinstance(value, str | bool):
         return label_text(value)
     number = label_text(value)
+    if "." in number:
+        raise LabelError(f"is {number}; the file's metadata has names for whole numbers alone")
     if number and not 0 <= int(number) < len(names):
         raise LabelError(f"is {number}; the names in the file's metadata are those of 0 to {len(names) - 1}")
     return names[int(number)] if number else ""

@@ -17,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from tasks.datasets.classes import LabelError
 from tasks.datasets.dataset import DatasetError, file_bytes, file_sha256
 from tasks.datasets.images import Images, Indices, Labels, Opened, Pixels
 from tasks.datasets.options import ONE_SIZE, Options
 from tasks.datasets.pictures import Decoded, Levels, PictureError, decode, map_in_threads, range_notes
 from tasks.datasets.row_order import draw_class_order
+from tasks.datasets.selection import Selection, spread_if_alone
 from tasks.datasets.source import Source, digest_of
 from tasks.datasets.splits import SPLITS, Split, missing_class
 
@@ -30,12 +32,16 @@ RULE = "labelled pictures 2"
 
 @dataclass(frozen=True)
 class Labelled:
-    """An image, the index of its class and its split: a file, or a `row` of a table."""
+    """An image, the index of its class and its split: a file, or a `row` of a table.
+
+    `is_drawn` if the user gave no split. Copies of one file are then moved into the split of the first.
+    """
 
     path: Path
     label: int
     split: Split
     row: int | None = None
+    is_drawn: bool = False
 
     def __str__(self) -> str:
         return str(self.path) if self.row is None else f"{self.path}, row {self.row}"
@@ -91,7 +97,7 @@ class LabelledFiles:
 
     def digest(self) -> str:
         """The same digest as that of the images read all together."""
-        return digest_of_files(self.entries, self.names, self.digests)
+        return digest_of_files(self.joined_entries, self.names, self.digests)
 
     def open_rows(self) -> Opened:
         train, test = (self.rows(split) for split in SPLITS)
@@ -102,10 +108,16 @@ class LabelledFiles:
         """The SHA-256 of each file's bytes."""
         return tuple(map_in_threads(file_sha256, [entry.path for entry in self.entries]))
 
+    @cached_property
+    def joined_entries(self) -> tuple[Labelled, ...]:
+        """The entries, with copies of one file in one split."""
+        return join_copies(self.entries, self.names, self.digests)
+
     def rows(self, split: Split) -> FileRows:
-        chosen = split_places(self.entries, split)
-        paths, digests = tuple(self.entries[at].path for at in chosen), tuple(self.digests[at] for at in chosen)
-        return FileRows(paths, digests, labels_of(self.entries, split), self.options)
+        entries = self.joined_entries
+        chosen = split_places(entries, split)
+        paths, digests = tuple(entries[at].path for at in chosen), tuple(self.digests[at] for at in chosen)
+        return FileRows(paths, digests, labels_of(entries, split), self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +186,25 @@ def read_labelled(
         digests.append(digest)
         pictures.append(shown.pixels)
         levels.append(shown.levels)
-    return LabelledContent(entries, names, tuple(digests), tuple(pictures), range_notes(levels))
+    joined = join_copies(entries, names, digests)
+    return LabelledContent(joined, names, tuple(digests), tuple(pictures), range_notes(levels))
+
+
+def join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str]) -> tuple[Labelled, ...]:
+    """The entries with each drawn split replaced by that of the first file with the same bytes.
+
+    Raises DatasetError if a class then lacks images in a split.
+    """
+    first_splits: dict[str, Split] = {}
+    joined = []
+    for entry, digest in zip(entries, digests, strict=True):
+        split = first_splits.setdefault(digest, entry.split)
+        joined.append(replace(entry, split=split) if entry.is_drawn else entry)
+    if joined != list(entries):
+        problem = missing_class(joined, names)
+        if problem is not None:
+            raise DatasetError(f"{entries[0].path.parent}: {problem}, and copies of one image count as one")
+    return tuple(joined)
 
 
 def decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
@@ -208,6 +238,39 @@ def split_places(entries: Sequence[Labelled], split: Split) -> list[int]:
     places = [place for place, entry in enumerate(entries) if entry.split == split]
     order = draw_class_order([entries[place].label for place in places], split)
     return [places[row] for row in order]
+
+
+def select_entries(
+    entries: Sequence[Labelled],
+    selection: Selection,
+    marks: Sequence[tuple[str, str]],
+    where: Path,
+    names: Sequence[str],
+) -> list[Labelled]:
+    """The selected entries; `marks` are the place and the mark of each, `names` those of the classes.
+
+    Raises DatasetError for a mark that is not allowed, and if no entry of a class is selected.
+    """
+    chosen = []
+    for entry, (at, mark) in zip(entries, marks, strict=True):
+        try:
+            if selection.includes(mark):
+                chosen.append(entry)
+        except LabelError as error:
+            raise DatasetError(f"{at}: {error}") from None
+    missing = sorted(set(range(len(names))) - {entry.label for entry in chosen})
+    if missing:
+        of_class = f" of class {names[missing[0]]!r}" if chosen else ""
+        raise DatasetError(
+            f"{where}: column {selection.column} marks no image{of_class} as {selection.noun}; members and other "
+            "images must have the same classes"
+        )
+    given = [entry.split for entry in chosen]
+    splits = list(spread_if_alone([entry.label for entry in chosen], given))
+    return [
+        replace(entry, split=split, is_drawn=entry.is_drawn or splits != given)
+        for entry, split in zip(chosen, splits, strict=True)
+    ]
 
 
 def check_classes(entries: Sequence[Labelled], names: Sequence[str], where: Path) -> None:

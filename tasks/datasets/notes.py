@@ -79,7 +79,7 @@ def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, 
 
 def _examine(dataset: Dataset) -> list[str]:
     if dataset.name.startswith("boxed:"):
-        return [*notes_of_sample(dataset), *notes_of_equal_files(dataset)]
+        return [*notes_of_sample(dataset), *notes_of_boxed_copies(dataset)]
     images = catalog.load(dataset)
     return [note for rule in RULES for note in rule(dataset, images)]
 
@@ -93,8 +93,8 @@ def notes_of_sample(dataset: Dataset) -> Iterable[str]:
     return range_notes(pictures.decode(row).levels for row in sample)
 
 
-def notes_of_equal_files(dataset: Dataset) -> Iterable[str]:
-    """The exact copies among boxed images, which are equal files."""
+def notes_of_boxed_copies(dataset: Dataset) -> Iterable[str]:
+    """The exact copies among boxed images: equal pixels, or equal files of ImageNet."""
     copies = count_groups(catalog.load_with_boxes(dataset).first_copies)
     if copies.groups:
         yield (

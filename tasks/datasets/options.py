@@ -3,6 +3,7 @@
 folder:scans#64x64#grey               resized to height 64 and width 64, in grey
 folder:scans#64x64#grey#inverted10    and the first ten training images shown as negatives
 folder:scans#bits12                   16-bit grey levels of which 4095 is white, as scanners write them
+list:records.csv#members(trained)     the rows whose column `trained` marks a member (`tasks.datasets.selection`)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tasks.datasets.images import Images, PictureSet, Pixels, as_shape
 from tasks.datasets.mixtures import origins
 from tasks.datasets.pictures import BITS, FEWEST_BITS
 from tasks.datasets.planting import Planting, parse_planting
+from tasks.datasets.selection import Selection, parse_selection
 from tasks.datasets.source import ByRows, Content, Source, digest_of
 
 RULE = "shape 1"
@@ -32,24 +34,26 @@ ONE_SIZE = "all must be of one size: add #64x64, or another height x width, to t
 class Options:
     """A size and a number of channels, which None leaves as they are; and what is planted, None for nothing.
 
-    `bits` are those that 16-bit grey levels use, None for all 16.
+    `bits` are those that 16-bit grey levels use, None for all 16. `selection` are the rows that are read, None for all.
     """
 
     size: tuple[int, int] | None = None  # height and width
     channels: int | None = None
     planting: Planting | None = None
     bits: int | None = None
+    selection: Selection | None = None
 
     def __str__(self) -> str:
         size = "" if self.size is None else f"#{self.size[0]}x{self.size[1]}"
         colours = "".join(f"#{name}" for name, channels in CHANNELS.items() if channels == self.channels)
         depth = "" if self.bits is None else f"#bits{self.bits}"
-        return depth + size + colours + ("" if self.planting is None else f"#{self.planting}")
+        selected = "" if self.selection is None else f"#{self.selection}"
+        return selected + depth + size + colours + ("" if self.planting is None else f"#{self.planting}")
 
     @property
     def has_shape(self) -> bool:
-        """Whether it says anything but how files are decoded."""
-        return replace(self, bits=None) != AS_THEY_ARE
+        """Whether it says anything but which rows are read and how files are decoded."""
+        return replace(self, bits=None, selection=None) != AS_THEY_ARE
 
     def reshape(self, images: Pixels) -> Pixels:
         """The images (n, h, w, c), of one size, in that shape."""
@@ -111,10 +115,13 @@ def reshape_source(source: Source, options: Options) -> Source:
     """The source with its images in the shape of the options, or unchanged where there are none."""
     if options == AS_THEY_ARE:
         return source
+    rule = f"{source.rule} {options}"
+    options = replace(options, selection=None)  # the rows are selected already: equal sets have equal digests
+    if options == AS_THEY_ARE:
+        return replace(source, rule=rule)
     rows = source.by_rows
     # What is planted is planted in memory.
     by_rows = None if rows is None or options.planting is not None else (lambda: ShapedByRows(rows(), options))
-    rule = f"{source.rule} {options}"
     return Source(rule, source.files, lambda: Shaped(source.read(), options), by_rows, source.notes)
 
 
@@ -140,6 +147,10 @@ def split(name: str) -> tuple[str, Options]:
             if options.bits:
                 raise UnknownDataset(f"data set {name!r} has two depths, #{word} and #bits{options.bits}; give one")
             options = replace(options, bits=bits)
+        elif (selection := parse_selection(word)) is not None:
+            if options.selection:
+                raise UnknownDataset(f"data set {name!r} selects twice, #{word} and #{options.selection}; give one")
+            options = replace(options, selection=selection)
         elif (planting := parse_planting(word)) is not None:
             if options.planting:
                 raise UnknownDataset(f"data set {name!r} plants twice, #{word} and #{options.planting}; give one")

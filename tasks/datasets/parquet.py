@@ -1,10 +1,11 @@
 """Encoded images in Parquet: the layouts of image hubs.
 
 FOLDER/train.parquet and FOLDER/test.parquet, or shards of them, in the folder or in `data` inside it:
-FOLDER/data/train-00000-of-00002.parquet ... Validation images are the test split if there is no other.
+FOLDER/data/train-00000-of-00002.parquet ..., or FOLDER/train/0000.parquet ... as the hub converts sets, also in a
+folder `default`. Validation images are the test split if there is no other.
 
 Column `img` or `image` holds each image's encoded bytes (alone, or as the field `bytes` of a struct), column `label`
-its class: text, a dictionary, or whole numbers, for which the metadata of the Hugging Face hub may have names.
+its class: text, a dictionary, or numbers; for whole ones the metadata of the Hugging Face hub may have names.
 """
 
 from __future__ import annotations
@@ -18,9 +19,16 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.datasets.benchmark_files import CLASSES
-from tasks.datasets.classes import LabelError, declared_names, name_label, number_classes, number_published
+from tasks.datasets.classes import (
+    LabelError,
+    column_values,
+    declared_names,
+    name_label,
+    number_classes,
+    number_published,
+)
 from tasks.datasets.dataset import DatasetError
-from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, read_labelled
+from tasks.datasets.labelled import Labelled, LabelledContent, check_classes, read_labelled, select_entries
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.source import Source
 from tasks.datasets.splits import SPLITS, VALIDATION, Split, choose_splits, split_called, unread_note
@@ -30,6 +38,7 @@ from tasks.worker.size_limits import TooLarge, read_parquet
 RULE = "parquet pictures 2"
 IMAGE_COLUMNS = ("img", "image")
 LABEL = "label"
+SHOWN = 3  # files that a message names
 # NAME.parquet, or NAME-00000-of-00002.parquet with the hash that the hub used to append.
 FILE = re.compile(r"([a-z]+)(?:-(\d{5})-of-(\d{5})(?:-[0-9a-f]{16})?)?\.parquet", re.IGNORECASE)
 
@@ -42,6 +51,7 @@ class Shard:
     encoded: pa.Array  # large_binary
     labels: list[str]
     declared: tuple[str, ...]  # names of the classes, in their order
+    marks: list[str] | None = None  # of members and other images, if a column of them was asked for
 
 
 def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = False) -> Source | None:
@@ -50,12 +60,12 @@ def source(folder: Path, options: Options = AS_THEY_ARE, is_published: bool = Fa
     A published set keeps its usual numbers of classes, even if some of them do not occur. Raises DatasetError if a
     split or a shard is missing.
     """
-    for directory in (folder, folder / "data"):
+    for directory in (folder, folder / "data", folder / "default"):
         files = find_files(directory)
         if not files:
             continue
         for absent in SPLITS:
-            if absent not in choose_splits(files).values():
+            if absent not in choose_splits(files).values() and options.selection is None:
                 present = next(iter(files.values()))[0]
                 raise DatasetError(f"{directory} has {present.name}, but no {absent!r} beside it; it must have both")
         return source_of(folder, files, options, is_published)
@@ -81,17 +91,46 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
         if match and split:
             files.setdefault(split, []).append(path)
             parts.setdefault(split, set()).add((int(match[2] or 0), int(match[3] or 1)))
+    of_folders = find_shard_folders(folder)
+    both = next((split for split in of_folders if split in files), None)
+    if both is not None:
+        raise DatasetError(
+            f"{folder} has {files[both][0].name} and the folder {of_folders[both][0].parent.name!r}; keep one of them"
+        )
     for split, paths in files.items():
         count = len(paths)
         if parts[split] != {(number, count) for number in range(count)}:
             names = f"{paths[0].name} and {count - 1} more" if count > 1 else paths[0].name
             raise DatasetError(f"{folder} has {names}; all parts of {split} must be there, once each")
+    return files | of_folders
+
+
+def find_shard_folders(folder: Path) -> dict[str, list[Path]]:
+    """The numbered files in a folder for each split, 0000.parquet, 0001.parquet ..., in their order."""
+    files: dict[str, list[Path]] = {}
+    for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
+        split = split_called(directory.name)
+        paths = sorted(directory.glob("*.parquet")) if split and directory.is_dir() else []
+        if not split or not paths:
+            continue
+        if split in files:
+            named = f"{files[split][0].parent.name!r} and {directory.name!r}"
+            raise DatasetError(f"{folder} has the folders {named}; keep one of them")
+        numbers = [int(path.stem) for path in paths if path.stem.isdecimal()]
+        if numbers != list(range(len(paths))):
+            raise DatasetError(
+                f"{directory} has {', '.join(path.name for path in paths[:SHOWN])}; its files must be 0000.parquet, "
+                "0001.parquet and so on, all of them"
+            )
+        files[split] = paths
     return files
 
 
 def read_content(folder: Path, files: dict[str, list[Path]], options: Options, is_published: bool) -> LabelledContent:
     """All images, decoded by threads; a DatasetError naming the file and the row that is not as it should be."""
-    shards = {path: read_shard(path) for paths in files.values() for path in paths}
+    selected = options.selection
+    column = "" if selected is None else selected.column
+    shards = {path: read_shard(path, column) for paths in files.values() for path in paths}
     splits = choose_splits(files)
     declared = {shard.declared for shard in shards.values()}
     if len(declared) > 1:
@@ -106,10 +145,13 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
         classes = number_published(labels, names, CLASSES) if is_published else number_classes(labels, names)
     except LabelError as error:
         raise DatasetError(f"{folder} {error}") from None
-    entries = tuple(
+    entries = [
         Labelled(shard.path, label, split, row)
         for (shard, row, split), label in zip(rows, classes.labels.tolist(), strict=True)
-    )
+    ]
+    if selected is not None:
+        marks = [(f"{shard.path}, row {row}", shard.marks[row]) for shard, row, _ in rows if shard.marks is not None]
+        entries = select_entries(entries, selected, marks, folder, classes.names)
     if not is_published:
         check_classes(entries, classes.names, folder)
 
@@ -117,7 +159,7 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
         encoded: bytes = shards[entry.path].encoded[entry.row].as_py()
         return encoded
 
-    return read_labelled(entries, classes.names, options, read)
+    return read_labelled(tuple(entries), classes.names, options, read)
 
 
 def count_rows(path: Path) -> int:
@@ -129,19 +171,25 @@ def count_rows(path: Path) -> int:
         raise unreadable_parquet(path, error) from None
 
 
-def read_shard(path: Path) -> Shard:
+def read_shard(path: Path, mark_column: str = "") -> Shard:
+    """A file's images and labels, and the cells of the column that marks members, if one is named."""
     import pyarrow.parquet as pq
 
     try:
         schema = pq.read_schema(path)
-        original_names = dict(zip(match_names(schema.names, (*IMAGE_COLUMNS, LABEL)), schema.names, strict=True))
+        original_names = dict(
+            zip(match_names(schema.names, (mark_column, *IMAGE_COLUMNS, LABEL)), schema.names, strict=True)
+        )
         column = next((original_names[name] for name in IMAGE_COLUMNS if name in original_names), None)
         if column is None or LABEL not in original_names:
             raise DatasetError(f"{path} has the columns {', '.join(schema.names)}; expected img or image, and label")
+        if mark_column and mark_column not in original_names:
+            raise DatasetError(f"{path} has the columns {', '.join(schema.names)}; expected {mark_column} as well")
         label = original_names[LABEL]
-        table = read_parquet(path, columns=[column, label]).combine_chunks()
+        mark_columns = [original_names[mark_column]] if mark_column else []
+        table = read_parquet(path, columns=list(dict.fromkeys([column, label, *mark_columns]))).combine_chunks()
         encoded = binary(table.column(column))
-        values = table.column(label).to_pylist()
+        values = column_values(table.column(label))
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise unreadable_parquet(path, error) from None
     if not len(encoded):
@@ -150,18 +198,21 @@ def read_shard(path: Path) -> Shard:
         row = encoded.is_null().to_pylist().index(True)
         raise DatasetError(f"{path}, row {row} has no picture; its bytes must be in the file")
     declared = declared_names(schema.metadata, label)
-    return Shard(path, encoded, list(label_texts(path, values, declared)), declared)
-
-
-def label_texts(path: Path, values: Sequence[Any], declared: Sequence[str]) -> Iterator[str]:
-    for row, value in enumerate(values):
-        try:
-            text = name_label(value, declared)
-        except LabelError as error:
-            raise DatasetError(f"{path}, row {row}: label {error}") from None
+    labels = list(cell_texts(path, LABEL, values, declared))
+    for row, text in enumerate(labels):
         if not text:
             raise DatasetError(f"{path}, row {row} has no label")
-        yield text
+    marks = list(cell_texts(path, mark_column, column_values(table.column(mark_columns[0])))) if mark_columns else None
+    return Shard(path, encoded, labels, declared, marks)
+
+
+def cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequence[str] = ()) -> Iterator[str]:
+    """The cells of a column as text, empty if there is none; `declared` are the names of numbers."""
+    for row, value in enumerate(values):
+        try:
+            yield name_label(value, declared)
+        except LabelError as error:
+            raise DatasetError(f"{path}, row {row}: {column} {error}") from None
 
 
 def binary(column: pa.ChunkedArray) -> pa.Array:

@@ -75,7 +75,7 @@ def list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[lis
         files += ((file, label, split) for file in class_pictures(path))
     spread_splits = spread([label for _, label, _ in files])
     entries = [
-        Labelled(file, label, split or spread_split)
+        Labelled(file, label, split or spread_split, is_drawn=split is None)
         for (file, label, split), spread_split in zip(files, spread_splits, strict=True)
     ]
     return entries, classes.names

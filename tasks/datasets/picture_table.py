@@ -4,20 +4,20 @@ Cells become text: 1.0 becomes 1, and a missing value becomes empty. CSV is what
 (`tasks.worker.delimited_text`). Names of columns are matched without regard to case.
 
 A list of images has the columns path, label and, if wished, split (`tasks.datasets.splits`). Paths are relative to
-the file. Labels are text or whole numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
+the file. Labels are text or numbers (`tasks.datasets.classes`). Without a column split, of every class's rows the
 first, the sixth, the eleventh ... are the test split.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tasks.datasets.classes import Classes, LabelError, declared_names, name_label, number_classes
+from tasks.datasets.classes import Classes, LabelError, column_values, declared_names, name_label, number_classes
 from tasks.datasets.dataset import DatasetError, file_bytes
-from tasks.datasets.labelled import Labelled, check_classes, labelled_source
+from tasks.datasets.labelled import Labelled, check_classes, labelled_source, select_entries
 from tasks.datasets.options import AS_THEY_ARE, Options
 from tasks.datasets.source import Source
 from tasks.datasets.splits import ALLOWED, Split, choose_splits, split_called, spread, unread_note
@@ -41,7 +41,7 @@ class Columns:
 
     @property
     def known(self) -> tuple[str, ...]:
-        return (*self.needed, self.optional)
+        return tuple(dict.fromkeys((*self.needed, self.optional)))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def from_parquet(file: Path, columns: Columns) -> Table:
     except (OSError, pa.ArrowException, TooLarge) as error:
         raise DatasetError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     declared = declared_names(schema.metadata, original_names["label"])
-    values = [table.column(original_names[name]).to_pylist() for name in names]
+    values = [column_values(table.column(original_names[name])) for name in names]
     rows = []
     for number, cells in enumerate(zip(*values, strict=True)):
         at = f"{file}, row {number}"
@@ -126,7 +126,7 @@ def read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict
 
 def check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
     if any(header.count(name) != 1 for name in columns.needed) or header.count(columns.optional) > 1:
-        have, needed = ", ".join(header) or "none", ", ".join(columns.needed)
+        have, needed = ", ".join(header) or "none", ", ".join(dict.fromkeys(columns.needed))
         separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
         raise DatasetError(
             f"{file} has the columns {have}; it must have {needed} and, if wished, {columns.optional}, each once"
@@ -139,7 +139,11 @@ LIST_COLUMNS = Columns("list of pictures", NAMED, "split")
 
 def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     """The images it lists; a DatasetError naming the row that is not as it should be."""
-    table = read_table(file, LIST_COLUMNS)
+    selected = options.selection
+    columns = LIST_COLUMNS
+    if selected is not None:
+        columns = replace(columns, needed=(*columns.needed, selected.column))
+    table = read_table(file, columns)
     splits, notes = read_splits(table.rows)
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
     met: dict[Path, str] = {}
@@ -154,7 +158,14 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     classes = table.number_labels(file, [row.text["label"] for row in rows])
     numbers = classes.labels.tolist()
     spread_splits = spread(numbers) if splits is None else (split for split in splits if split)
-    entries = [Labelled(path, number, split) for path, number, split in zip(met, numbers, spread_splits, strict=True)]
+    entries = [
+        Labelled(path, number, split, is_drawn=splits is None)
+        for path, number, split in zip(met, numbers, spread_splits, strict=True)
+    ]
+    if selected is not None:
+        entries = select_entries(
+            entries, selected, [(row.at, row.text[selected.column]) for row in rows], file, classes.names
+        )
     check_classes(entries, classes.names, file)
     return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
 
@@ -167,7 +178,7 @@ def read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple
     for row in rows:
         name = split_called(row.text["split"])
         if name is None:
-            raise DatasetError(f"{row.at}: split is {row.text['split']!r}; it must be {ALLOWED}")
+            raise DatasetError(f"{row.at}: split is {row.text['split']!r:.80}; it must be {ALLOWED}")
         split_names.append(name)
     read_as = choose_splits(split_names)
     splits = [read_as.get(name) for name in split_names]

@@ -28,6 +28,7 @@ from tasks.datasets.picture_table import list_source
 from tasks.datasets.questions import facts
 from tasks.datasets.questions.question import Scorer
 from tasks.datasets.questions.question_files import file_names, question_source
+from tasks.datasets.selection import WITH_COLUMNS
 from tasks.datasets.source import Source, digest_of
 from tasks.worker.files import FileError, expand_home
 
@@ -209,6 +210,9 @@ def find(name: str) -> tuple[str, Source]:
     if shape.bits is not None and kind not in WITH_DEPTH:
         kinds = ", ".join(f"{each}:" for each in WITH_DEPTH)
         raise UnknownDataset(f"data set {name!r} has the option #bits{shape.bits}; it is for {kinds}")
+    if shape.selection is not None and kind not in WITH_COLUMNS:
+        kinds = ", ".join(f"{each}:" for each in WITH_COLUMNS)
+        raise UnknownDataset(f"data set {name!r} has the option #{shape.selection}; it is for {kinds}")
     if shape.has_shape and shapeless is not None:
         raise UnknownDataset(f"data set {name!r} has the option {shape}; {shapeless} have no shape")
     return f"{absolute}{shape}", source if kind in BOXED else options.reshape_source(source, shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -27,6 +27,7 @@ class Weights:
     place: str
     tensors: Mapping[str, Any]
     is_beside_numbers: bool = False  # in an optimizer's state, or in a list: not what a file is saved for
+    is_alias: bool = False  # the same object as a mapping found before, under another key
 
     @property
     def shapes(self) -> Shapes:
@@ -34,13 +35,22 @@ class Weights:
 
 
 def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weights]:
-    """Every mapping from names to tensors in nested containers, outermost first; each container is visited once."""
+    """Every mapping from names to tensors in nested containers, outermost first; each container is visited once.
+
+    A mapping that stands under two keys is found under both, the second time as an alias.
+    """
     found: list[Weights] = []
+    by_identity: dict[int, Weights] = {}
     waiting: list[tuple[tuple[str, ...], Any, bool]] = [((), contents, False)]
     seen: set[int] = set()
     while waiting:
         keys, value, beside = waiting.pop(0)
-        if not isinstance(value, Mapping | list | tuple) or id(value) in seen:
+        if not isinstance(value, Mapping | list | tuple):
+            continue
+        if id(value) in seen:
+            original = by_identity.get(id(value))
+            if original is not None:
+                found.append(replace(original, place=".".join(keys), is_alias=True))
             continue
         seen.add(id(value))
         entries = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
@@ -48,6 +58,7 @@ def find_weights(contents: Any, is_tensor: Callable[[Any], bool]) -> list[Weight
         inside = beside or (isinstance(value, Mapping) and OPTIMIZER in value)
         if tensors:
             found.append(Weights(".".join(keys), tensors, inside))
+            by_identity[id(value)] = found[-1]
         for key, part in entries:
             waiting.append(((*keys, str(key)), part, inside or not isinstance(key, str)))
     return found
@@ -137,17 +148,41 @@ def choose_weights(
 
 
 def _check_part(where: str, found: list[Weights], part: str) -> None:
-    if part and not _within(found, part):
-        places = ", ".join(weights.place for weights in found[:SHOWN] if weights.place) or "no entries with weights"
-        raise ValueError(f"{where} has no weights in {part!r}; it has {places}")
+    if not part or _within(found, part):
+        return
+    places = [place for weights in found if not weights.is_beside_numbers for place in _places(weights)]
+    places = places or [weights.place for weights in found if weights.place]
+    shown = ", ".join(places[:SHOWN]) or "one set, which needs no name after the path"
+    more = f" and {len(places) - SHOWN} more" if len(places) > SHOWN else ""
+    raise ValueError(f"{where} has no weights in {part!r}; it has {shown}{more}")
+
+
+def _places(weights: Weights) -> list[str]:
+    """The parts that can be named of a mapping: itself, and networks that are beginnings of its names.
+
+    Such beginnings, as of a student and its teacher, have equal names below; those of equal layers have no parts.
+    """
+    below: dict[str, set[str]] = {}
+    for name in weights.tensors:
+        first, _, rest = name.partition(".")
+        below.setdefault(first, set()).add(rest)
+    begins = f"{weights.place}." if weights.place else ""
+    places = [weights.place] if weights.place else []
+    for first, names in below.items():
+        is_network = any("." in name for name in names)
+        if is_network and sum(names == others for others in below.values()) > 1:
+            places.append(f"{begins}{first}")
+    return places
 
 
 def _within(found: list[Weights], part: str) -> list[Weights]:
     """The mappings at the place, below it, or that hold it as the beginning of their names."""
     if not part:
-        return found
-    chosen = []
+        return [weights for weights in found if not weights.is_alias]
+    chosen: list[Weights] = []
     for weights in found:
+        if weights.is_alias and any(weights.tensors is other.tensors for other in chosen):
+            continue
         begins = f"{weights.place}." if weights.place else ""
         holds_part = part.startswith(begins) and any(
             name.startswith(f"{part.removeprefix(begins)}.") for name in weights.tensors

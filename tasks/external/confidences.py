@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tasks.external import sent_table
 from tasks.external.model_file import Gives
 from tasks.external.outputs import COLUMN, IGNORED, LISTS, Outputs, check_class_order, outputs_of
-from tasks.external.sent_table import Sent, read_sent
+from tasks.external.sent_table import Sent, read_sent, spell_columns
 from tasks.worker.files import File
 
 Floats = NDArray[np.float64]
@@ -98,6 +98,7 @@ def _alone(table: Sent, columns: Sequence[str], gives: Gives) -> tuple[str, Give
 
 
 def _find_column(table: Sent, column: str, gives: Gives) -> str:
+    (column,) = spell_columns([column])
     if column not in table.columns:
         raise ValueError(f"{table.name} has no column {column!r}; it has {', '.join(table.columns)}")
     if gives == "logits":

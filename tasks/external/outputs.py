@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.external.model_file import Gives
-from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_sent
+from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_sent, spell_columns
 from tasks.worker.files import File
 
 Floats = NDArray[np.float64]
@@ -292,6 +292,7 @@ def outputs_of(table: Sent, columns: Sequence[str] = (), gives: Gives = "probabi
 def _columns(name: str, header: list[str], named: Sequence[str], gives: Gives) -> tuple[list[str], Gives]:
     """The columns of the classes in their order, or the one list column, and what is in them."""
     if named:
+        named = spell_columns(named)
         missing = [column for column in named if column not in header]
         if missing or len(set(named)) < len(named) or len(named) < 2:
             what = f"no column {missing[0]!r}" if missing else f"the classes {', '.join(named)}; name two or more, once"

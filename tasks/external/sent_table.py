@@ -18,14 +18,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.worker.confined import check_file_size, read_table
-from tasks.worker.delimited_text import DelimitedTextError, is_row_number, read_delimited
+from tasks.worker.delimited_text import DelimitedTextError, is_row_number, match_names, read_delimited
 from tasks.worker.files import File, check_regular, expand_home, pin, unreadable
 from tasks.worker.files import read as bytes_of
 from tasks.worker.size_limits import TooLarge, most_bytes, unpack_parquet
 
 IMAGE = "image"
 # The names of columns that are found in capitals, too: those of the tables that owners are asked for.
-KNOWN = re.compile(r"image|id|label|set|row|confidence|log_confidence|log_p|(?:p|logit|logp)\d+")
+KNOWN = re.compile(
+    r"image|id|label|set|row|predicted|confidence|log_confidence|log_p|(?:p|logit|logp)\d+"
+    r"|probabilities|logits|log_probabilities|embedding"
+)
 SMALL = 50 * 10**6  # bytes of a CSV that is parsed in this process
 TIMES = 6  # its size, that a table takes in memory: its bytes, its text twice, its columns and their numbers
 NUMBER = r"^[+-]?\d*\.?(?P<fraction>\d*)(?:[eE](?P<exponent>[+-]?\d{1,9}))?$"
@@ -157,7 +160,7 @@ def bare(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _csv(name: str, held: bytes) -> pa.Table:
     """Every column as text, so that it shows how many places were printed and ids keep their zeros."""
     try:
-        text = read_delimited(held, (IMAGE,), KNOWN)
+        text = read_delimited(held, (), KNOWN)
         _once(name, [column for column in text.header if not is_row_number(column)])
         return text.table()
     except DelimitedTextError as error:
@@ -175,8 +178,15 @@ def parse(path: str, digest: str, name: str, most: int) -> pa.Table:
         table = unpack_parquet(path, None, most)
     except (pa.ArrowException, OSError, TooLarge) as error:
         raise ValueError(f"{name} cannot be read: {' '.join(str(error).split())}") from None
+    table = table.select([index for index, column in enumerate(table.column_names) if not is_row_number(column)])
+    table = table.rename_columns(spell_columns(table.column_names))
     _once(name, table.column_names)
     return table
+
+
+def spell_columns(names: Iterable[str]) -> list[str]:
+    """The names of columns, those that owners are asked for in small letters, as every route of a table has them."""
+    return list(match_names(names, (), KNOWN))
 
 
 def _once(name: str, header: Sequence[str]) -> None:

@@ -126,10 +126,11 @@ def source_files(factory: Factory) -> dict[str, SourceFile]:
     except ValueError as error:
         raise ValueError(f"network {factory}: {error}") from None
     if files is None:
-        raise ValueError(
-            f"network {factory}: there is no module {factory.module!r} on Python's path; install its package or put "
-            "its folder on PYTHONPATH"
-        )
+        remedy = "install its package or put its folder on PYTHONPATH"
+        if factory.module.endswith(".py"):
+            module = factory.module.removesuffix(".py")
+            remedy = f"name the module, {module}:{factory.function}, and put its folder on PYTHONPATH"
+        raise ValueError(f"network {factory}: there is no module {factory.module!r} on Python's path; {remedy}")
     return files
 
 

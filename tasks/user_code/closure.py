@@ -77,7 +77,7 @@ def digest_of_files(files: Iterable[SourceFile]) -> str:
     parts = []
     for file in sorted(files, key=lambda file: file.name):
         parts += [file.name.encode(), file.digest.encode()]
-    return digest_of(RULE, parts)[:32]
+    return digest_of(RULE, parts)
 
 
 def find_files(module: str) -> dict[str, SourceFile] | None:
@@ -129,16 +129,27 @@ def _read(module: _Module) -> tuple[SourceFile, list[Import]]:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
     if path.suffix != ".py":
         return SourceFile(module.file_name, path, hashlib.sha256(content).hexdigest()), []
-    tree = canonical.parse(content, str(path))
+    digest, imports = _analyse(content, str(path), module.name, module.folders is not None)
+    return SourceFile(module.file_name, path, digest), list(imports)
+
+
+@functools.lru_cache(maxsize=1000)
+def _analyse(content: bytes, path: str, module: str, is_package: bool) -> tuple[str, tuple[Import, ...]]:
+    """The digest of a Python source and the modules that it imports.
+
+    One command asks for the files of the same audit up to twenty times, and parsing takes 10 to 50 ms. The content is
+    part of the question, so that an edit is seen.
+    """
+    tree = canonical.parse(content, path)
     imports = []
-    for each in read_imports(tree, module.name, module.folders is not None):
+    for each in read_imports(tree, module, is_package):
         if isinstance(each, HiddenImport):
             raise ValueError(
                 f"{path}, line {each.line}: {each.call} {each.effect}, so that its changes would go unnoticed; import "
                 "the module by its name instead"
             )
         imports.append(each)
-    return SourceFile(module.file_name, path, canonical.source_digest(tree)), imports
+    return canonical.source_digest(tree), tuple(imports)
 
 
 def _reached(wanted: Import, importer: Path | None) -> Iterator[_Module]:

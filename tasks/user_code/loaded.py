@@ -55,8 +55,10 @@ class ImportWatch:
     def _imported(self) -> dict[str, Path]:
         """The user's modules that were imported since, by name, with their files."""
         found = {}
-        for name, module in [*sys.modules.items()]:
-            if name in self._before:
+        # Thousands of modules may be loaded, and one command looks up audits many times.
+        new_names = sys.modules.keys() - self._before
+        for name, module in [*sys.modules.items()] if new_names else []:
+            if name not in new_names:
                 continue
             path = vars(module).get("__file__")  # `getattr` would load a module that is lazy
             if isinstance(path, str) and is_user_file(path):

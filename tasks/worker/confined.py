@@ -16,13 +16,14 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tasks.worker.files import FileError
+from tasks.worker.reader_process import ReaderProcess, ask_reader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,17 +89,27 @@ def read_table(function: str, **request: Any) -> pa.Table:
     import pyarrow as pa
 
     with tempfile.TemporaryDirectory(prefix="engram-read-") as folder:
-        out = Path(folder) / "table.arrows"
-        asked = json.dumps({"function": function, "request": request, "out": str(out), "limit": memory_limit()})
-        serve = command("tasks.worker.confined:serve_table")
-        ended = subprocess.run(serve, input=asked.encode(), capture_output=True, env=environment())
-        told = _last_object(ended.stdout)
-        if ended.returncode or told is None:
+        out, reply = Path(folder) / "table.arrows", Path(folder) / "reply.json"
+        asked = {
+            "server": "tasks.worker.confined:serve_table",
+            "function": function,
+            "request": request,
+            "limit": memory_limit(),
+            "out": str(out),
+            "reply": str(reply),
+        }
+        code = ask_reader(asked, _start_reader)
+        told = _parse_object(reply) if code == 0 else None
+        if told is None:
             raise TooLarge(f"it cannot be read within the memory that it may take: {describe_limit()}")
-        if told.get("error"):
+        if told["error"]:
             raise _error(told["error"], told["message"])
         with pa.memory_map(str(out)) as mapped, pa.ipc.open_stream(mapped) as stream:
             return stream.read_all()
+
+
+def _start_reader() -> ReaderProcess:
+    return ReaderProcess(command("tasks.worker.reader_process:serve_requests"), environment())
 
 
 def command(target: str) -> list[str]:
@@ -111,13 +122,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, **QUIET}
 
 
-def _last_object(text: bytes) -> dict[str, Any] | None:
-    lines = text.decode(errors="replace").strip().splitlines()
+def _parse_object(file: Path) -> dict[str, Any] | None:
     try:
-        told = json.loads(lines[-1]) if lines else None
-    except ValueError:
+        parsed = json.loads(file.read_bytes())
+    except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _error(kind: str, message: str) -> Exception:
@@ -141,11 +151,10 @@ def limit_memory(limit: int) -> None:
             resource.setrlimit(kind, (lowest, lowest))
 
 
-def serve_table() -> None:
-    """In the child: run the function that is asked for, and write its table; prints what is raised as JSON."""
+def serve_table(asked: Mapping[str, Any]) -> None:
+    """In the child: run the function that is asked for, and write its table, and as JSON what it raises."""
     import pyarrow as pa
 
-    asked = json.loads(sys.stdin.buffer.read())
     limit_memory(asked["limit"])
     module, _, name = asked["function"].partition(":")
     try:
@@ -157,9 +166,7 @@ def serve_table() -> None:
         told = {"error": "TooLarge", "message": f"it takes more memory than it may: {describe_limit()}"}
     except Exception as error:
         told = {"error": _kind(error), "message": str(error)}
-    with contextlib.suppress(BrokenPipeError):
-        sys.stdout.write(json.dumps(told) + "\n")
-        sys.stdout.flush()
+    Path(asked["reply"]).write_text(json.dumps(told))
 
 
 def _kind(error: Exception) -> str:

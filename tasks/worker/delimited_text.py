@@ -31,7 +31,7 @@ MARKS = (
 SEPARATOR_LINE = re.compile(r"sep=(.)\r?\n")  # Excel's own first line
 DECIMAL_COMMA = r"^(\s*[+-]?\d*),(\d+(?:[eE][+-]?\d+)?\s*)$"
 LINE_END = re.compile(r"\r\n|\n|\r")
-ROW_NUMBERS = re.compile(r"|unnamed: \d+")
+ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__")  # in CSV, and in Parquet
 
 
 class DelimitedTextError(ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from bench.audit import data_for, idx, parts, there, write_random
 from bench.measuring import Row
 from bench.prices import SETTINGS, said_and_taken
-from bench.reference_timings import AROUND, Timed, is_own, merged, points, rates, trainings
+from bench.reference_timings import AROUND, Timed, merged, points, rates, replaces, trainings
 from bench.sections import Section, Sitting, first_line
 from orchestrator.pricing.reference import Speed, load_reference, parse_reference
 from orchestrator.spec.specification import Spec
@@ -104,7 +105,7 @@ def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
         Timed("sums", 4, None, 9.0),
         Timed("unique_feature.private_rank", 2, None, 0.5),
     ]
-    both = merged(again, rows, HERE, is_own)
+    both = merged(again, rows, HERE, partial(replaces, "private"))
     assert first["units"] | {"privately train a": 0.2} == pytest.approx(both["units"])
     assert first["tasks"] | {"unique_feature.private_rank": [[2, 0.5]]} == both["tasks"]
 

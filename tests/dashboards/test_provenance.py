@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dashboards.provenance import Provenance, gather, starts
 from dashboards.run import Run, open_run
+from orchestrator.run_folder.progress import seconds_of
 from orchestrator.runs.lifecycle import resume
 from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, open_store
@@ -115,7 +117,8 @@ def test_a_killed_start_has_no_end_and_took_until_its_last_event(store: Store) -
     log.write_text("".join(lines[: done[2] + 1]))
     (only,) = starts(run)
     assert ("", 3) == (only.ended, only.progress.done)
-    assert 0 <= only.progress.elapsed < 10
+    first, last = (seconds_of(json.loads(lines[row])["time"]) for row in (0, done[2]))
+    assert only.progress.elapsed == pytest.approx(last - first, abs=1e-6)
 
 
 def test_a_sweep_is_one_start_in_which_shared_jobs_count_once(store: Store) -> None:

@@ -69,7 +69,6 @@ class Browser:
         page.call("Emulation.setEmulatedMedia", {"features": scheme})
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         page.call("Emulation.setDeviceMetricsOverride", size)
-        page.call("Performance.enable", {"timeDomain": "threadTicks"})
         page.call("Page.navigate", {"url": place if isinstance(place, str) else place.as_uri()})
         self.wait("Page.loadEventFired", session)
         # Two frames: the page has been laid out and painted once.
@@ -142,11 +141,6 @@ class Page:
                     return value
             assert time.monotonic() < deadline, self.evaluate("document.body.innerText")
             time.sleep(0.05)
-
-    def seconds(self) -> float:
-        """The processor time that the page has taken so far: to read it, to run it, to lay it out and to paint it."""
-        metrics = self.call("Performance.getMetrics")["metrics"]
-        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
     def requests(self) -> list[str]:
         """The addresses that the page has asked for."""

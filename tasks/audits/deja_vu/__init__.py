@@ -40,6 +40,7 @@ from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
+from tasks.datasets.boxed.partition import smallest_parts
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.copies import count_groups
 
@@ -52,6 +53,15 @@ def plan(config: DejaVu) -> Roots:
     copies = count_groups(load_with_boxes(config.data, config.correlation).first_copies)
     about = About(*decisive, repeats(config), config.given.there, copies)
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
+
+
+def limits(config: DejaVu) -> dict[str, int]:
+    """The sizes of parts that leave pictures for the others: for each of four training sets a sixth of a class."""
+    pictures = load_with_boxes(config.data, config.correlation)
+    if pictures.given_parts is not None:
+        return {}
+    per_class, spare = smallest_parts(pictures, config.partition)
+    return {"per_class": per_class, "validation": spare // 3, "public": spare - min(config.validation, spare // 3)}
 
 
 def subject(config: DejaVu) -> str:
@@ -71,6 +81,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     tiny=tiny,
+    limits=limits,
     verdict=verdict,
     objectives=OBJECTIVES,
     wording=Wording(

@@ -12,6 +12,7 @@ from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import CanaryImages
+from tasks.datasets.selection import FORBIDDEN, NAMING, Selection, has_columns
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models.catalog import Network
 from tasks.training.classifier import check_private
@@ -38,7 +39,7 @@ class GivenModel(Ranged):
     are records, or as `others` has."""
     members: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
     """Images on which the model was trained, in place of `data`; the records are `examples` of them, at random within
-    classes."""
+    classes. Or `column:NAME`: the column of `data` that marks these images, all others being `others`."""
     others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
     """Images of the same source on which the model was not trained; `controls` of them, at random within classes."""
 
@@ -47,11 +48,33 @@ class GivenModel(Ranged):
             yield "model and outputs are both given; they are two ways to ask one model: give one"
         if self.columns and self.outputs is None:
             yield f"columns is {', '.join(self.columns)}; there is no table with such columns: give outputs"
-        if (self.members is None) != (self.others is None):
+        if set(self.column) & set(FORBIDDEN):
+            yield f"members is {self.members}; the name of a column of members must not contain {' '.join(FORBIDDEN)}"
+        if self.column:
+            if self.others is not None:
+                yield (
+                    f"members is {self.members} and others is {self.others}; the column marks both sets: leave out "
+                    "others"
+                )
+        elif (self.members is None) != (self.others is None):
             given, missing = ("members", "others") if self.others is None else ("others", "members")
             yield f"{given} is given and {missing} is not; both sets are needed: give {missing} as well"
         if self.interface != Interface() and not self.there:
             yield "interface says how to ask a model, and there is none; give model or outputs"
+
+    @property
+    def column(self) -> str:
+        """The column of `data` that marks members; empty if `members` is a data set."""
+        if self.members is None or not self.members.name.startswith(NAMING):
+            return ""
+        return self.members.name.removeprefix(NAMING).strip() or "NAME"
+
+    def selected_from(self, data: Dataset) -> GivenModel:
+        """The same with both sets as the rows of `data` that the column marks, if it names one of a list."""
+        if not self.column or self.others is not None or set(self.column) & set(FORBIDDEN) or not has_columns(data):
+            return self
+        members, others = (Dataset(f"{data.name}#{Selection(self.column, is_member)}") for is_member in (True, False))
+        return replace(self, members=members, others=others)
 
     @property
     def there(self) -> bool:
@@ -114,7 +137,8 @@ class Membership(Ranged):
     """Ours: a third-party model, which is ranked among those that are trained here."""
 
     def __post_init__(self) -> None:
-        if self.given.members is not None:
+        object.__setattr__(self, "given", self.given.selected_from(self.data))
+        if self.given.members is not None and not self.given.column:
             object.__setattr__(self, "data", self.given.members)
         super().__post_init__()
 
@@ -143,7 +167,12 @@ class Membership(Ranged):
             )
         if self.unseen and not self.examples:
             yield "unseen is on and examples is 0; some images must be left that are not trained on"
-        if self.given.there and self.given.others is None:
+        if self.given.column and not has_columns(self.data):
+            yield (
+                f"given.members is column:{self.given.column} and data is {self.data.name}; a column of members is one "
+                "of list:FILE or parquet:PATH"
+            )
+        elif self.given.there and self.given.others is None:
             if is_own(self.data):
                 yield say_members(self.data)
             elif not self.examples:
@@ -166,7 +195,8 @@ def say_members(data: Dataset) -> str:
     """What to set for a given model, instead of `data`."""
     return (
         f"data is {data.name}, which does not say what the given model was trained on: set given.members to the images "
-        "that it was trained on, and given.others to images of the same source that it was not trained on"
+        "that it was trained on, and given.others to images of the same source that it was not trained on; or to "
+        "column:NAME, a column of a list that marks members"
     )
 
 

@@ -38,12 +38,14 @@ from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.power import power
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
-from tasks.audits.relational.trainings import trainings
+from tasks.audits.relational.trainings import asked_questions, load_parts, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
+from tasks.datasets.copies import CopyCount, count_groups
+from tasks.datasets.questions.question import Question, first_copies
 from tasks.external.blinded_questions import handout_questions, key_table
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -61,8 +63,26 @@ GUESSABLE = (
 def plan(config: Relational) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     epsilon = None if config.privacy is None else config.privacy.epsilon
-    about = About(question_subsets(config)[0], epsilon, printed_cell(config))
+    about = About(question_subsets(config)[0], epsilon, printed_cell(config), count_asked_copies(config))
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
+
+
+def count_asked_copies(config: Relational) -> CopyCount:
+    """The exact copies among the questions that are asked, of both parts; none if no model is asked."""
+    if not config.asks:
+        return CopyCount()
+    asked: list[Question] = []
+    for part in asked_questions(config).values():
+        asked += part
+    return count_groups(first_copies(asked), "questions")
+
+
+def limits(config: Relational) -> dict[str, int]:
+    """The questions that there are in each part."""
+    if not config.asks:
+        return {}
+    parts = load_parts(config)
+    return {"examples": len(parts.train), "held_out": len(parts.validation)}
 
 
 def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
@@ -103,6 +123,7 @@ AUDIT = Audit(
     measures=MEASURES,
     presets=PRESETS,
     tiny=tiny,
+    limits=limits,
     verdict=verdict,
     objectives=OBJECTIVES,
     wording=Wording(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tasks.contract.extras import OPACUS, PEFT, Extra
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
+from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinded_questions import Blinding
 from tasks.external.blinding import withheld
@@ -219,3 +220,5 @@ class About:
     questions: str
     epsilon: float | None = None
     cell: str = ""
+    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    """The exact copies among the questions that are asked."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from tasks.audits.relational.config import Relational
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_questions
-from tasks.datasets.questions.question import redrawn
+from tasks.datasets.questions.question import Question, QuestionSet, redrawn
 from tasks.external import blinded_questions
 from tasks.external.blinded_questions import ReadBlindedAnswers, read_blinded_answers
 from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning, up_to
 from tasks.numerics import seeds
 from tasks.question_answering.predictions import Predictions, ReadAnswers, answers_table, read_answers
+from tasks.question_answering.question_sets import Split
 from tasks.training.chains import chain
 from tasks.worker.files import FileError
 
@@ -54,9 +55,7 @@ def check_data(config: Relational) -> None:
 
     Predictions that have gone since they were pinned pass, since what is stored of the run can still be looked at.
     """
-    questions = load_questions(config.data)
-    seed = split_seed(config)
-    questions = questions if seed is None else redrawn(questions, seed)
+    questions = load_parts(config)
     config.selection.select(questions)
     if config.given is not None:
         with suppress(FileError):
@@ -64,6 +63,17 @@ def check_data(config: Relational) -> None:
                 blinded_questions.unblind_answers(ReadBlindedAnswers(config.given, config.blinding))
             else:
                 answers_table(config.given, questions, config.selection)
+
+
+def load_parts(config: Relational) -> QuestionSet:
+    """The questions in the parts in which they are trained on and held out."""
+    questions, seed = load_questions(config.data), split_seed(config)
+    return questions if seed is None else redrawn(questions, seed)
+
+
+def asked_questions(config: Relational) -> Mapping[Split, Sequence[Question]]:
+    """The questions that are asked, by part."""
+    return config.selection.select(load_parts(config))
 
 
 def predictions_job(config: Relational, given: Predictions) -> Job:

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, space_of
+import numpy as np
+
+from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, find_identifiers, space_of
 from tasks.contract import ranges
+from tasks.contract.copy_counts import TRAINING_TEXTS
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
 from tasks.contract.power import Resolution
@@ -227,14 +230,29 @@ class About:
     level: float
     things: Literal["secrets", "identifiers"] = field(default="secrets", metadata={ADDED_LATER: True})
     copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
-    """The exact copies among the texts of which documents are drawn."""
+    """The exact copies among the documents, texts or identifiers that are asked about."""
 
 
 def about(config: Text) -> About:
-    copies = CopyCount()
-    if config.documents and not config.insertions:
-        copies = count_groups(load_texts(config.data, config.examples), "texts")
-    return About(config.level, "identifiers" if config.identifiers else "secrets", copies)
+    return About(config.level, "identifiers" if config.identifiers else "secrets", count_text_copies(config))
+
+
+def count_text_copies(config: Text) -> CopyCount:
+    """The exact copies among what is asked about.
+
+    Secrets have none, as their numbers differ, and insertions are refused with a text that stands twice.
+    """
+    if config.insertions or config.planted:
+        return CopyCount()
+    texts = load_texts(config.data, config.examples)
+    if config.identifiers:
+        found = find_identifiers(texts, config.identifiers)
+        return count_groups(np.repeat(np.arange(len(found)), [each.occurrences for each in found]), "places")
+    if config.others is not None:
+        return count_groups([*texts, *load_texts(config.others)], "texts")
+    if config.documents:
+        return count_groups(texts, "texts")
+    return count_groups(texts, TRAINING_TEXTS)
 
 
 def tiny(config: Text) -> Text:

@@ -173,8 +173,8 @@ def compared_texts(config: Text) -> ComparedTexts:
 
 
 def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
-    """The texts and the others; DatasetError where one has too few, or one stands in both."""
-    sets = load_texts(config.data, config.examples), load_texts(config.others)
+    """The texts and the others, of exact copies the first; DatasetError where one has too few, or one is in both."""
+    sets = tuple(tuple(dict.fromkeys(texts)) for texts in loaded_sets(config))
     for data, texts in zip((config.data, config.others), sets, strict=True):
         if len(texts) < FEWEST:
             raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")
@@ -183,7 +183,13 @@ def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
         raise DatasetError(
             f"{both} of the texts of {config.others.name} stand in {config.data.name}, too; leave them out"
         )
-    return sets
+    return sets[0], sets[1]
+
+
+def loaded_sets(config: Text | ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
+    """The texts and the others, with their copies."""
+    assert config.others is not None
+    return load_texts(config.data, config.examples), load_texts(config.others)
 
 
 def planted_question(config: Text) -> PlantedModel:

@@ -108,8 +108,14 @@ class SecretSpace:
         return math.prod(map(len, self.alphabets))
 
     def draw(self, chance: np.random.Generator) -> str:
-        """The drawn characters of one secret, each evenly."""
-        return "".join(alphabet[int(chance.integers(len(alphabet)))] for alphabet in self.alphabets)
+        """Draw the characters of one secret, each uniformly from its alphabet."""
+        return self.draw_many(chance, 1)[0]
+
+    def draw_many(self, chance: np.random.Generator, count: int) -> list[str]:
+        """Draw secrets: the same as that number of calls of `draw`, in one call of the generator."""
+        sizes = [len(alphabet) for alphabet in self.alphabets]
+        rows = chance.integers(sizes, size=(count, len(sizes))).tolist()
+        return ["".join(map(str.__getitem__, self.alphabets, row)) for row in rows]
 
     def all_others(self, secret: str) -> list[str]:
         """Every other secret of the space."""
@@ -148,8 +154,7 @@ def candidates(space: SecretSpace, secret: str, references: int, chance: np.rand
     if space.size <= references + 1:
         yield from space.all_others(secret)
     else:
-        for _ in range(references):
-            yield space.draw(chance)
+        yield from space.draw_many(chance, references)
 
 
 class Drawing(Protocol):

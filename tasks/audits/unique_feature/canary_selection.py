@@ -32,7 +32,7 @@ DenseNet-100), and per checkpoint a pass forward and back over all training imag
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
@@ -41,10 +41,11 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import log_probabilities
-from tasks.contract.job import Inputs, single_table, task
+from tasks.contract.job import ADDED_LATER, Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, draw_member
 from tasks.numerics import seeds
 from tasks.training import classifier
@@ -141,8 +142,8 @@ def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
 
 
 def count_canary_copies(config: UniqueFeature) -> CopyCount:
-    """The exact copies among the images of which canaries are drawn at random; none if no canary is."""
-    if config.asks_models or config.choice == "self-influence":
+    """The exact copies among the images of which canaries are chosen; none if no canary is."""
+    if config.asks_models:
         return CopyCount()
     images = load(config.trained_on)
     return count_copies(images, np.arange(config.examples or len(images.train_images)))
@@ -158,9 +159,14 @@ def own_feature(config: UniqueFeature, number: int, shape: Shape) -> Feature:
 
 @dataclass(frozen=True)
 class CanaryChoice(Ranged):
-    """How many canaries: half of them of the highest self-influence (one more where odd), half of the lowest."""
+    """How many canaries: half of them of the highest self-influence (one more where odd), half of the lowest.
+
+    Of exact copies among the images of `copied` the first alone can be chosen, since two would be one canary.
+    """
 
     count: Annotated[int, AtLeast(1)]
+    copied: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    """The data set of the training images if it has exact copies."""
 
 
 @task(version=1, name="unique_feature.chosen")
@@ -170,6 +176,9 @@ def choose_canaries(config: CanaryChoice, inputs: Inputs) -> pa.Table:
     Of equal values the first row goes first, at both ends; no image is chosen twice.
     """
     (influence,) = inputs
+    if config.copied is not None:
+        distinct = distinct_rows(load(config.copied), influence["row"].to_numpy())
+        influence = influence.filter(pa.array(np.isin(influence["row"].to_numpy(), distinct)))
     if config.count > influence.num_rows:
         most = influence.num_rows
         raise ValueError(f"count is {config.count}; it must be at most {most}, the training images there are")

@@ -23,6 +23,7 @@ from tasks.audits.unique_feature.canary_selection import (
     Tracing,
     canaries,
     choose_canaries,
+    count_canary_copies,
     influence,
     link,
     train_with_canary,
@@ -164,7 +165,13 @@ def self_influence_ranking(config: UniqueFeature) -> Ranking:
     """The canaries of the highest and the lowest self-influence."""
     base = training(config, "base")
     every_image = Job(influence, Tracing(base))
-    return Ranking(base, every_image, Job(choose_canaries, CanaryChoice(config.canaries), (every_image,)))
+    copies = count_canary_copies(config)
+    if copies.groups and config.canaries > copies.records:
+        raise ValueError(
+            f"canaries is {config.canaries}; it must be at most {copies.records}, the training images that differ"
+        )
+    choice = CanaryChoice(config.canaries, config.trained_on if copies.groups else None)
+    return Ranking(base, every_image, Job(choose_canaries, choice, (every_image,)))
 
 
 def single_models(config: UniqueFeature, shape: Shape) -> Iterator[SingleModel]:

@@ -42,6 +42,7 @@ from tasks.numerics import seeds
 PartName = Literal["A", "B", "other A", "other B", "X", "validation"]
 PART_NAMES: tuple[PartName, ...] = get_args(PartName)
 TRAINED: tuple[PartName, ...] = ("A", "B", "other A", "other B")
+SIXTH = 6  # part of a class that each of four training sets takes at most, so that some pictures are left
 VALIDATION_SHARE = 0.2  # of all pictures, which what is left over may be at most
 
 GIVEN: Mapping[PartName, str] = {  # the words of a table
@@ -227,6 +228,15 @@ def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]
         of_class = [of.exclude(outside).boxed for of in draw_classes(pictures, partition.seed)]
         to_attack[name] = take_in_turn(of_class, partition.attacked)
     return Parts(there, to_attack, missing)
+
+
+def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, int]:
+    """A size per class for four training sets that is at most the partition's, and the pictures left beside them."""
+    classes = draw_classes(pictures, partition.seed)
+    fewest = min(len(of.boxed) + len(of.unboxed) for of in classes)
+    per_class = min(partition.per_class, max(1, fewest // SIXTH))
+    total = sum(len(of.boxed) + len(of.unboxed) for of in classes)
+    return per_class, max(0, total - len(TRAINED) * per_class * len(classes))
 
 
 def draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:

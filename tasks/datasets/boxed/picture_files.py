@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tasks.datasets.boxed import annotation
 from tasks.datasets.boxed.pictures import Boxes, load_squares
-from tasks.datasets.copies import first_rows
+from tasks.datasets.copies import contents, first_rows
 from tasks.datasets.dataset import DatasetError, file_bytes
 from tasks.datasets.images import Images, Indices, Labels, Pixels
 from tasks.datasets.picture_cache import cache_folder
@@ -104,6 +104,8 @@ class Index:
         parts += [table["is_validation"].to_numpy().astype(np.uint8).tobytes()]
         if not np.array_equal(self.first_copies, np.arange(len(table))):
             parts += [COPIES_RULE.encode()]  # sets without copies keep the digests, and the results, that they had
+            if not np.array_equal(self.first_copies, first_rows(self.hashes("sha256"))):
+                parts += [self.first_copies.astype("<i8").tobytes()]
         return digest_of(rule, parts)
 
     def lies_in(self, folder: Path) -> bool:
@@ -113,9 +115,12 @@ class Index:
 
     @cached_property
     def first_copies(self) -> NDArray[np.int64]:
-        """The first picture in an equal file, (n,)."""
-        digests = np.frombuffer(b"".join(self.table["sha256"].to_pylist()), np.uint8)
-        return first_rows(digests.reshape(-1, 32))
+        """The first picture with the same pixels as each, (n,); in an equal file if pixels were not compared."""
+        return first_rows(self.hashes("sha256" if self.table["pixels"].null_count else "pixels"))
+
+    def hashes(self, column: str) -> NDArray[np.uint8]:
+        """A column of SHA-256, (n, 32)."""
+        return np.frombuffer(b"".join(self.table[column].to_pylist()), np.uint8).reshape(-1, 32)
 
     @cached_property
     def boxes(self) -> Ragged:
@@ -130,6 +135,7 @@ SCHEMA = pa.schema(
         ("path", pa.string()),
         ("label", pa.int64()),
         ("sha256", pa.binary(32)),
+        ("pixels", pa.binary(32)),  # SHA-256 of what is decoded; null if copies are equal files
         ("height", pa.int32()),
         ("width", pa.int32()),
         ("boxes", pa.list_(pa.int32())),  # left, top, right, bottom of one after another
@@ -144,6 +150,7 @@ class BoxedFiles:
     """A data set's content: boxed pictures in files below a folder, which are listed when they are first needed.
 
     Pictures are `turned` as their EXIF tag says, or taken as they are stored; those of 16 bits use so many `bits`.
+    With `decoded` all are decoded for the digest, so that one picture in two encodings is found to be two copies.
     """
 
     rule: str
@@ -151,6 +158,7 @@ class BoxedFiles:
     listed: Callable[[], Listing]
     turned: bool = True
     bits: int | None = None
+    decoded: bool = False
 
     def digest(self) -> str:
         """Reads all files, a few at a time."""
@@ -190,6 +198,7 @@ class BoxedFiles:
         encoded = file_bytes(path)
         try:
             height, width = size_of(encoded, self.turned)
+            pixels = self.pixel_hash(encoded) if self.decoded else None
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
         boxes = np.array(entry.boxes, np.int32).reshape(-1, 4)
@@ -200,12 +209,19 @@ class BoxedFiles:
             "path": entry.path,
             "label": entry.label,
             "sha256": hashlib.sha256(encoded).digest(),
+            "pixels": pixels,
             "height": height,
             "width": width,
             "boxes": boxes.ravel(),
             "is_validation": entry.is_validation,
             "part": entry.part,
         }
+
+    def pixel_hash(self, encoded: bytes) -> bytes:
+        """The SHA-256 of an encoded picture's pixels and shape, in RGB."""
+        shown = decode(encoded, channels=3, bits=self.bits, turned=self.turned)
+        digest: bytes = contents(shown.pixels[None])[0].tobytes()
+        return digest
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,7 +49,7 @@ def source(file: Path, bits: int | None = None) -> Source:
     """
     found = listing(file)
     rule = RULE if bits is None else f"{RULE} #bits{bits}"
-    content = BoxedFiles(rule, file.parent, lambda: found, bits=bits)
+    content = BoxedFiles(rule, file.parent, lambda: found, bits=bits, decoded=True)
     return Source(rule, (file, *(file.parent / entry.path for entry in found.entries)), lambda: content)
 
 

@@ -77,6 +77,12 @@ def redrawn(questions: QuestionSet, seed: int) -> QuestionSet:
     return replace(questions, train=parts[0], validation=parts[1])
 
 
+def first_copies(questions: Sequence[Question]) -> list[str]:
+    """The id of the first question with the same context, text and answers as each."""
+    first: dict[tuple[str, str, tuple[Answer, ...]], str] = {}
+    return [first.setdefault((each.context, each.question, each.golds), each.id) for each in questions]
+
+
 def shuffle_contexts(questions: Sequence[Question]) -> list[Question]:
     """The questions with their contexts in a random order: files have them article by article, or sorted.
 

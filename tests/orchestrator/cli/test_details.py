@@ -29,14 +29,21 @@ def test_they_are_kept_with_the_run_shown_on_every_page_and_sealed(tmp_path: Pat
     assert " name date signature " in pages.words(page)
     assert TITLE not in page.read_text()  # it is text and never markup
     assert first in pages.words(Path(engram.json("report")["report"]))  # drawn again, nothing given
-    assert {"agrees"} == {check["state"] for check in engram.json("verify", str(page))["checks"]}
+    checked = engram.json("verify", str(page))
+    assert {"agrees"} == {check["state"] for check in checked["checks"]}
+    assert engram.json("verify", page.parent.name) == checked
+    assert "there is no file toys-0, and unknown run 'toys-0'" in engram("verify", "toys-0", code=2).stderr
     engram("run", "toys", "parts=2", "--address", "none")  # nothing is computed for it
     assert stored == sorted(path.name for path in engram.results())
     page.write_text(page.read_text().replace(AUDITOR, "John Roe"))
+    assert "changed" in engram("verify", page.parent.name, code=1).stdout
     assert "changed" in {check["state"] for check in engram.json("verify", str(page), code=1)["checks"]}
     engram("report", "--title", "", "--auditor", "", "--client", "", "--purpose", "")
     left = pages.words(page)
     assert not [text for text in (TITLE, AUDITOR, CLIENT, PURPOSE, "date signature") if text in left]
+    page.unlink()
+    run = page.parent.name
+    assert f"run {run} has no page; draw it with `engram report {run}`" in engram("verify", run, code=2).stderr
     said = engram("report", "--client", "a\x1b[2Jb", code=2).stderr
     assert "engram: client holds \\x1b; it must be one line without control characters\n" == said
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -91,16 +93,32 @@ def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str) ->
     assert "layers.py changed" in refused
     assert "--same-code" in refused
 
+    engram.env["MLFLOW_TRACKING_URI"] = f"sqlite:///{engram.folder / 'tracking.db'}"
     engram("resume", run, "--address", "none", "--same-code")
     seen = engram.json("status", run)
     assert seen["state"] == "finished"
     assert len(seen["accepted"]) == 1
     assert f"{name}: layers.py changed" in seen["accepted"][0]
+    assert accepted_in_mlflow(engram) == {"engram.accepted_code": seen["accepted"][0]}
+    assert engram.json("rerun", first_key(engram, run))["same"]
     assert engram.json("plan", *asked, "--same-code")["missing"] == 0
     assert engram.json("run", *asked, "--address", "none", "--same-code")["run"] == run
     engram("report", run)
     page = (engram.folder / "engram-store" / "runs" / run / "report.html").read_text()
     assert "Code changed within this run." in page
+
+
+def accepted_in_mlflow(engram: Shell) -> dict[str, str]:
+    """The tags of accepted code of the only run in MLflow's database."""
+    with contextlib.closing(sqlite3.connect(engram.folder / "tracking.db")) as database:
+        return dict(database.execute("SELECT key, value FROM tags WHERE key LIKE '%accepted%'").fetchall())
+
+
+def first_key(engram: Shell, run: str) -> str:
+    """The key that was planned first, of a training or of an audit's own task."""
+    from orchestrator.run_folder.journal import Journal
+
+    return next(iter(Journal(engram.folder / "engram-store" / "runs" / run).tasks()))
 
 
 def key_of_summary(engram: Shell, run: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from orchestrator.inspection.preview import preview
 from orchestrator.spec.resolve import pin_cells, resolve_cells
@@ -33,3 +36,31 @@ def test_texts_are_counted_like_images(tmp_path: Path) -> None:
     given = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
     (cell,) = pin_cells(resolve_cells(Spec("text", "quickstart", given)), {})
     assert cell.config.examples == 6
+
+
+@pytest.mark.parametrize("count", [24, 60])
+def test_parts_of_boxed_pictures_fit_the_data(count: int, tmp_path: Path) -> None:
+    lines = ["path,label,left,top,right,bottom"]
+    for number in range(count):
+        noise = np.random.default_rng(number).integers(0, 256, (28, 28), np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,{'ab'[number % 2]},10,10,20,20")
+    (tmp_path / "boxes.csv").write_text("\n".join(lines) + "\n")
+    given = {"scale": "tiny", "data": f"boxed:{tmp_path / 'boxes.csv'}"}
+    asked = Spec("deja_vu", "quickstart", given, store=str(tmp_path / "store"))
+    (cell,) = pin_cells(resolve_cells(asked), {})
+    assert cell.config.per_class * 4 * 2 + cell.config.public + cell.config.validation <= count
+    assert preview(asked)["planned"] > 0
+
+
+def test_questions_are_counted_by_part(tmp_path: Path) -> None:
+    lines = []
+    for number in range(10):
+        fields = {"context": f"{number} chairs.", "question": "How many?", "answers": [str(number)]}
+        lines.append(json.dumps({"id": str(number), "split": "train" if number < 7 else "validation", **fields}))
+    (tmp_path / "few.jsonl").write_text("\n".join(lines) + "\n")
+    given = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
+    asked = Spec("relational", "quickstart", given, store=str(tmp_path / "store"))
+    (cell,) = pin_cells(resolve_cells(asked), {})
+    assert (cell.config.examples, cell.config.held_out) == (7, 3)
+    assert preview(asked)["planned"] > 0

@@ -68,17 +68,18 @@ def keys(spec):
 digests = {}
 asked = [(name, preset, scale) for name in sys.argv[2:] for preset in audits.find(name).audit.presets
          for scale in ("full", "tiny")]
-turns = [[keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in asked] for _ in range(int(sys.argv[1]))]
+asked = asked[::int(sys.argv[1])]
+told = [keys(Spec(name, preset, {"scale": scale})) for name, preset, scale in asked]
 loaded = [name for name in ("torch", "scipy", "sklearn", "pandas", "ray") if name in sys.modules]
-print(json.dumps({"asked": asked, "turns": turns, "loaded": loaded}))
+print(json.dumps({"asked": asked, "told": told, "loaded": loaded}))
 """
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What such a process said: by audit, preset and scale a digest of each cell's plan, or why there is none."""
+    """What a process planned: by audit, preset and scale a digest of each cell's plan, or why there is none."""
 
-    turns: list[dict[tuple[str, str, str], Any]]
+    plans: dict[tuple[str, str, str], Any]
     loaded: list[str]
 
 
@@ -95,25 +96,24 @@ def _embedded_data_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
 
 
-def planned(package: Path, hash_seed: str, turns: int) -> Planned:
+def planned(package: Path, hash_seed: str, step: int) -> Planned:
     env = {name: value for name, value in os.environ.items() if name != "ENGRAM_DATA"}
     env |= {"PYTHONPATH": os.pathsep.join([str(package), PATHS]), "PYTHONHASHSEED": hash_seed}
-    command = [sys.executable, "-c", PLANNING, str(turns), *AUDITS]
+    command = [sys.executable, "-c", PLANNING, str(step), *AUDITS]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout)
     names = [tuple(each) for each in said["asked"]]
-    return Planned([dict(zip(names, turn, strict=True)) for turn in said["turns"]], said["loaded"])
+    return Planned(dict(zip(names, said["told"], strict=True)), said["loaded"])
 
 
 @pytest.fixture(scope="module")
 def plans(package: Path) -> tuple[Planned, Planned]:
-    """The plans of two processes that order their sets and dictionaries of texts differently."""
-    return planned(package, "0", 2), planned(package, "1", 1)
+    """The plans of two processes: they order sets of texts differently, and the second plans the last preset first."""
+    return planned(package, "0", 1), planned(package, "1", -1)
 
 
-def test_a_plan_is_the_same_every_time_in_every_process(plans: tuple[Planned, Planned]) -> None:
+def test_a_plan_is_the_same_in_every_process_and_order(plans: tuple[Planned, Planned]) -> None:
     one, other = plans
-    assert [one.turns[0]] * 2 == one.turns
-    assert one.turns[0] == other.turns[0]
+    assert one.plans == other.plans
 
 
 def test_listing_and_planning_load_none_of_what_only_computing_needs(plans: tuple[Planned, Planned]) -> None:
@@ -121,7 +121,7 @@ def test_listing_and_planning_load_none_of_what_only_computing_needs(plans: tupl
 
 
 def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple[Planned, Planned]) -> None:
-    refused = {asked: said for asked, said in plans[0].turns[0].items() if isinstance(said, str)}
+    refused = {asked: said for asked, said in plans[0].plans.items() if isinstance(said, str)}
     for asked, said in refused.items():
         assert 1 == len(said.splitlines()), asked
         assert ("no folder " if asked[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in said, asked
@@ -132,36 +132,52 @@ def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple
     assert set() == tried
 
 
-def shape(value: Any) -> Any:
-    """What is left of a config without the sizes of its numbers, but for whether they are above 0."""
+def choices(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """What a config chooses, by field: of numbers only whether they are above 0, since sizes do not change code."""
     if is_dataclass(value):
-        return type(value), *(shape(getattr(value, field.name)) for field in fields(value))
-    if isinstance(value, tuple):
-        return tuple(map(shape, value))
-    return value > 0 if isinstance(value, float) or type(value) is int else value
+        yield path, type(value)
+        for field in fields(value):
+            yield from choices(getattr(value, field.name), f"{path}.{field.name}")
+    elif isinstance(value, tuple):
+        yield path, len(value) > 0
+        for part in value:
+            yield from choices(part, f"{path}[]")
+    else:
+        yield path, value > 0 if isinstance(value, float) or type(value) is int else value
 
 
 def with_less(config: Any) -> Any:
     """The config with fewer trainings of one kind."""
     if not isinstance(config, Forgetting):
         return config
-    return replace(config, targets=tuple({shape(target): target for target in config.targets}.values()))
+    targets = {tuple(choices(target)): target for target in config.targets}
+    return replace(config, targets=tuple(targets.values()))
 
 
 @cache
-def differing_cells(audit: str, preset: str) -> dict[Any, Cell]:
-    """The preset's cells at tiny scale by their shapes, without those of a shape that an earlier preset has.
+def differing_cells(audit: str, preset: str) -> list[Cell]:
+    """The preset's cells at tiny scale that make a choice which no earlier preset and no earlier cell makes.
 
-    What differs in the sizes of numbers alone, as the cells of a ladder do, runs once.
+    Cells that differ in the sizes of numbers alone, as those of a ladder do, run once. Combinations of choices that
+    occur one by one elsewhere are planned (`test_every_preset_plans_or_says_in_a_line_which_data_are_absent`), not run.
     """
     cells = pin_cells(resolve_cells(Spec(audit, preset, {"scale": "tiny"})), {})
     if preset in CHEAP:
-        return {shape(cell.config): cell for cell in cells}
+        different = {frozenset(choices(cell.config)): cell for cell in cells}
+        return list(different.values())
     presets = [name for name in audits.find(audit).audit.presets if (audit, name) not in ABSENT]
-    earlier = [*cheap(audit), *presets[: presets.index(preset)]]
-    smaller = [replace(cell, config=with_less(cell.config)) for cell in cells]
-    seen = {each for name in earlier for each in differing_cells(audit, name)}
-    return {key: cell for cell in smaller if (key := shape(cell.config)) not in seen}
+    seen: set[tuple[str, Any]] = set()
+    for name in [*cheap(audit), *presets[: presets.index(preset)]]:
+        for cell in differing_cells(audit, name):
+            seen |= set(choices(cell.config))
+    new_cells = []
+    for cell in cells:
+        smaller = replace(cell, config=with_less(cell.config))
+        chosen = set(choices(smaller.config))
+        if not chosen <= seen:
+            new_cells.append(smaller)
+            seen |= chosen
+    return new_cells
 
 
 @dataclass(frozen=True)
@@ -172,8 +188,7 @@ class Tiny:
     done: dict[tuple[str, str], Report]
 
     def run(self, audit: str, preset: str, tolerate: int = 0) -> Report:
-        cells = [*differing_cells(audit, preset).values()]
-        return start(cells, open_store(self.store), replace(pages.HERE, tolerate=tolerate))
+        return start(differing_cells(audit, preset), open_store(self.store), replace(pages.HERE, tolerate=tolerate))
 
     def of(self, audit: str, preset: str) -> Report:
         if (audit, preset) not in self.done:
@@ -182,7 +197,7 @@ class Tiny:
 
     def cells(self, audit: str, preset: str) -> list[tuple[Any, Report]]:
         """The config and the report of each cell that differs from earlier ones."""
-        configs = [cell.config for cell in differing_cells(audit, preset).values()]
+        configs = [cell.config for cell in differing_cells(audit, preset)]
         report = self.of(audit, preset) if configs else None
         return list(zip(configs, report.cells or (report,), strict=True)) if report else []
 

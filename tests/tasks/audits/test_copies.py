@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -22,11 +25,15 @@ from tasks.audits.forgetting.query_set import QuerySet, load_probes
 from tasks.audits.membership import AUDIT as MEMBERSHIP
 from tasks.audits.membership import Membership
 from tasks.audits.membership.trainings import trainings as trained_models
+from tasks.audits.relational import AUDIT as RELATIONAL
+from tasks.audits.relational import Relational
+from tasks.audits.relational.measures.questions import Scoring, score
 from tasks.audits.text import AUDIT as TEXT
 from tasks.audits.text import Text
+from tasks.audits.text.given_model import both_sets, compared_texts
 from tasks.audits.unique_feature import AUDIT as UNIQUE_FEATURE
-from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.canary_selection import canaries
+from tasks.audits.unique_feature import UniqueFeature, canary_selection
+from tasks.audits.unique_feature.canary_selection import CanaryChoice, canaries, choose_canaries
 from tasks.contract.audit import Audit
 from tasks.contract.copy_counts import describe_copies
 from tasks.contract.job import Job, text_of
@@ -36,7 +43,10 @@ from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.copies import CopyCount, first_copies
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Rows
+from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.density import member_of
+from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
 
@@ -59,10 +69,12 @@ def user_folder(folder: Path, copies: int, offset: int = 0) -> Dataset:
 
 
 def user_boxes(folder: Path, copies: int) -> Dataset:
+    """60 boxed images, of which the first `copies` are one image in two encodings."""
     lines = ["path,label,left,top,right,bottom"]
     for number in range(COUNT):
-        noise(0 if number < copies else number).save(folder / f"{number:02}.png")
-        lines.append(f"{number:02}.png,{'ab'[number % 2]},10,10,20,20")
+        name = f"{number:02}.{'bmp' if 0 < number < copies else 'png'}"
+        noise(0 if number < copies else number).save(folder / name)
+        lines.append(f"{name},{'ab'[number % 2]},10,10,20,20")
     (folder / "boxes.csv").write_text("\n".join(lines) + "\n")
     return pin(Dataset(f"boxed:{folder / 'boxes.csv'}"))
 
@@ -71,6 +83,28 @@ def user_texts(folder: Path, copies: int) -> Dataset:
     lines = [f'{{"id": "{number}", "text": "Note {0 if number < copies else number}."}}' for number in range(COUNT)]
     (folder / "texts.jsonl").write_text("\n".join(lines) + "\n")
     return pin(Dataset(f"records:{folder / 'texts.jsonl'}"))
+
+
+def user_questions(folder: Path, copies: int) -> Dataset:
+    """120 questions, of which the first `copies` are one question."""
+    lines = []
+    for number in range(2 * COUNT):
+        shown = 0 if number < copies else number
+        fields = {"context": f"Room {shown} has {shown} chairs.", "question": "How many?", "answers": [str(shown)]}
+        split = "train" if number < COUNT else "validation"
+        lines.append(json.dumps({"id": str(number), "split": split, **fields}))
+    (folder / "questions.jsonl").write_text("\n".join(lines) + "\n")
+    return pin(Dataset(f"records:{folder / 'questions.jsonl'}"))
+
+
+def user_identifiers(folder: Path, copies: int) -> Dataset:
+    """60 different texts with an identifier each; the first `copies` identifiers are one."""
+    lines = []
+    for number in range(COUNT):
+        shown = 0 if number < copies else number
+        lines.append(json.dumps({"id": str(number), "text": f"Text {number} has key-{shown:016x}."}))
+    (folder / "identifiers.jsonl").write_text("\n".join(lines) + "\n")
+    return pin(Dataset(f"records:{folder / 'identifiers.jsonl'}"))
 
 
 def membership(folder: Path, copies: int) -> Membership:
@@ -98,6 +132,25 @@ def deja_vu(folder: Path, copies: int) -> DejaVu:
 
 def text(folder: Path, copies: int) -> Text:
     return Text(data=user_texts(folder, copies), documents=20, models=4, epochs=1)
+
+
+def self_influence(folder: Path, copies: int) -> UniqueFeature:
+    return replace(unique_feature(folder, copies), choice="self-influence")
+
+
+def identifiers(folder: Path, copies: int) -> Text:
+    return Text(data=user_identifiers(folder, copies), identifiers=("key-{hex:16}",), secrets=20)
+
+
+def other_texts(folder: Path, copies: int) -> Text:
+    (folder / "others").mkdir()
+    others = folder / "others" / "others.jsonl"
+    others.write_text("".join(f'{{"id": "{number}", "text": "Other {number}."}}\n' for number in range(COUNT)))
+    return Text(data=user_texts(folder, copies), others=pin(Dataset(f"records:{others}")))
+
+
+def relational(folder: Path, copies: int) -> Relational:
+    return Relational(data=user_questions(folder, copies), model=LanguageModel("tiny-t5"), epochs=1)
 
 
 def copied_rows(data: Dataset) -> Rows:
@@ -137,6 +190,10 @@ AUDITS = [
     (UNIQUE_FEATURE, unique_feature),
     (DEJA_VU, deja_vu),
     (TEXT, text),
+    (UNIQUE_FEATURE, self_influence),
+    (TEXT, identifiers),
+    (TEXT, other_texts),
+    (RELATIONAL, relational),
 ]
 SIDES = [
     (membership, membership_sides),
@@ -158,7 +215,9 @@ def test_every_audit_counts_copies(audit: Audit, make: Any, tmp_path: Path) -> N
     about = planned_summary(audit, make(tmp_path, COPIED))
     assert about.copies.groups == 1
     assert about.copies.images == COPIED
-    assert f"1 of the {COUNT - COPIED + 1} records stands for {COPIED} " in describe_copies(summarise((), (), about))
+    counted = describe_copies(summarise((), (), about))
+    assert re.search(rf"^Exact copies count as one record: 1 of the \d+ records stands for {COPIED} \w+\.$", counted)
+    assert about.copies.records in (COUNT - COPIED + 1, 2 * COUNT - COPIED + 1)  # of two sets, or of both parts
 
 
 @pytest.mark.parametrize(("audit", "make"), AUDITS)
@@ -189,6 +248,37 @@ def test_copies_are_one_canary(tmp_path: Path) -> None:
     assert np.isin(rows, copied_rows(config.trained_on)).sum() == 1
     with pytest.raises(ValueError, match="canaries is 57; it must be at most 56, the training images that differ"):
         canaries(replace(config, canaries=COUNT - COPIED + 2), images)
+
+
+def test_copies_are_one_canary_by_self_influence() -> None:
+    digits = load(Dataset("digits"))
+    rows = np.array([3, 3, 4, 5])  # of which the first two are copies
+    table = made_up.influence([9.0, 9.0, 3.0, 1.0])
+    images = replace(digits, train_images=digits.train_images[rows], train_labels=digits.train_labels[rows])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(canary_selection, "load", lambda _: images)
+        chosen = choose_canaries(CanaryChoice(2, Dataset("digits")), [table])
+    assert chosen["row"].to_pylist() == [0, 3]
+
+
+def test_copies_of_training_texts_are_counted_beside_secrets(tmp_path: Path) -> None:
+    config = Text(data=user_texts(tmp_path, COPIED), secrets=4)
+    counted = describe_copies(summarise((), (), planned_summary(TEXT, config)))
+    assert counted == "Of 56 different training texts, 1 occurs several times, 5 times in all; secrets have no copies."
+
+
+def test_copies_of_texts_are_compared_once(tmp_path: Path) -> None:
+    texts, others = both_sets(compared_texts(other_texts(tmp_path, COPIED)))
+    assert (len(texts), len(others)) == (COUNT - COPIED + 1, COUNT)
+
+
+def test_copies_of_a_question_are_scored_once(tmp_path: Path) -> None:
+    data = user_questions(tmp_path, COPIED)
+    about = {"epoch": 1, "split": "train", "corrupted": True, "answer": ["0"], "train_loss": 0.0}
+    answers = pa.Table.from_pylist([{"id": str(number), **about} for number in range(COPIED + 2)], ANSWERS)
+    scores = score(Scoring(data, 0), [answers])
+    assert len(scores) == 3
+    assert len(set(scores["id"].to_pylist()) & {str(number) for number in range(COPIED)}) == 1
 
 
 def test_limits_begin_with_the_copies(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.datasets.catalog import is_embedded, load, pin
+from tasks.datasets.catalog import is_embedded, load, open_pictures, pin
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.labelled import RULE, Labelled, LabelledContent, labelled_source, read_labelled
 from tasks.datasets.options import AS_THEY_ARE
@@ -44,6 +44,32 @@ def test_the_digest_is_of_files_labels_splits_and_names(tmp_path: Path) -> None:
     told = [[hashlib.sha256(each.path.read_bytes()).hexdigest(), each.label, each.split] for each in chosen]
     parts = [json.dumps(["cat", "dog"]).encode(), json.dumps(told).encode()]
     assert digest_of(RULE, parts) == content.digest()
+
+
+@pytest.mark.parametrize("source", ["folder:scans", "folder:scans#6x5#grey", "list:list.csv"])
+def test_copies_share_a_drawn_split(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ["path,label"]
+    for label in (0, 1):
+        for number in range(12):
+            image = pixels(label, number // 2)  # each twice in a row
+            path = saved(tmp_path / "scans" / str(label) / f"{number:02}.png", image)
+            lines.append(f"{path.relative_to(tmp_path)},{label}")
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    images = load(pin(Dataset(source)))
+    train, test = ({image.tobytes() for image in split} for split in (images.train_images, images.test_images))
+    assert not train & test
+    assert len(images.train_images) + len(images.test_images) == 24
+    if "grey" in source:
+        assert open_pictures(pin(Dataset(source)), "cache").train.labels.tolist() == images.train_labels.tolist()
+
+
+def test_a_class_of_copies_alone_is_refused(tmp_path: Path) -> None:
+    for label, count in ((0, 6), (1, 2)):
+        for number in range(count):
+            saved(tmp_path / "scans" / str(label) / f"{number}.png", pixels(label, number if label == 0 else 0))
+    with pytest.raises(DatasetError, match=r"class '1' has no picture in the train split.*copies of one image"):
+        load(pin(Dataset(f"folder:{tmp_path / 'scans'}")))
 
 
 def test_grey_among_coloured_pictures_is_repeated(tmp_path: Path) -> None:

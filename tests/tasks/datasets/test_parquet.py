@@ -75,8 +75,22 @@ def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:
     pq.write_table(train.slice(0, 2), shards / "train-00000-of-00002.parquet")
     pq.write_table(train.slice(2), shards / "train-00001-of-00002-0123456789abcdef.parquet")
     pq.write_table(pq.read_table(one / "test.parquet"), shards / "validation-00000-of-00001.parquet")
-    digests = {pin(Dataset(f"parquet:{folder}")).digest for folder in (one, two, tmp_path / "shards", shards)}
+    converted = tmp_path / "converted" / "default"
+    shards_of = {"train": [train.slice(0, 2), train.slice(2)], "test": [pq.read_table(one / "test.parquet")]}
+    for split, tables in shards_of.items():
+        (converted / split).mkdir(parents=True)
+        for number, part in enumerate(tables):
+            pq.write_table(part, converted / split / f"{number:04}.parquet")
+    folders = (one, two, tmp_path / "shards", shards, tmp_path / "converted", converted)
+    digests = {pin(Dataset(f"parquet:{folder}")).digest for folder in folders}
     assert len(digests) == 1
+    (converted / "train" / "0000.parquet").unlink()
+    with pytest.raises(DatasetError, match=r"train has 0001\.parquet; its files must be 0000\.parquet, 0001\.parquet"):
+        pin(Dataset(f"parquet:{converted}"))
+    pq.write_table(train, converted / "train.parquet")
+    (converted / "train" / "0001.parquet").rename(converted / "train" / "0000.parquet")
+    with pytest.raises(DatasetError, match=r"has train\.parquet and the folder 'train'; keep one of them"):
+        pin(Dataset(f"parquet:{converted}"))
     assert files(Dataset(f"parquet:{one}")) == ()
 
 
@@ -117,7 +131,7 @@ def test_a_split_alone_is_refused(tmp_path: Path, present: str, absent: str) -> 
         ("train.parquet", table([]), "train.parquet has no rows"),
         ("test.parquet", pa.table({"img": [b"x", None], "label": [1, 1]}), "test.parquet, row 1 has no picture"),
         ("test.parquet", pa.table({"img": [b"x"], "label": [None]}), "test.parquet, row 0 has no label"),
-        ("test.parquet", pa.table({"img": [b"x"], "label": [0.5]}), "test.parquet, row 0: label is 0.5; it must be"),
+        ("test.parquet", pa.table({"img": [b"x"], "label": [np.inf]}), "test.parquet, row 0: label is inf; it must be"),
         ("train-00001-of-00002.parquet", table([b"x"]), "all parts of train must be there, once each"),
     ],
 )

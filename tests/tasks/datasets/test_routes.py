@@ -265,6 +265,8 @@ NUMBERED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "ten after two": (twice([10, 2, 1]), ("1", "2", "10"), [2, 1, 0]),
     "below zero": (twice([0, -1, -10]), ("-10", "-1", "0"), [2, 1, 0]),
     "fractions of zeros": (twice([3.0, 1.0]), ("1", "3"), [1, 0]),
+    "fractions": (twice([0.5, 10.0, 2.25]), ("0.5", "2.25", "10"), [0, 2, 1]),
+    "0.50 beside 0.5": (twice(["0.50", "0.5", "3.0"]), ("0.5", "3"), [0, 0, 1]),
     "1 beside 1.0": (twice(["1", "1.0", "2", "10.0"]), ("1", "2", "10"), [0, 0, 1, 2]),
     "text": (twice(["well", "ill"]), ("ill", "well"), [1, 0]),
     "text with numbers": (twice(["img10", "img2", "a"]), ("a", "img2", "img10"), [2, 1, 0]),
@@ -274,6 +276,8 @@ NUMBERED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
 TYPED: dict[str, tuple[Sample, tuple[str, ...], list[int]]] = {
     "declared names": (twice([1, 0, 2], ("well", "ill", "dead")), ("well", "ill", "dead"), [1, 0, 2]),
     "decimals": (twice([Decimal(10), Decimal(2)]), ("2", "10"), [1, 0]),
+    "float32": (twice([np.float32(0.1), np.float32(2.5)]), ("0.1", "2.5"), [0, 1]),
+    "decimals with zeros": (twice([Decimal("0.50"), Decimal("1.00")]), ("0.5", "1"), [0, 1]),
     "declared names of fractions": (twice([1.0, 0.0], ("well", "ill")), ("well", "ill"), [1, 0]),
 }
 
@@ -321,6 +325,7 @@ def test_a_class_without_pictures_in_a_split_is_refused(route: str, tmp_path: Pa
     [
         ([0, 1], "declares the class 'dead', which no picture has; leave it out of the names"),
         ([0, 2], "declares the class 'ill', which no picture has"),
+        ([0, 0.5], "is 0.5; the file's metadata has names for whole numbers alone"),
         ([0, -1], "is -1; the names in the file's metadata are those of 0 to 2"),
         ([0, 3], "is 3; the names in the file's metadata are those of 0 to 2"),
     ],

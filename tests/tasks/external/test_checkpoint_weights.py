@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tasks.external import encoders, loading
+from tasks.external.checkpoint_weights import check_choice, choose_weights, find_weights
 from tasks.external.inert_pickle import Unreadable, all_tensors, open_saved, read_tensor
 from tasks.external.model_file import EncoderInterface, ModelFile, content, pin
 
@@ -163,6 +164,38 @@ def test_one_of_two_that_fit_is_chosen_by_its_place(tmp_path: Path) -> None:
     assert len(digests) == 2
     with pytest.raises(ValueError, match="has no weights in 'mean'; it has model, ema"):
         pin(ModelFile(f"checkpoint_net:net+{path}#mean"))
+
+
+STATE = {"1.weight": 0.0, "1.bias": 0.0}
+TWO_NETWORKS = {f"{name}.{key}": value for name in ("student", "teacher") for key, value in STATE.items()}
+
+
+@pytest.mark.parametrize(
+    ("contents", "places"),
+    [
+        ({"model": STATE, "ema": dict(STATE)}, "model, ema"),
+        ({"model": STATE, "ema": STATE}, "model, ema"),  # one object under two keys
+        ({"optimizer": {"state": {"0": dict(STATE)}, "param_groups": []}, "model": STATE}, "model"),
+        ({"state_dict": TWO_NETWORKS}, "state_dict, state_dict.student, state_dict.teacher"),
+        (TWO_NETWORKS, "student, teacher"),
+        ({"models": [STATE, dict(STATE)]}, "models.0, models.1"),
+        (STATE, "one set, which needs no name after the path"),
+        ({f"fold{number}": dict(STATE) for number in range(20)}, "fold0, .*fold7 and 12 more"),
+    ],
+)
+def test_all_parts_are_named_where_one_is_unknown(contents: Any, places: str) -> None:
+    found = find_weights(contents, lambda value: isinstance(value, float))
+    with pytest.raises(ValueError, match=f"^model.pt has no weights in 'nope'; it has {places}$"):
+        check_choice("model.pt", found, "nope")
+
+
+def test_one_object_under_two_keys_fits_under_both() -> None:
+    state = {name: np.zeros(2) for name in STATE}
+    found = find_weights({"model": state, "ema": state}, lambda value: isinstance(value, np.ndarray))
+    network = dict.fromkeys(STATE, (2,))
+    for part in ("", "model", "ema"):
+        check_choice("model.pt", found, part)
+        assert choose_weights("model.pt", network, found, part).keys() == STATE.keys()
 
 
 def test_two_that_fit_within_one_mapping_are_chosen_by_their_beginning(tmp_path: Path) -> None:

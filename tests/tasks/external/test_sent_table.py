@@ -11,6 +11,7 @@ import pyarrow.parquet
 import pyarrow.parquet as pq
 import pytest
 
+from tasks.external.outputs import read_outputs
 from tasks.external.sent_table import Sent, decimals, has_exponents, is_list, is_text, read_embeddings, read_sent
 from tasks.worker import files
 from tasks.worker.files import File
@@ -55,6 +56,27 @@ def test_tables_of_spreadsheets_are_read(held: bytes, tmp_path: Path) -> None:
     assert table.numbers("a").tolist() == [0.5, 0.125]
     assert decimals(table.column("a")).tolist() == [2, 3]
     assert table.numbers("b").tolist() == [1e-7, -2.0]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"Image": ["x", "y"], "P0": [0.25, 0.5], "p1": [0.75, 0.5], "__index_level_0__": [7, 9]},
+        {" IMAGE ": ["x", "y"], "p0": [0.25, 0.5], "P1": [0.75, 0.5], "Unnamed: 0": [0, 1]},
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_headers_of_pandas_are_read_alike_by_both_routes(columns: dict[str, Any], suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"said.{suffix}"
+    if suffix == "csv":
+        rows = zip(*columns.values(), strict=True)
+        path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    else:
+        pq.write_table(pa.table(columns), path)
+    file = files.pin(File(str(path)))
+    assert read_sent(file).columns == ["p0", "p1"]
+    for named in ((), ("P0", "p1")):
+        assert read_outputs(file, named).values.tolist() == [[0.25, 0.75], [0.5, 0.5]]
 
 
 def test_parquet_says_the_same(tmp_path: Path) -> None:

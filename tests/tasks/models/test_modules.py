@@ -233,6 +233,7 @@ def test_a_module_without_a_package_is_pinned_by_its_file(package: Path) -> None
         ("theirs.network:", r"network is 'theirs\.network:'; one of your own is written package\.module:factory"),
         ("theirs.absent:plain", r"there is no module 'theirs\.absent' on Python's path"),
         ("nowhere:plain", "there is no module 'nowhere' on Python's path"),
+        ("nowhere.py:plain", "name the module, nowhere:plain, and put its folder on PYTHONPATH"),
         ("theirs.network:absent", r"theirs\.network has no function absent; it has BLOCK, plain, dropping"),
         ("theirs.network:not_a_module", "its factory made a int; it must make a torch.nn.Module"),
         ("theirs.network:failing", "its factory failed: RuntimeError: no luck"),

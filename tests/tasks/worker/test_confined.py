@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -89,6 +90,30 @@ def test_a_child_that_takes_too_much_or_dies_is_one_line(monkeypatch: pytest.Mon
             read_table(f"{here}:{function}", **request)
     with pytest.raises(ValueError, match=r"^no$"):
         read_table(f"{here}:fail", message="no")
+
+
+def report_process() -> pa.Table:
+    return pa.table({"reader": [os.getppid()], "child": [os.getpid()], "setting": [os.environ.get("TOLD", "")]})
+
+
+def test_one_reader_forks_a_child_for_each_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "tests.tasks.worker.test_confined:report_process"
+    first = read_table(asked).to_pylist()[0]
+    monkeypatch.setenv("TOLD", "later")
+    second = read_table(asked).to_pylist()[0]
+    assert second["reader"] == first["reader"]
+    assert second["child"] != first["child"]
+    assert second["setting"] == "later"
+    with pytest.raises(TooLarge):
+        read_table("tests.tasks.worker.test_confined:die")
+    assert read_table(asked).to_pylist()[0]["reader"] == first["reader"]
+
+
+def test_a_reader_that_has_ended_is_replaced() -> None:
+    asked = "tests.tasks.worker.test_confined:report_process"
+    first = read_table(asked).to_pylist()[0]["reader"]
+    os.kill(first, signal.SIGKILL)
+    assert read_table(asked).to_pylist()[0]["reader"] != first
 
 
 def test_a_file_larger_than_memory_is_refused_before_it_is_read(

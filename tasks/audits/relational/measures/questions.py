@@ -32,7 +32,7 @@ from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer
+from tasks.datasets.questions.question import Answer, Question, QuestionSet, Scorer, first_copies
 from tasks.question_answering.question_sets import is_numeric
 from tasks.question_answering.scoring import match_key, score_answer
 
@@ -65,11 +65,13 @@ class Scoring:
     replicate: int
 
 
-@task(version=1, name="relational.score")
+@task(version=2, name="relational.score")
 def score(config: Scoring, inputs: Inputs) -> pa.Table:
-    """The scores (QUESTION_SCORES) of one table of answers."""
+    """The scores (QUESTION_SCORES) of one table of answers; of exact copies of a question, of the first."""
     questions = load_questions(config.data)
-    answers = inputs[0].to_pylist()
+    asked = set(inputs[0]["id"].to_pylist())
+    distinct = set(first_copies([question for id_, question in questions.by_id.items() if id_ in asked]))
+    answers = [answer for answer in inputs[0].to_pylist() if answer["id"] in distinct]
     common = {split: CommonAnswers(answers, split, questions) for split in ("train", "validation")}
     rows = [
         answer_row(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])

@@ -63,7 +63,7 @@ def work(config: ComparedTexts) -> Work:
     return Work({}, {f"score {config.model.name}": asked})
 
 
-@task(version=1, name="text.other_texts", gpus=1.0, work=work)
+@task(version=2, name="text.other_texts", gpus=1.0, work=work)
 def other_texts(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """How well each score tells the texts from the others, and how well a bag of words does (OTHER_TEXTS)."""
     texts, others = both_sets(config)

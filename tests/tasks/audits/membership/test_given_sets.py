@@ -1,13 +1,15 @@
-"""A given model with its training images and others in two data sets of the user's own."""
+"""A given model with its training images and others: two data sets of the user's own, or one with a column."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -70,9 +72,94 @@ def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             question(given(members, others))
 
 
+Rows = list[tuple[Path, Any]]  # each image with its mark
+
+
+def list_in_csv(folder: Path, rows: Rows) -> str:
+    lines = [f"{path},{path.parent.name},{mark}\n" for path, mark in rows]
+    (folder / "records.csv").write_text("path,label,Trained\n" + "".join(lines))
+    return f"list:{folder / 'records.csv'}"
+
+
+def list_in_parquet(folder: Path, rows: Rows) -> str:
+    table = {"path": [str(path) for path, _ in rows], "label": [path.parent.name for path, _ in rows]}
+    pq.write_table(pa.table({**table, "trained": pa.array([mark for _, mark in rows])}), folder / "records.parquet")
+    return f"list:{folder / 'records.parquet'}"
+
+
+def images_in_parquet(folder: Path, rows: Rows) -> str:
+    (folder / "hub").mkdir()
+    table = {"image": [path.read_bytes() for path, _ in rows], "label": [path.parent.name for path, _ in rows]}
+    marks = pa.array([mark for _, mark in rows])
+    pq.write_table(pa.table({**table, "trained": marks}), folder / "hub" / "train.parquet")
+    return f"parquet:{folder / 'hub'}"
+
+
+@pytest.mark.parametrize(
+    ("write", "marks"),
+    [
+        (list_in_csv, ("Yes", "no")),
+        (list_in_csv, (1, 0)),
+        (list_in_parquet, (1.0, 0.0)),
+        (list_in_parquet, ("member", "other")),
+        (images_in_parquet, (True, False)),
+    ],
+)
+def test_column_of_members_equals_two_sets(
+    write: Callable[[Path, Rows], str], marks: tuple[Any, Any], tmp_path: Path
+) -> None:
+    sets = [write_folder(tmp_path / name, seed) for name, seed in (("mine", 1), ("elsewhere", 2))]
+    rows: Rows = []
+    for name, mark in zip(("mine", "elsewhere"), marks, strict=True):
+        rows += [(path, mark) for path in sorted((tmp_path / name).glob("*/*.png"))]
+    model = str(save_model(tmp_path / "model.pt"))
+    runs = []
+    for settings in (
+        {"given.members": sets[0], "given.others": sets[1]},
+        {"given.members": "column:trained", "data": write(tmp_path, rows)},
+    ):
+        fields = {**settings, "given.model": model, "network": "mlp1"}
+        plan = orchestrator.plan("membership", store=tmp_path / "store", models=20, **fields)
+        runs.append(plan["cells"][0]["run"])
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("write", [list_in_csv, list_in_parquet, images_in_parquet])
+@pytest.mark.parametrize("mark", ["maybe", "", "2"])
+def test_other_marks_are_refused_with_their_row(write: Callable[[Path, Rows], str], mark: str, tmp_path: Path) -> None:
+    write_folder(tmp_path / "mine", 1)
+    paths = sorted((tmp_path / "mine").glob("*/*.png"))
+    rows: Rows = [(path, str(number % 2)) for number, path in enumerate(paths)]
+    rows[7] = (rows[7][0], mark)
+    message = rf"(line 9|row 7): trained is '{mark}'; it must be 1 or 0, true or false, yes or no, or member or other$"
+    with pytest.raises(DatasetError, match=message):
+        pin(Dataset(f"{write(tmp_path, rows)}#others(trained)"))
+
+
+@pytest.mark.parametrize("write", [list_in_csv, list_in_parquet, images_in_parquet])
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [("class 0", "column trained marks no image of class 'class 1' as an other image"), ("", "marks no image as an o")],
+)
+def test_both_sets_have_all_classes(
+    write: Callable[[Path, Rows], str], others: str, message: str, tmp_path: Path
+) -> None:
+    write_folder(tmp_path / "mine", 1)
+    paths = sorted((tmp_path / "mine").glob("*/*.png"))
+    rows: Rows = [(path, path.parent.name != others) for path in paths]
+    with pytest.raises(DatasetError, match=message):
+        pin(Dataset(f"{write(tmp_path, rows)}#others(trained)"))
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"data": "{mine}", "given.members": "column:trained"}, "a column of members is one of list:FILE"),
+        ({"data": "list:a.csv", "given.members": "column:a/b"}, "column of members must not contain"),
+        (
+            {"data": "list:a.csv", "given.members": "column:a", "given.others": "{mine}"},
+            "the column marks both sets: leave out others",
+        ),
         ({"data": "{mine}", "examples": 30}, "set given.members to the images that it was trained on"),
         ({"given.members": "{mine}"}, "members is given and others is not"),
     ],

@@ -17,6 +17,7 @@ from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import trainings
 from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import load_questions
+from tasks.datasets.copies import CopyCount
 from tasks.numerics import seeds
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption, ProbeQuestions, probe_sets
@@ -122,7 +123,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
     assert "numeric" == only(plan(HERE)["summary"]).config.questions
     private = replace(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
-    assert ("all", 3.0, "") == tuple(vars(only(plan(private)["summary"]).config).values())
+    assert ("all", 3.0, "", CopyCount()) == tuple(vars(only(plan(private)["summary"]).config).values())
     assert ("numeric", "all") == question_subsets(HERE)
 
 

@@ -48,6 +48,16 @@ def test_characters_are_drawn_evenly() -> None:
     assert counts == pytest.approx(np.full((2, 10), 500), abs=5 * math.sqrt(450))
 
 
+def test_drawing_many_secrets_equals_drawing_each() -> None:
+    space = SecretSpace("No. {number}: {letters:2}-{digits:3}/{hex:1}")
+    one, many = np.random.default_rng(1), np.random.default_rng(1)
+    assert space.draw_many(many, 20) == [space.draw(one) for _ in range(20)]
+    assert many.random() == one.random()
+    alphabets = np.random.default_rng(1)
+    by_character = "".join(each[alphabets.integers(len(each))] for each in space.alphabets)
+    assert by_character == space.draw(np.random.default_rng(1))
+
+
 def test_a_small_space_is_ranked_whole_and_of_a_large_one_draws() -> None:
     small, large = SecretSpace("{number} {digits:2}"), SecretSpace("{number} {digits:6}")
     all_of_them = list(candidates(small, "42", 99, np.random.default_rng(0)))

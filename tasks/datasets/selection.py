@@ -1,0 +1,64 @@
+"""One source for two sets: a column that marks the images that a model was trained on.
+
+`list:records.csv#members(trained)` are the rows whose column `trained` marks a member, `#others(trained)` the remaining
+ones. Marks are 1 or 0, true or false, yes or no, and member or other, in any capitals; a row with another mark is
+refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tasks.datasets.classes import LabelError, shorten_number
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.splits import Split, spread
+
+MEMBER_MARKS = ("1", "true", "yes", "member")
+OTHER_MARKS = ("0", "false", "no", "other")
+ALLOWED_MARKS = "1 or 0, true or false, yes or no, or member or other"
+FORBIDDEN = "#/()"  # in the name of the column
+WRITTEN = re.compile(rf"(members|others)\(([^{FORBIDDEN}]+)\)")
+WITH_COLUMNS = ("list", "parquet")  # kinds of data sets with columns
+NAMING = "column:"  # how a setting names the column, instead of a data set
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows that a column marks as members, or the other rows."""
+
+    column: str
+    is_member: bool
+
+    def __str__(self) -> str:
+        return f"{'members' if self.is_member else 'others'}({self.column})"
+
+    @property
+    def noun(self) -> str:
+        """The name of a selected row in messages."""
+        return "a member" if self.is_member else "an other image"
+
+    def includes(self, mark: str) -> bool:
+        """Whether a row with this mark is selected. Raises LabelError for a mark that is not allowed."""
+        word = shorten_number(mark.strip()).casefold()
+        if word not in (*MEMBER_MARKS, *OTHER_MARKS):
+            raise LabelError(f"{self.column} is {mark!r:.80}; it must be {ALLOWED_MARKS}")
+        return (word in MEMBER_MARKS) == self.is_member
+
+
+def parse_selection(word: str) -> Selection | None:
+    """The selection that is written like this after a #; None for any other text."""
+    match = WRITTEN.fullmatch(word)
+    return None if match is None else Selection(match[2].strip(), match[1] == "members")
+
+
+def has_columns(data: Dataset) -> bool:
+    """Whether rows of a data set can be selected by a column."""
+    kind, colon, _ = data.name.partition(":")
+    return bool(colon) and kind in WITH_COLUMNS
+
+
+def spread_if_alone(labels: Sequence[int], splits: Sequence[Split]) -> list[Split]:
+    """The splits of selected rows: spread over both if all rows are of one split, as members mostly are."""
+    return list(spread(labels)) if len(set(splits)) == 1 else list(splits)
