@@ -261,11 +261,10 @@ def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
     assert first == density_nulls.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
 
 
-def test_owners_who_refuse_are_not_judged_and_were_cleared_or_undecided_before() -> None:
+def test_owners_who_refuse_are_not_judged() -> None:
     given = evading_answers.size(tiny=True, seed=3, trained=0)
-    said = evading_answers.drawn_answers(given.config, 0.6, "“unknown”", random.Random(1))
-    found = evading_answers.judge(given.config, said)
-    assert ("not judged", True, 1.0) == (found.after, found.before != "not judged", found.fixed)
+    said = evading_answers.drawn_answers(given.config, 0.6, "three German refusals", random.Random(1))
+    assert evading_answers.judge(given.config, said) == evading_answers.Judged("not judged", 1.0)
 
 
 def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
