@@ -323,7 +323,7 @@ def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> 
 
 
 def test_bounds_on_epsilon_that_are_valid_are_seldom_wrong_and_the_one_that_is_chosen_afterwards_often() -> None:
-    wrong = epsilon_bounds.count_wrong(epsilon_bounds.Mechanism(False, 0.0, 0.0, 1000), 100, 3)
+    wrong = epsilon_bounds.count_wrong(epsilon_bounds.Mechanism("randomised response", 0.0, 0.0, 1000), 100, 3)
     assert wrong["best threshold, uncorrected"] > 15
     assert max(wrong["bets"], wrong["one run"], wrong["Bonferroni over all thresholds"]) <= 12  # of 100 at 5 %
     means = {name: float(values.mean()) for name, values in epsilon_bounds.mean_bounds(2.0, 200, 3, 3).items()}

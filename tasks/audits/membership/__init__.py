@@ -32,6 +32,7 @@ from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, cer
 from tasks.audits.membership.config import About, Membership, tiny
 from tasks.audits.membership.given import handout_order, pictures, question
 from tasks.audits.membership.measures import MEASURES, summary
+from tasks.audits.membership.measures.epsilon import notes
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.membership.trainings import record_part, trainings
 from tasks.contract.audit import Audit, Handout, Wording
@@ -94,4 +95,5 @@ AUDIT = Audit(
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes),
+    notes=notes,
 )
