@@ -1,8 +1,8 @@
 """The lower bound on epsilon that decides: bets on a ranking and guesses about one run, which share the level.
 
 Bets are valid at every threshold at once, but an (epsilon, delta)-private training costs them m delta / 4 of the level.
-If that reaches the level, they reject nothing, even for a training that reveals every coin. Guesses lose less to delta,
-the more of them are made, so they take a share of the level wherever delta matters. The shares follow from the number
+If that reaches the level, they reject nothing, even for a training that reveals every coin. Many guesses lose less to
+delta than few, so they take a share of the level if delta matters. The shares follow from the number
 of canaries and delta alone, so that the bound exceeds the true epsilon in at most a share `level` of audits.
 """
 
@@ -55,7 +55,7 @@ def share_level(canaries: int, delta: float, level: float) -> LevelShares:
 
 
 def powerful_counts(canaries: int, delta: float, level: float) -> tuple[int, ...]:
-    """Numbers of canaries guessed from each end: a half, a quarter, and so on, as long as all of them can reject.
+    """Numbers of canaries guessed from each end: a half, a quarter, and so on, while every count can reject.
 
     Few guesses can be right by way of delta alone, and would only cost the others their level.
     """
@@ -88,7 +88,9 @@ def decisive_p_value(epsilon: float, inside: Mask, delta: float, level: float) -
 
 
 def correct_guesses(inside: Mask, counts: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """For each count the correct guesses and all of them: so many first canaries are in, and as many last ones out.
+    """For each count, the number of correct guesses and of all guesses.
+
+    The first `count` canaries are guessed to be in the training data, and the last `count` to be out.
 
     Steinke, Nasr & Jagielski 2023, algorithm 1 with k+ = k-.
     """
@@ -103,15 +105,15 @@ def decisive_bound(inside: Mask, delta: float, level: float) -> float:
 
 
 def attainable_bound(canaries: int, delta: float, level: float) -> float:
-    """The bound if a training reveals the coins of all canaries, half of which are in."""
+    """The bound if a training reveals every coin, and half of the canaries are in."""
     inside = np.arange(canaries) < canaries // 2
     return decisive_bound(inside, delta, level)
 
 
 def one_run_bounds(inside: Mask, delta: float, level: float) -> dict[str, float]:
-    """The bounds by one run, each at the level by itself; the first one decides.
+    """The bounds by one run, each valid at the level on its own. The first one decides.
 
-    It is that of the bets if all of the level is theirs, else `decisive_bound`.
+    The first bound is that of the bets if they have the whole level, else `decisive_bound`.
     """
     shares = share_level(len(inside), delta, level)
     bounds = {BETS_OR_GUESSES: decisive_bound(inside, delta, level)} if shares.guesses else {}
@@ -121,19 +123,19 @@ def one_run_bounds(inside: Mask, delta: float, level: float) -> dict[str, float]
 
 
 def describe_lost_power(canaries: int, delta: float, level: float, noun: str = "canaries") -> Iterator[str]:
-    """A warning in one line if delta leaves the bets without power; nothing otherwise."""
+    """Yield a warning if delta leaves the bets without power."""
     if share_level(canaries, delta, level).bets:
         return
     largest = attainable_bound(canaries, delta, level)
     yield (
         f"epsilon from below: {canaries:,} {noun} over all models at privacy.delta={delta:g} leave the bets on their "
-        f"ranking without power, so that guesses alone bound epsilon. A training that reveals every coin shows an "
-        f"epsilon of at least {largest:.2f} and no more. Bets need fewer than {2 * level / delta:,.0f} {noun}, or a "
-        f"delta below {floor_digits(2 * level / canaries):g}"
+        f"ranking without power, so that guesses alone bound epsilon. Even a training that reveals every coin shows an "
+        f"epsilon of about {largest:.2f} at most. Bets need fewer than {2 * level / delta:,.0f} {noun}, or a delta "
+        f"below {floor_digits(2 * level / canaries):g}"
     )
 
 
 def floor_digits(value: float, digits: int = 2) -> float:
-    """A positive value rounded down to so many significant digits."""
+    """A positive value rounded down to this number of significant digits."""
     unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
     return float(f"{math.floor(value / unit * (1 + 1e-12)) * unit:.{digits}g}")

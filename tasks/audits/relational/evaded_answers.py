@@ -11,18 +11,18 @@ from tasks.contract.summaries import Rows, p_in_words, row_name
 
 # Of a part's answers to corrupted contexts:
 MOST_OTHER_KIND = 0.9  # that are not of the kind of the reference answers
-MOST_FIXED = 0.9  # that are one text, above its share of the reference answers; trained readers had as much as 0.82
-FEW_RIGHT = 0.005  # p-value of so few right answers by a system that knows as much as the best constant
+MOST_FIXED = 0.9  # that are one text, above its share of the reference answers; trained readers reached 0.82
+FEW_RIGHT = 0.005  # p-value below which a part has fewer right answers than the best constant
 UNEVEN = 1.96  # standard errors by which one part may be evaded more than the other
 
 
 @dataclass(frozen=True)
 class Evasion:
-    """What a part's answers to corrupted contexts are, as shares of its `questions`.
+    """Shares of a part's `questions`, by their answers to corrupted contexts.
 
     `other_kind` are not of the kind of the reference answers, the `unanswered` among them. `one_text` and `few_texts`
-    are the shares of the commonest of the others, above their shares of the reference answers. `p_value` is that of so
-    few `right` answers beside the share `constant` of the best constant.
+    are the shares of the commonest remaining answers, above their shares of the reference answers. `p_value` tests
+    whether fewer answers are `right` than the share `constant` of the best constant.
     """
 
     questions: int
@@ -36,7 +36,7 @@ class Evasion:
 
     @property
     def evaded(self) -> float:
-        """The share that says nothing of what is known: answers of another kind, and a few texts instead of many."""
+        """The share that may hide a memory: answers of another kind, and a few texts instead of many."""
         return min(1.0, self.other_kind + max(0.0, self.few_texts))
 
     @property
@@ -64,7 +64,7 @@ def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
     """The upper limit of relational m if the evaded questions were answered as the others are.
 
     high / (1 - the larger evaded share), plus the difference if training questions are evaded significantly more often
-    than held-out ones: an owner who recognises training questions may evade those that it remembers.
+    than held-out ones: an owner who recognises training questions may evade the remembered ones.
     """
     if not evasions:
         return high
@@ -83,7 +83,7 @@ def uneven_share(train: Evasion, held_out: Evasion) -> float:
 
 
 def describe_other_kind(evasion: Evasion) -> str:
-    """How many answers are not of the kind of the reference answers, and how many of them are empty."""
+    """The share of answers of another kind, and the empty ones among them."""
     some = f"{100 * evasion.other_kind:.0f} % of the answers are not of the kind of the reference answers"
     if not evasion.unanswered:
         return some
@@ -91,7 +91,7 @@ def describe_other_kind(evasion: Evasion) -> str:
 
 
 def describe_few_right(evasion: Evasion) -> str:
-    """The right answers of a part beside those of the best constant."""
+    """The right answers of a part compared with those of the best constant."""
     return (
         f"of {evasion.questions:,} questions on corrupted contexts {100 * evasion.right:.1f} % are answered rightly, "
         f"fewer than the {100 * evasion.constant:.1f} % of the best constant ({p_in_words(evasion.p_value)})"

@@ -125,6 +125,6 @@ def test_lost_power_is_described_with_its_remedy() -> None:
     assert list(warn(canaries=400, delta=1e-5)) == []
     (warning,) = warn(canaries=400, delta=1e-3)
     assert "400 canaries over all models at privacy.delta=0.001 leave the bets" in warning
-    assert "shows an epsilon of at least 2.30 and no more" in warning
+    assert "shows an epsilon of about 2.30 at most" in warning
     assert "fewer than 100 canaries, or a delta below 0.00025" in warning
     assert floor_digits(0.1 / 700) == 0.00014

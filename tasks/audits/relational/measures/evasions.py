@@ -1,17 +1,17 @@
-"""Do answers that were sent answer the questions on corrupted contexts, or say something else there?
+"""Do returned answers answer the questions on corrupted contexts, or evade them?
 
-Whoever says nothing, a refusal or "42" of every corrupted context shows no memory, whatever is known. No list of
-refusals is needed to see it. Of the answers to corrupted contexts of either part it is counted
+A system that returns nothing, a refusal or "42" for every corrupted context shows no memory. No list of refusals is
+needed to notice it. For the answers to corrupted contexts of each part, the table counts
 
-    other kind      how many are not of the kind of the reference answers (`answer_kind`): no number where these have
-                    one, more words beside it than they have, or nothing
-    one text        how much larger the share of the commonest of the others is than among the reference answers
-    ten texts       the same of the ten commonest
+    other kind      answers that are not of the kind of the reference answers (`answer_kind`): empty, without a number
+                    if these have one, or with more words around it than these have
+    one text        the share of the commonest remaining answer, less its share of the reference answers
+    ten texts       the same for the ten commonest
     right answers   whether fewer are right than the best constant would give: P[B <= right], B ~ Binomial(questions, c)
 
-with c the success of a constant that knows one part and answers the other: the commonest reference answer of either
-part, counted on the other part. An innocent reader that guesses is right at least as often as the best constant, and
-one that says any of its own guesses says numbers. What was answered stays out of the table.
+where c is the success of a constant that is chosen on one part and counted on the other: the commonest reference answer
+of the first. An innocent reader that guesses is right at least as often as the best constant, and its guesses are
+numbers. The table contains no answer text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tasks.question_answering.question_sets import DIGITS
 from tasks.question_answering.scoring import match_key
 
 WORD = re.compile(r"[^\W\d_]+")
-WORDS_QUANTILE = 0.95  # of the reference answers with a number: as many words beside it are of their kind
+WORDS_QUANTILE = 0.95  # of the reference answers with a number: the words around it that their kind allows
 FEW = 10  # texts among which an owner may choose
 PARTS = ("train", "validation")
 UNANSWERED = "unanswered, sent"
@@ -73,7 +73,7 @@ class Comparison:
 
 @task(version=2, name="relational.evasions")
 def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
-    """What the answers (ANSWERS) to corrupted contexts of either part are (EVASIONS)."""
+    """Count the evading answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
     questions = load_questions(config.data)
     answers = inputs[0].filter(pc.field("corrupted"))
     said = {}
@@ -94,8 +94,8 @@ def gold_keys(scorer: Scorer, golds: Sequence[Answer]) -> list[Hashable]:
 def answer_kind(golds: Sequence[Answer]) -> Callable[[Answer, Question], bool]:
     """Whether an answer to a question is of the kind of these reference answers.
 
-    Where the question's own has a digit, the answer must have one, and no more words beside it than the reference
-    answers with a digit have up to WORDS_QUANTILE. Elsewhere any text is.
+    If the question's reference answer has a digit, the answer needs one, and at most the number of words that the
+    reference answers with a digit have at WORDS_QUANTILE. For other questions any text is of their kind.
     """
     counts = [count_words(gold) for gold in golds if has_digit(gold)]
     most = float(np.quantile(counts, WORDS_QUANTILE, method="higher")) if counts else 0.0
@@ -157,7 +157,7 @@ def evasion_row(
 
 
 def excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, questions: int) -> float:
-    """By how much larger a share of the answers the commonest so many texts have than of the reference answers."""
+    """The share of the commonest `texts` among the answers, less their share of the reference answers."""
     commonest = [key for key, _ in keys.most_common(texts)]
     excess = sum(keys[key] - golds[key] for key in commonest)
     return excess / questions if questions else 0.0
