@@ -9,8 +9,8 @@ with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), st
 (`population.push_scores`). Had another feature with the same rest been trained on, but none with this part, each
 look-alike would be as likely to be first as the feature. So each rank has an exact p-value if the feature was drawn,
 and the feature is called only if all of them are small. If the label is not known, each look-alike is scored by the
-label towards which it pushes most. One label for all of them, that of their mean push, was the wrong one for 3 of 9
-names that had been trained on, and ranked them last. Ours; the paper has no null.
+label towards which it pushes most. One label for all of them, that of their mean push, can be the wrong
+one, and ranks the feature last then. Ours; the paper has no null.
 
 Beside references features are ranked by their slopes: see `exact_ranks`.
 """
