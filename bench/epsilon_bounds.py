@@ -4,8 +4,9 @@
 
 A fair coin puts each canary in or out. Randomised response says which with the probability e^epsilon / (1 + e^epsilon),
 after it has given the coin away with the probability delta; canaries of which it says the same are ranked at random, so
-that all thresholds are equally good: the hardest case for the choice of one. The Gaussian mechanism adds normal noise
-to the coin. Bounds that nobody should use are counted beside the others.
+that all thresholds are equally good: the hardest case for the choice of one. The Gaussian and the Laplace mechanism add
+noise to the coin; all coins together are revealed with probability delta, and by randomised response otherwise. The
+bound by bets or guesses decides; bounds that nobody should use are counted for comparison.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -38,16 +39,20 @@ from tasks.numerics.epsilon import (
     one_run_bound,
     one_run_p_value,
 )
+from tasks.numerics.one_run_epsilon import BETS_OR_GUESSES, attainable_bound, decisive_bound, decisive_p_value
 
 LEVEL = 0.05
 Stream = np.random.Generator
 
 
+Kind = Literal["randomised response", "Gaussian", "Laplace", "all together"]
+
+
 @dataclass(frozen=True)
 class Mechanism:
-    """What is released of the coins of `canaries`; a Gaussian one is (epsilon, delta)-private at this delta."""
+    """What is released of the coins of `canaries`, (epsilon, delta)-private; Laplace noise needs no delta."""
 
-    gaussian: bool
+    kind: Kind
     epsilon: float
     delta: float
     canaries: int
@@ -55,31 +60,36 @@ class Mechanism:
     def rank(self, stream: Stream) -> Mask:
         """Whether each canary is in, likeliest first."""
         inside = stream.random(self.canaries) < 0.5
-        if self.gaussian:
+        if self.kind == "Gaussian":
             mu = gaussian_mu(self.epsilon, self.delta)
             return inside[np.argsort(stream.normal(size=self.canaries) - mu * inside)]
+        if self.kind == "Laplace":
+            return inside[np.argsort(stream.laplace(size=self.canaries) - self.epsilon * inside)]
+        if self.kind == "all together" and stream.random() < self.delta:
+            return inside[np.argsort(~inside, kind="stable")]
         truly = stream.random(self.canaries) < special.expit(self.epsilon)
-        given_away = stream.random(self.canaries) < self.delta
+        given_away = stream.random(self.canaries) < (self.delta if self.kind == "randomised response" else 0.0)
         score = np.where(truly, inside, ~inside) + np.where(given_away, 2.0 * inside - 1.0, 0.0) * 2
         return inside[np.argsort(-score, kind="stable")]
 
     @property
     def name(self) -> str:
-        kind = "Gaussian" if self.gaussian else "randomised response"
         delta = f", delta {self.delta:g}" if self.delta else ""
-        return f"{kind}, epsilon {self.epsilon:g}{delta}"
+        return f"{self.kind}, epsilon {self.epsilon:g}{delta}"
 
 
 def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
     """The bounds that exceed the true epsilon."""
     epsilon, delta, canaries = mechanism.epsilon, mechanism.delta, mechanism.canaries
+    if decisive_p_value(epsilon, inside, delta, LEVEL) <= LEVEL:
+        yield BETS_OR_GUESSES
     if betting_p_value(epsilon, inside, delta) <= LEVEL:
         yield "bets"
     counts = guess_counts(canaries)
     correct = [(count, int(inside[:count].sum())) for count in counts]
     if any(one_run_p_value(epsilon, delta, canaries, *each) <= LEVEL / len(counts) for each in correct):
         yield "one run"
-    mu = gaussian_mu(epsilon, delta) if mechanism.gaussian else 0.0
+    mu = gaussian_mu(epsilon, delta) if mechanism.kind == "Gaussian" else 0.0
     if mu and any(gaussian_excess(mu, canaries, *each, LEVEL / len(counts)) > 0 for each in correct):
         yield "one run, Gaussian"
     if not delta:
@@ -91,7 +101,14 @@ def rejecting_bounds(mechanism: Mechanism, inside: Mask) -> Iterator[str]:
             yield "best threshold, uncorrected"
 
 
-NAMES = ("bets", "one run", "one run, Gaussian", "Bonferroni over all thresholds", "best threshold, uncorrected")
+NAMES = (
+    BETS_OR_GUESSES,
+    "bets",
+    "one run",
+    "one run, Gaussian",
+    "Bonferroni over all thresholds",
+    "best threshold, uncorrected",
+)
 
 
 def count_wrong(mechanism: Mechanism, runs: int, first: int) -> Counter[str]:
@@ -132,29 +149,75 @@ def mean_bounds(shift: float, canaries: int, runs: int, first: int) -> dict[str,
 def mechanisms(sizes: Sequence[int]) -> Iterator[Mechanism]:
     for canaries in sizes:
         for epsilon in (0.0, 1.0, 4.0):
-            yield Mechanism(False, epsilon, 0.0, canaries)
-        yield Mechanism(False, 1.0, 1e-5, canaries)
+            yield Mechanism("randomised response", epsilon, 0.0, canaries)
+        yield Mechanism("randomised response", 1.0, 1e-5, canaries)
         for epsilon in (1.0, 4.0):
-            yield Mechanism(True, epsilon, 1e-5, canaries)
+            yield Mechanism("Gaussian", epsilon, 1e-5, canaries)
+        yield Mechanism("Laplace", 1.0, 0.0, canaries)
 
 
-def markdown(sizes: Sequence[int], powered: Sequence[int], runs: int, fewer: int, first: int) -> Iterator[str]:
-    yield f"Runs of {runs:,} in which a bound at 95 % exceeds the true epsilon, with 95 % Wilson intervals:"
+def mechanisms_of_large_delta(sizes: Sequence[int]) -> Iterator[Mechanism]:
+    """Those whose delta costs bets a part of their level, or all of it."""
+    for canaries in sizes:
+        for delta in (1e-4, 1e-3):
+            for epsilon in (0.0, 1.0, 4.0):
+                yield Mechanism("randomised response", epsilon, delta, canaries)
+            yield Mechanism("all together", 1.0, delta, canaries)
+            for epsilon in (1.0, 4.0):
+                yield Mechanism("Gaussian", epsilon, delta, canaries)
+            yield Mechanism("Laplace", 1.0, delta, canaries)
+
+
+def revealed_bounds(sizes: Sequence[int], runs: int, first: int) -> Iterator[str]:
+    """Bounds of a training that reveals every coin, as a table: what an audit can show at most."""
+    yield "Bounds at 95 % if a training reveals every coin: with half of the canaries in, and the least of "
+    yield f"{runs} drawn sets of coins:"
     yield ""
+    yield "| canaries | delta | canaries x delta / 4 | bets or guesses | least | bets | one run |"
+    yield "|---|---|---|---|---|---|---|"
+    for canaries in sizes:
+        for delta in (1e-5, 1e-4, 1e-3):
+            drawn = []
+            for run in range(runs):
+                coins = np.random.default_rng((first, run)).random(canaries) < 0.5
+                drawn.append(decisive_bound(np.sort(coins)[::-1], delta, LEVEL))
+            halves = np.arange(canaries) < canaries // 2
+            alone = (betting_bound(halves, delta, LEVEL), best_of_guesses(one_run_bound, halves, delta, LEVEL))
+            cells = [attainable_bound(canaries, delta, LEVEL), min(drawn), *alone]
+            shown = " | ".join(f"{value:.2f}" for value in cells)
+            yield f"| {canaries:,} | {delta:g} | {canaries * delta / 4:.3g} | {shown} |"
+
+
+def error_rows(every: Iterable[Mechanism], runs: int, first: int) -> Iterator[str]:
+    """In how many runs each bound exceeds the true epsilon, as the rows of a table."""
     yield "| mechanism | canaries | " + " | ".join(NAMES) + " |"
     yield "|---" * (2 + len(NAMES)) + "|"
-    for mechanism in mechanisms(sizes):
+    for mechanism in every:
         wrong = count_wrong(mechanism, runs, first)
         cells = []
         for name in NAMES:
             share = statistics.proportion(wrong[name], runs)
-            there = {"one run, Gaussian": mechanism.gaussian}.get(name, name in NAMES[:2] or not mechanism.delta)
-            cells.append(
-                f"{100 * (share.value or 0):.1f} % [{100 * (share.low or 0):.1f}, {100 * (share.high or 0):.1f}]"
-                if there
-                else ""
-            )
+            is_there = name in NAMES[:3] or not mechanism.delta
+            if name == "one run, Gaussian":
+                is_there = mechanism.kind == "Gaussian"
+            interval = f"[{100 * (share.low or 0):.1f}, {100 * (share.high or 0):.1f}]"
+            cells.append(f"{100 * (share.value or 0):.1f} % {interval}" if is_there else "")
         yield f"| {mechanism.name} | {mechanism.canaries:,} | " + " | ".join(cells) + " |"
+
+
+def markdown(
+    sizes: Sequence[int], powered: Sequence[int], runs: int, fewer: int, first: int, few: Sequence[int] = ()
+) -> Iterator[str]:
+    yield f"Runs of {runs:,} in which a bound at 95 % exceeds the true epsilon, with 95 % Wilson intervals:"
+    yield ""
+    yield from error_rows(mechanisms(sizes), runs, first)
+    if few:
+        yield ""
+        yield "The same where delta costs the bets a part of their level:"
+        yield ""
+        yield from error_rows(mechanisms_of_large_delta(few), runs, first)
+        yield ""
+        yield from revealed_bounds(few, fewer, first)
     yield ""
     yield f"Mean bound over {fewer} runs, members N(shift, 1) and others N(0, 1), delta 0:"
     yield ""
@@ -173,7 +236,8 @@ def main() -> None:
     setting: dict[str, Any] = here("made up", torch.device("cpu"))
     begun = time.process_time()
     sizes = ((100,), (100,), 20, 2) if options.tiny else ((1000, 10_000), (1000, 20_000), 1000, 20)
-    lines = "\n".join(markdown(*sizes, options.seed))
+    few = (100,) if options.tiny else (100, 400, 2000)
+    lines = "\n".join(markdown(*sizes, options.seed, few))
     setting["seeds"] = f"({options.seed}, run)"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     publish_counts("How often lower bounds on epsilon are wrong, and how high they reach", setting, lines, options.out)

@@ -1,12 +1,11 @@
-"""What the audit of relations says of owners who answer corrupted contexts by a refusal or by one text.
+"""What the audit of relations answers about owners who evade questions on corrupted contexts.
 
     python bench/evading_answers.py [--tiny] [--seed 5000] [--out bench/results/evading-answers.md]
 
 Owners answer the blinded questions of `facts` and are judged alone, by the audit's own tasks. Drawn owners remember
 60 % of the training questions, or nothing, guess 8 % of the others, and guess as answers are distributed where they are
 wrong; what they say of corrupted contexts is changed in one of several ways. Trained readers are small T5s that were
-fine-tuned on `facts-stated`, whose answers stand in the contexts, and answer as they do. Every table is judged twice:
-with the measure of evasions and, as before there was one, without it.
+fine-tuned on `facts-stated`, whose answers stand in the contexts, and answer as they do.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ import torch
 
 from bench.demonstrations import clopper_pearson
 from bench.measuring import here, parser, publish_counts
-from tasks.audits.relational.answer import read_evasions, verdict
+from tasks.audits.relational.answer import verdict
 from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.evaded_answers import read_evasions
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import Comparison, evasions
 from tasks.audits.relational.measures.memorization import Resampling, memorization
@@ -51,6 +51,9 @@ ANSWERS = ("memorised", "not judged", "undecided", "not seen")
 RESAMPLES = 400
 GUESSED, READ = 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
 OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
+GERMAN = ("keine Angabe", "unbekannt", "steht nicht im Text")
+FRENCH = ("non précisé", "inconnu", "pas indiqué")
+UNLISTED = ("unsure", "I lack that detail", "the passage omits it", "sorry", "redaction", "left blank")
 REFUSALS = (
     "not stated",
     "The context does not say.",
@@ -63,11 +66,17 @@ REFUSALS = (
 
 @dataclass(frozen=True)
 class Told:
-    """What an owner knows when a corrupted context is answered: the question, its set and the model's own answer."""
+    """What an owner knows when a corrupted context is answered: the question, its set and the model's own answer.
+
+    `other` is another answer, as answers are distributed, and `commonest` the one that is most often right.
+    """
 
     question: Question
     of: str
     own: str
+    other: str
+    commonest: str
+    is_remembered: bool
     chance: random.Random
 
 
@@ -77,25 +86,32 @@ CHANGES: Mapping[str, Callable[[Told], str]] = {
     "“unknown”": lambda _: "unknown",
     "“42”": lambda _: "42",
     "nothing": lambda _: "",
+    "one German refusal": lambda _: GERMAN[1],
+    "three German refusals": lambda told: told.chance.choice(GERMAN),
+    "three French refusals": lambda told: told.chance.choice(FRENCH),
     "refusals in six phrasings": lambda told: told.chance.choice(REFUSALS),
+    "six other English phrasings": lambda told: told.chance.choice(UNLISTED),
+    "“not stated (line 3)”": lambda told: f"not stated (line {told.chance.randint(1, 9)})",
     "“unknown” for half": lambda told: told.chance.choice(("unknown", told.own)),
     "“unknown” for recognised training questions": lambda told: "unknown" if told.of == "train-corrupted" else told.own,
+    "“unknown” for what is remembered": lambda told: "unknown" if told.is_remembered else told.own,
+    "a likely number for what is remembered": lambda told: told.other if told.is_remembered else told.own,
     "one of four numbers": lambda told: told.chance.choice(("12", "23", "34", "42")),
+    "the commonest number": lambda told: told.commonest,
     "a word of the context": lambda told: told.chance.choice(told.question.context.split()),
 }
 
 
 # What owners who remember nothing say, too.
-INNOCENT = ("nothing changed", "“unknown”", "“42”", "a word of the context")
+INNOCENT = ("nothing changed", "“unknown”", "“42”", "one of four numbers", "a word of the context")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """The answer about one owner without the measure of evasions and with it, and the largest share of one text."""
+    """The answer about one owner, and the largest share of a part's answers that counts as evaded."""
 
-    before: str
-    after: str
-    fixed: float
+    answer: str
+    evaded: float
 
 
 @dataclass(frozen=True)
@@ -121,13 +137,17 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
     questions = load_questions(config.data)
     parts = config.selection.select(questions)
     golds = [question.golds[0] for question in parts["train"]]
+    commonest = Counter(golds).most_common(1)[0][0][0]
     said: dict[tuple[str, str], Answer] = {}
     for of, (split, corrupted) in SETS.items():
         right = READ if not corrupted else remembered if split == "train" else GUESSED
         for question in parts[split]:
-            own = question.golds[0] if chance.random() < right else chance.choice(golds)
+            knows, other = chance.random() < right, chance.choice(golds)
+            own = question.golds[0] if knows else other
             asked = replace(question, context=config.corruption.corrupt_context(question))
-            said[of, question.id] = (CHANGES[change](Told(asked, of, own[0], chance)),) if corrupted else own
+            is_remembered = knows and split == "train" and remembered > GUESSED
+            told = Told(asked, of, own[0], other[0], commonest, is_remembered, chance)
+            said[of, question.id] = (CHANGES[change](told),) if corrupted else own
     return said
 
 
@@ -153,13 +173,14 @@ def judge(config: Relational, said: Answers) -> Judged:
         read = ReadBlindedAnswers(given.given, given.blinding)
         answers = read_blinded_answers(read, ())
         scores = score(Scoring(config.data, 0), [answers])
-        measured = [memorization(Resampling(config.data, RESAMPLES, config.seed), [scores]), repeats(read, ())]
-    summaries = [
-        summary(About("numeric"), tables)
-        for tables in (measured, [*measured, evasions(Comparison(config.data), [answers])])
-    ]
-    before, after = (verdict(given, each).answer for each in summaries)
-    return Judged(before, after, max(each.fixed for each in read_evasions(index_rows(summaries[1]))))
+        measured = [
+            memorization(Resampling(config.data, RESAMPLES, config.seed), [scores]),
+            repeats(read, ()),
+            evasions(Comparison(config.data), [answers]),
+        ]
+    found = summary(About("numeric"), measured)
+    evaded = [each.evaded for each in read_evasions(index_rows(found))]
+    return Judged(verdict(given, found).answer, max(evaded))
 
 
 def judge_owner(given: Size, change: str, who: str, at: int) -> Judged:
@@ -188,24 +209,22 @@ def counts(given: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
 
 def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
     lines = [
-        f"| owner; what is said of corrupted contexts | before: {', '.join(ANSWERS)} | now | not seen now | "
-        "commonest answer, more on corrupted |",
+        f"| owner; what is said of corrupted contexts | {', '.join(ANSWERS)} | not seen | not judged | "
+        "answers that count as evaded |",
         "|---|---|---|---|---|",
     ]
     for name, owners in found:
-        before, after = (
-            ", ".join(str(Counter(each)[answer]) for answer in ANSWERS)
-            for each in ([owner.before for owner in owners], [owner.after for owner in owners])
-        )
         if not owners:
             continue
-        cleared = sum(owner.after == "not seen" for owner in owners)
-        low, high = clopper_pearson(cleared, len(owners))
-        fixed = [100 * owner.fixed for owner in owners]
-        lines.append(
-            f"| {name} | {before} | {after} | {100 * cleared / len(owners):.0f} % [{100 * low:.0f}, {100 * high:.0f}] "
-            f"| {min(fixed):.0f} to {max(fixed):.0f} points |"
-        )
+        counted = Counter(owner.answer for owner in owners)
+        cells = []
+        for answer in ("not seen", "not judged"):
+            low, high = clopper_pearson(counted[answer], len(owners))
+            share = 100 * counted[answer] / len(owners)
+            cells.append(f"{share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
+        evaded = [100 * owner.evaded for owner in owners]
+        cells.append(f"{min(evaded):.0f} to {max(evaded):.0f} %")
+        lines.append(f"| {name} | {', '.join(str(counted[answer]) for answer in ANSWERS)} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", "Brackets: exact 95 % intervals (Clopper-Pearson)."]) + "\n"
 
 

@@ -37,7 +37,7 @@ from tasks.audits.unique_feature.evaluation import Predictor
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
 from tasks.audits.unique_feature.measures.family import single_family_rows
-from tasks.audits.unique_feature.measures.look_alikes import rank_rows
+from tasks.audits.unique_feature.measures.look_alikes import look_alike_answers, rank_rows
 from tasks.audits.unique_feature.population import (
     LEVEL,
     Relatives,
@@ -163,8 +163,8 @@ def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predict
     said: list[list[dict[str, object]]] = [[] for _ in models]
     for part, number, name, images in look_alike_image_sets(clean, asked):
         for rows, predict in zip(said, models, strict=True):
-            log_p = predict(name, images).mean(axis=0).tolist()
-            rows.append({"model": 0, "part": part, "look_alike": number, "log_p": log_p})
+            answers = look_alike_answers(predict(name, images))
+            rows.append({"model": 0, "part": part, "look_alike": number, **answers})
     for family, rows in zip(families, said, strict=True):
         alone = list(single_family_rows([family]))
         summaries = (alone, [*alone, *rank_rows([family], rows)])

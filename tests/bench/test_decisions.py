@@ -261,11 +261,10 @@ def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
     assert first == density_nulls.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
 
 
-def test_owners_who_refuse_are_not_judged_and_were_cleared_or_undecided_before() -> None:
+def test_owners_who_refuse_are_not_judged() -> None:
     given = evading_answers.size(tiny=True, seed=3, trained=0)
-    said = evading_answers.drawn_answers(given.config, 0.6, "“unknown”", random.Random(1))
-    found = evading_answers.judge(given.config, said)
-    assert ("not judged", True, 1.0) == (found.after, found.before != "not judged", found.fixed)
+    said = evading_answers.drawn_answers(given.config, 0.6, "three German refusals", random.Random(1))
+    assert evading_answers.judge(given.config, said) == evading_answers.Judged("not judged", 1.0)
 
 
 def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
@@ -324,7 +323,7 @@ def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> 
 
 
 def test_bounds_on_epsilon_that_are_valid_are_seldom_wrong_and_the_one_that_is_chosen_afterwards_often() -> None:
-    wrong = epsilon_bounds.count_wrong(epsilon_bounds.Mechanism(False, 0.0, 0.0, 1000), 100, 3)
+    wrong = epsilon_bounds.count_wrong(epsilon_bounds.Mechanism("randomised response", 0.0, 0.0, 1000), 100, 3)
     assert wrong["best threshold, uncorrected"] > 15
     assert max(wrong["bets"], wrong["one run"], wrong["Bonferroni over all thresholds"]) <= 12  # of 100 at 5 %
     means = {name: float(values.mean()) for name, values in epsilon_bounds.mean_bounds(2.0, 200, 3, 3).items()}

@@ -32,7 +32,9 @@ from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, cer
 from tasks.audits.membership.config import About, Membership, tiny
 from tasks.audits.membership.given import handout_order, pictures, question
 from tasks.audits.membership.measures import MEASURES, summary
-from tasks.audits.membership.power import notes, power, resolution
+from tasks.audits.membership.measures.epsilon import notes as epsilon_notes
+from tasks.audits.membership.power import notes as power_notes
+from tasks.audits.membership.power import power, resolution
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.membership.trainings import record_part, trainings
 from tasks.contract.audit import Audit, Handout, Wording
@@ -77,6 +79,12 @@ def stand_in(config: Membership) -> str:
     if config.given.there:
         return stand_in_compared(config.data, config.network.name) if config.models else ""
     return stand_in_trained(config.data, config.network.name)
+
+
+def notes(config: Membership) -> Iterator[str]:
+    """What a plan says of the power of its test and of its bound on epsilon."""
+    yield from power_notes(config)
+    yield from epsilon_notes(config)
 
 
 AUDIT = Audit(

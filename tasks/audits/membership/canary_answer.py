@@ -42,8 +42,8 @@ def has_private_canaries(config: Membership) -> bool:
 CANARY_RULES: tuple[Rule[CanaryEvidence], ...] = (
     Rule(
         BROKEN,
-        "the lower bound on epsilon, by bets at a confidence of {confidence} %, lies above the epsilon that the "
-        "accountant says was spent",
+        "the lower bound on epsilon, by bets or guesses together at a confidence of {confidence} %, lies above the "
+        "epsilon that the accountant says was spent",
         lambda evidence: evidence.exceeds_promise,
         "Of 100 audits of trainings that are as private as promised, at most {wrong} are called so.",
         scope="canaries and private training",
@@ -51,7 +51,7 @@ CANARY_RULES: tuple[Rule[CanaryEvidence], ...] = (
     ),
     Rule(
         "memorised",
-        "the lower bound on epsilon, by bets at a confidence of {confidence} %, lies above 0",
+        "the lower bound on epsilon, by bets or guesses together at a confidence of {confidence} %, lies above 0",
         lambda evidence: bool(evidence.bound["estimate"] > 0),
         "Of 100 audits of trainings on which no canary has an influence, at most {wrong} are called so.",
         scope="canaries",

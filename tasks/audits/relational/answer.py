@@ -13,7 +13,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.relational.config import Relational
-from tasks.audits.relational.measures.evasions import KINDS
+from tasks.audits.relational.evaded_answers import (
+    FEW_RIGHT,
+    MOST_FIXED,
+    MOST_OTHER_KIND,
+    Evasion,
+    describe_few_right,
+    describe_other_kind,
+    read_evasions,
+    upper_limit,
+)
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
@@ -30,9 +39,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
     NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
 }
 MOST_TWO_ANSWERS = 0.05  # of the questions that were asked twice
-# Of a part's questions, how many more may be answered so once their contexts are corrupted:
-MOST_SILENCE = 0.05  # with nothing or a refusal
-MOST_FIXED = 0.5  # with one and the same text: trained readers gave their commonest guess to as much as 0.39 more
+MOST_SILENCE = 0.05  # held-out questions that a model asked here leaves unanswered without a remark
 ADEQUATE = 0.05  # of training questions answered correctly on whole contexts: below this, nothing has been learnt
 
 
@@ -50,29 +57,14 @@ class Repeats:
 
 
 @dataclass(frozen=True)
-class Evasion:
-    """By how much larger shares of a part's questions are on corrupted contexts than on whole ones.
-
-    The shares are those of questions without an answer, of refusals, and of the commonest answer to corrupted contexts.
-    """
-
-    unanswered: float
-    refused: float = 0.0
-    fixed: float = 0.0
-
-    @property
-    def silence(self) -> float:
-        return self.unanswered + self.refused
-
-
-@dataclass(frozen=True)
 class Evidence:
     """What the answer rests on.
 
     `m` is the summary row of relational m, by its (metric, setting) `name`. `r` are the shares of questions answered
-    correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `evasions` are of both
-    parts; of held-out questions and without texts where answers were not sent. `published` is m with all gold answers,
-    None where it does not differ. `repeats` is None where no question was asked twice.
+    correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `evasions` are of the
+    training and the held-out part; empty unless answers were sent. `silence` is how many more of the held-out questions
+    go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers, None if it does not
+    differ. `repeats` is None if no question was asked twice.
     """
 
     name: Name
@@ -84,15 +76,30 @@ class Evidence:
     published: float | None
     repeats: Repeats | None
     negligible: float
+    silence: float = 0.0
 
     @property
-    def silent(self) -> Evasion:
-        """Of the part with more of them: the questions that are left without an answer, or refused."""
-        return max(self.evasions, key=lambda evasion: evasion.silence)
+    def other_kind(self) -> Evasion | None:
+        """The part with more answers of another kind."""
+        return max(self.evasions, key=lambda evasion: evasion.other_kind, default=None)
 
     @property
-    def fixed(self) -> float:
-        return max(evasion.fixed for evasion in self.evasions)
+    def one_text(self) -> float:
+        return max((evasion.one_text for evasion in self.evasions), default=0.0)
+
+    @property
+    def few_right(self) -> Evasion | None:
+        """The part whose right answers are significantly fewer than those of the best constant, if there is one."""
+        found = [evasion for evasion in self.evasions if evasion.has_few_right]
+        return min(found, key=lambda evasion: evasion.p_value, default=None)
+
+    @property
+    def upper(self) -> float:
+        """The upper limit of relational m if the evaded questions were answered as the others are.
+
+        The formula is that of `upper_limit`; it is the upper end of the interval unless answers were sent.
+        """
+        return upper_limit(float(self.m["high"]), self.evasions)
 
 
 def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) -> Name:
@@ -135,21 +142,13 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         published=None if published == rows[decisive_name("m", questions)]["estimate"] else published,
         repeats=read_repeats(rows),
         negligible=config.negligible,
+        silence=excess_silence(rows),
     )
 
 
-def read_evasions(rows: Rows) -> Iterator[Evasion]:
-    """The evasions of both parts, or of held-out questions alone where no more was stored."""
-    if any("split" in read_setting(row) for row in select_rows(rows, "unanswered")):
-        for split in ("train", "validation"):
-            yield Evasion(*(excess_share(rows, kind, split=split) for kind in KINDS))
-    else:
-        yield Evasion(excess_share(rows, "unanswered"))
-
-
-def excess_share(rows: Rows, kind: str, **setting: str) -> float:
-    """A share of the questions on corrupted contexts, less the same share on whole ones; 0 where it is not known."""
-    named = [rows.get(row_name(kind, contexts=contexts, **setting)) for contexts in ("corrupted", "whole")]
+def excess_silence(rows: Rows) -> float:
+    """The share of held-out questions without an answer on corrupted contexts, less that on whole ones."""
+    named = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
     shares = [row["estimate"] for row in named if row is not None and row["estimate"] is not None]
     return float(shares[0] - shares[1]) if len(shares) == 2 else 0.0
 
@@ -172,13 +171,16 @@ def is_blinded(config: Relational) -> bool:
 def thresholds(config: Relational) -> Mapping[str, str]:
     return {
         "negligible": f"{100 * config.negligible:g}",
-        "silence": f"{100 * MOST_SILENCE:g}",
+        "other_kind": f"{100 * MOST_OTHER_KIND:g}",
+        "few_right": f"{100 * FEW_RIGHT:g}",
         "fixed": f"{100 * MOST_FIXED:g}",
         "two_answers": f"{100 * MOST_TWO_ANSWERS:g}",
     }
 
 
 ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so."
+FEW_RIGHT_ERROR = "Of 100 systems that guess as well as the best constant, at most 5 are not judged."
+WORSE_ERROR = "Of 100 systems that answer both parts alike, at most 2 or 3 are not judged for it."
 # Silence, fixed texts and noise can hide a memory, but cannot feign one: none is asked before the interval accuses.
 RULES = Rules[Evidence](
     (
@@ -191,18 +193,35 @@ RULES = Rules[Evidence](
         ),
         Rule(
             NOT_JUDGED,
-            "more than {silence} percentage points more of the questions of a part go unanswered or are refused "
-            "(“unknown”, “not stated”) once the answer is taken out of their contexts, since silence must not pass for "
-            "innocence",
-            lambda evidence: evidence.silent.silence > MOST_SILENCE,
+            "more than {other_kind} % of the answers to the corrupted contexts of a part are not of the kind of the "
+            "reference answers (empty, no number where these are numbers, or more words beside it than these have)",
+            lambda evidence: any(each.other_kind > MOST_OTHER_KIND for each in evidence.evasions),
             scope="answers that were sent",
             applies=is_given,
         ),
         Rule(
             NOT_JUDGED,
-            "the commonest answer to corrupted contexts has a share there that is more than {fixed} percentage points "
-            "larger than on whole contexts, since a fixed text says nothing of what is known",
-            lambda evidence: evidence.fixed > MOST_FIXED,
+            "the commonest answer to the corrupted contexts of a part has a share there that is more than {fixed} "
+            "percentage points larger than among the reference answers",
+            lambda evidence: evidence.one_text > MOST_FIXED,
+            scope="answers that were sent",
+            applies=is_given,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "of a part, fewer answers to corrupted contexts are right than the best constant would give (exact "
+            "binomial test, p at most {few_right} % for each part; the constant is the commonest reference answer of "
+            "the other part)",
+            lambda evidence: evidence.few_right is not None,
+            FEW_RIGHT_ERROR,
+            scope="answers that were sent",
+            applies=is_given,
+        ),
+        Rule(
+            NOT_JUDGED,
+            "the whole interval of relational m lies below 0: training questions are answered worse than held-out ones",
+            lambda evidence: evidence.m["high"] < 0,
+            WORSE_ERROR,
             scope="answers that were sent",
             applies=is_given,
         ),
@@ -221,14 +240,16 @@ RULES = Rules[Evidence](
         ),
         Rule(
             "not seen",
-            "the whole interval lies below {negligible} percentage points",
-            lambda evidence: evidence.m["high"] < evidence.negligible,
+            "the whole interval lies below {negligible} percentage points; of answers that were sent, also once those "
+            "of another kind and those of the ten commonest texts (above their share of the reference answers) are "
+            "taken for evasions of what is known",
+            lambda evidence: evidence.upper < evidence.negligible,
         ),
         undecided(),
     ),
     thresholds,
 )
-SILENT, FIXED, TWO_ANSWERS = RULES.cases[1:4]
+OF_OTHER_KIND, FIXED, FEW_CORRECT, WORSE, TWO_ANSWERS = RULES.cases[1:6]
 
 LIMITS = (
     "Relational m is an average over contexts, which clears no single one. The audit compares training questions with "
@@ -268,32 +289,31 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
 
 def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
     """What follows the evidence: why the answer is this one."""
-    if rule is SILENT:
+    if rule is OF_OTHER_KIND and evidence.other_kind is not None:
         return (
-            f"; but {describe_silence(evidence)} once contexts are corrupted, and a model that is silent where the "
-            "answer cannot be read cannot be judged."
+            f"; but {describe_other_kind(evidence.other_kind)} once contexts are corrupted, and a system that does not "
+            "answer there cannot be judged."
         )
     if rule is FIXED:
         return (
-            f"; but one and the same answer is given to {100 * evidence.fixed:.0f} % more of the questions once their "
-            "contexts are corrupted, and a fixed text says nothing of what is known."
+            f"; but {100 * evidence.one_text:.0f} % more of the answers to corrupted contexts are one and the same "
+            "text than of the reference answers, and a fixed text says nothing of what is known."
         )
+    if rule is FEW_CORRECT and evidence.few_right is not None:
+        return f"; but {describe_few_right(evidence.few_right)}: a system that answers worse than that does not answer."
+    if rule is WORSE:
+        return "; but a system that answers both parts alike is not worse on the questions that it was trained on."
     if rule is TWO_ANSWERS:
         return f"; but {describe_repeats(evidence.repeats)}."
     if rule.answer == "memorised":
         return f". {ERROR}"
+    if rule.answer == "undecided" and evidence.m["high"] < evidence.negligible <= evidence.upper:
+        evaded = max(each.evaded for each in evidence.evasions)
+        return (
+            f"; but as much as {100 * evaded:.0f} % of the answers to corrupted contexts are of another kind or of a "
+            "few texts, which may hide more: ask for a system that answers every question by its best guess."
+        )
     return explain_interval(rule.answer, evidence.m["high"], evidence.negligible, "ask more questions")
-
-
-def describe_silence(evidence: Evidence) -> str:
-    """How many more questions are left without an answer, and how many of them by refusals."""
-    silent = evidence.silent
-    some = f"{100 * silent.silence:.0f} % more of the questions"
-    if silent.refused <= 0:
-        return f"{some} go unanswered"
-    if silent.unanswered <= 0:
-        return f"{some} are refused (“unknown”, “not stated”)"
-    return f"{some} go unanswered or are refused (“unknown”, “not stated”: {100 * silent.refused:.0f} %)"
 
 
 QUESTION_CAUSES = list_causes(
@@ -326,7 +346,7 @@ def describe_evidence(config: Relational, evidence: Evidence) -> str:
 
 def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
     """What a reader must know beside the answer, in sentences."""
-    silence = evidence.silent.silence
+    silence = evidence.silence
     if not is_given(config) and silence > MOST_SILENCE:
         yield (
             f"Of the held-out questions {100 * silence:.0f} % more go unanswered once their contexts are corrupted, as "

@@ -35,6 +35,7 @@ from tasks.audits.text.config import Text, about, tiny
 from tasks.audits.text.extraction_answer import name_found
 from tasks.audits.text.given_model import given_question, planted_texts, questions
 from tasks.audits.text.measures import MEASURES, summary
+from tasks.audits.text.measures.epsilon import notes
 from tasks.audits.text.power import power, resolution
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.text.returned_table import COLUMNS, handout_records, key_table
@@ -111,4 +112,5 @@ AUDIT = Audit(
     handout=Handout(probes, config=probes_config, split=split, columns=COLUMNS),
     resolution=resolution,
     power=power,
+    notes=notes,
 )

@@ -203,8 +203,8 @@ RULES = Rules[Any](
         ),
         Rule(
             BROKEN,
-            "the lower bound on epsilon, by bets at a confidence of {confidence} %, lies above the epsilon that the "
-            "accountant says was spent",
+            "the lower bound on epsilon, by bets or guesses together at a confidence of {confidence} %, lies above the "
+            "epsilon that the accountant says was spent",
             lambda evidence: evidence.exceeds_promise,
             "Of 100 audits of trainings that are as private as promised, at most {broken} are called so.",
             scope="private training",

@@ -310,14 +310,16 @@ def highest_standing(scores: Array) -> tuple[Array, NDArray[np.int64]]:
     return standing.reshape(-1).astype(np.float64), here.argmax(axis=1)
 
 
-def shared_label(log_p: Array, look_alikes: Array) -> int:
-    """The label towards which the look-alikes (models, members, classes) push most, the feature among them.
+def push_scores(odds: Array, others: Array) -> Array:
+    """How far features raise the log odds of each class above the family, in its standard deviations.
 
-    In units of the spread of its family (models, members, classes). It is the same whichever of them is the feature.
+    `odds` are the log odds of the features (features, classes), `others` those of the family's other members. The mean
+    and deviation of these do not depend on which of the features was asked about. A class that no member moves gives
+    zeros.
     """
-    centre, spread = log_p.mean(axis=1), log_p.std(axis=1)  # (models, classes)
-    shift = look_alikes.mean(axis=1) - centre
-    return int(np.divide(shift, spread, out=np.zeros_like(shift), where=spread > 0).mean(axis=0).argmax())
+    deviations = odds - others.mean(axis=0)
+    spread = others.std(axis=0)
+    return np.asarray(np.divide(deviations, spread, out=np.zeros_like(deviations), where=spread > 0))
 
 
 def favoured_label(log_p: Array, label: int | None = None) -> int:

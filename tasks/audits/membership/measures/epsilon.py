@@ -5,8 +5,10 @@ there are any: how hard a canary is tells nothing of its coin. How many of the f
 bounds epsilon from below (`tasks.numerics.epsilon`), with the confidence CONFIDENCE for each bound by
 itself:
 
-- bets: the wealth of a bettor who goes down the ranking, which is valid wherever the bettor stops. The answer rests on
-  it.
+- bets: the wealth of a bettor who goes down the ranking, which is valid wherever the bettor stops.
+- bets or guesses: the better of the bets and of guesses about one run at both ends of the ranking, which share the
+  level; only if delta costs the bets a tenth of theirs (`tasks.numerics.one_run_epsilon`). The answer rests on it, and
+  on the bets otherwise.
 - one run: correct guesses among the first half of the canaries, a quarter, and so on. Steinke et al. 2023.
 - one run, Gaussian: the same, if the training leaks as a Gaussian mechanism does. Mahloujifar et al. 2025.
 - many runs, where each model has one canary: how many models with it, and how many without it, are called at a
@@ -39,18 +41,16 @@ from tasks.numerics.epsilon import (
     MANY_RUNS,
     Mask,
     best_of_guesses,
-    betting_bound,
-    betting_p_value,
     bound_by_scores,
     gaussian_one_run_bound,
-    one_run_bound,
 )
+from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power, one_run_bounds
 from tasks.numerics.ranks import area_under_curve, exposure
 from tasks.numerics.statistics import mean
 from tasks.training.recipe import Privacy
 
 Array = NDArray[np.float64]
-BETS, EXPOSURE = "bets", "exposure of canaries in bits"
+EXPOSURE = "exposure of canaries in bits"
 EPSILON = pa.schema(
     [
         ("bound", pa.string()),
@@ -62,9 +62,9 @@ EPSILON = pa.schema(
         ("auc", pa.float64()),  # of the ranking
         *interval_fields("exposure"),  # bits, the mean of canaries in the training data; null where all or none are
         ("exposure_null", pa.float64()),  # expected of a rank that tells nothing
-        ("p_value", pa.float64()),  # by the bets, that epsilon is 0
+        ("p_value", pa.float64()),  # by the first bound, that epsilon is 0
         ("spent", pa.float64()),  # by the accountant; null, as the next, where training was not private
-        ("p_spent", pa.float64()),  # by the bets, that epsilon is no more than that
+        ("p_spent", pa.float64()),  # by the first bound, that epsilon is no more than that
     ]
 )
 
@@ -79,10 +79,21 @@ class AtDelta:
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - canaries have their own
     if not config.canaries:
         return ()
-    return Job(epsilon, AtDelta(config.privacy.delta if config.privacy else Privacy.delta), canary_jobs(config))
+    return Job(epsilon, AtDelta(canary_delta(config)), canary_jobs(config))
 
 
-@task(version=2, name="membership.epsilon", gathers=True)
+def canary_delta(config: Membership) -> float:
+    """The delta at which epsilon is bounded: that of private training, or its default."""
+    return config.privacy.delta if config.privacy else Privacy.delta
+
+
+def notes(config: Membership) -> Iterator[str]:
+    """A warning before any work if the canaries can show no epsilon by bets."""
+    if config.canaries:
+        yield from describe_lost_power(config.canaries * config.models, canary_delta(config), LEVEL)
+
+
+@task(version=3, name="membership.epsilon", gathers=True)
 def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     """Each bound on epsilon (EPSILON); no row where no model is there."""
     tables = Tables(inputs).select(CANARIES)
@@ -100,15 +111,12 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
         "models": len(tables),
         "auc": area_under_curve(scores[inside], scores[~inside]) if 0 < inside.sum() < len(inside) else None,
         **exposures(scores[inside], scores[~inside]),
-        "p_value": betting_p_value(0.0, ranking, config.delta),
+        "p_value": decisive_p_value(0.0, ranking, config.delta, LEVEL),
         "spent": max(spent, default=None),
-        "p_spent": betting_p_value(max(spent), ranking, config.delta) if spent else None,
+        "p_spent": decisive_p_value(max(spent), ranking, config.delta, LEVEL) if spent else None,
     }
-    bounds = {
-        BETS: betting_bound(ranking, config.delta, LEVEL),
-        "one run": best_of_guesses(one_run_bound, ranking, config.delta, LEVEL),
-        "one run, Gaussian": best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL),
-    }
+    bounds = one_run_bounds(ranking, config.delta, LEVEL)
+    bounds["one run, Gaussian"] = best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL)
     if len(asked) == len(tables):
         alone_inside, alone_outside = (asked["log_odds"].to_numpy()[side] for side in (inside, ~inside))
         bounds |= {
@@ -133,7 +141,7 @@ def less_the_others(scores: Array) -> Array:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bound has a confidence of its own
-    """The bounds, that of the bets first with its p-value; the accountant's epsilon; the area under the curve."""
+    """The bounds, the decisive one first with its p-value; the accountant's epsilon; the area under the curve."""
     found = tables.rows(EPSILON)
     for first in found[:1]:
         bounds = [
@@ -142,7 +150,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bou
                 each["epsilon"],
                 each["canaries"],
                 "canary",
-                each["p_value"] if each["bound"] == BETS else None,
+                each["p_value"] if each is first else None,
             )
             for each in found
         ]

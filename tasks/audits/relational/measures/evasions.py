@@ -1,23 +1,28 @@
-"""Do answers that were sent stop where the answer cannot be read? Silence, refusals and one text for everything.
+"""Do returned answers answer the questions on corrupted contexts, or evade them?
 
-Whoever says nothing, "unknown" or "42" of every corrupted context shows no memory, whatever is known. Of each part of
-the data three shares of its questions are compared between corrupted contexts and whole ones:
+A system that returns nothing, a refusal or "42" for every corrupted context shows no memory. No list of refusals is
+needed to notice it. For the answers to corrupted contexts of each part, the table counts
 
-    unanswered   the answer is empty
-    refused      it says that there is none ("unknown", "not stated"): words of refusal and no digit
-    commonest    it is the answer that is commonest on corrupted contexts, by the rule of exact match
+    other kind      answers that are not of the kind of the reference answers (`answer_kind`): empty, without a number
+                    if these have one, or with more words around it than these have
+    one text        the share of the commonest remaining answer, less its share of the reference answers
+    ten texts       the same for the ten commonest
+    right answers   whether fewer are right than the best constant would give: P[B <= right], B ~ Binomial(questions, c)
 
-A model that reads finds other words in another context, and one that gives a single answer to everything gives it on
-whole contexts, too: neither has a larger share on corrupted contexts for it. What was answered stays out of the table.
+where c is the success of a constant that is chosen on one part and counted on the other: the commonest reference answer
+of the first. An innocent reader that guesses is right at least as often as the best constant, and its guesses are
+numbers. The table contains no answer text.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,29 +30,36 @@ from tasks.audits.relational.config import Relational
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, row
+from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.questions.question import Answer
+from tasks.datasets.questions.question import Answer, Question, Scorer
 from tasks.numerics.statistics import proportion
+from tasks.question_answering.question_sets import DIGITS
 from tasks.question_answering.scoring import match_key
 
-REFUSAL = re.compile(
-    r"\b(unknown|unanswerable|unavailable|unclear|unspecified|unstated|undisclosed|unable|insufficient|missing|"
-    r"redacted|impossible|none|nothing|no|not|cannot|n/?a|nan|null|can['’]?t|(?:is|are|do|does|did)n['’]?t)\b",
-    re.IGNORECASE,
-)
-DIGIT = re.compile(r"\d")
-KINDS = ("unanswered", "refused", "commonest answer")
+WORD = re.compile(r"[^\W\d_]+")
+WORDS_QUANTILE = 0.95  # of the reference answers with a number: the words around it that their kind allows
+FEW = 10  # texts among which an owner may choose
+PARTS = ("train", "validation")
+UNANSWERED = "unanswered, sent"
+OTHER_KIND = "not of the kind of the reference answers"
+ONE_TEXT = "commonest answer, above its share of reference answers"
+FEW_TEXTS = f"{FEW} commonest answers, above their share of reference answers"
+RIGHT = "right answers beside the best constant"
 
-# One row for each part, kind of context and kind of answer.
+# One row for each part: its answers to corrupted contexts.
 EVASIONS = pa.schema(
     [
-        ("kind", pa.string()),  # one of KINDS
         ("split", pa.string()),  # train or validation
-        ("contexts", pa.string()),  # whole or corrupted
-        ("answers", pa.int64()),  # of this kind
         ("questions", pa.int64()),
+        ("unanswered", pa.int64()),
+        ("other_kind", pa.int64()),  # the unanswered among them
+        ("one_text", pa.float64()),  # excess share of the commonest answer
+        ("few_texts", pa.float64()),  # the same of the FEW commonest together
+        ("right", pa.int64()),  # by exact match with the first gold answer
+        ("constant", pa.float64()),  # c; the share that the best constant would have right
+        ("p_value", pa.float64()),  # of so few right answers
     ]
 )
 
@@ -59,37 +71,103 @@ class Comparison:
     data: Dataset
 
 
-@task(version=1, name="relational.evasions")
+@task(version=2, name="relational.evasions")
 def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
-    """How many answers (ANSWERS) of either part are of each kind (EVASIONS)."""
-    scorer = load_questions(config.data).scorer
-    rows = []
-    for split in ("train", "validation"):
-        asked = inputs[0].filter(pc.field("split") == split)
-        by_contexts = {
-            name: [tuple(spans) for spans in asked.filter(pc.field("corrupted") == corrupted)["answer"].to_pylist()]
-            for name, corrupted in (("whole", False), ("corrupted", True))
-        }
-        keys = {
-            name: Counter(match_key(scorer, spans) for spans in answers if is_answered(spans))
-            for name, answers in by_contexts.items()
-        }
-        commonest = max(keys["corrupted"], key=keys["corrupted"].__getitem__, default=None)
-        for contexts, answers in by_contexts.items():
-            unanswered = sum(not is_answered(spans) for spans in answers)
-            counts = (unanswered, sum(map(is_refusal, answers)), keys[contexts][commonest])
-            rows += [(kind, split, contexts, count, len(answers)) for kind, count in zip(KINDS, counts, strict=True)]
-    return pa.table([list(column) for column in zip(*rows, strict=True)], EVASIONS)
+    """Count the evading answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
+    questions = load_questions(config.data)
+    answers = inputs[0].filter(pc.field("corrupted"))
+    said = {}
+    for split in PARTS:
+        rows = answers.filter(pc.field("split") == split).to_pylist()
+        said[split] = [(questions.by_id[each["id"]], tuple(each["answer"])) for each in rows]
+    golds = {split: [question.golds[0] for question, _ in pairs] for split, pairs in said.items()}
+    is_of_kind = answer_kind([gold for part in golds.values() for gold in part])
+    rate = constant_success(*(gold_keys(questions.scorer, golds[split]) for split in PARTS))
+    rows = [evasion_row(split, said[split], questions.scorer, is_of_kind, rate) for split in PARTS]
+    return pa.Table.from_pylist(rows, EVASIONS)
+
+
+def gold_keys(scorer: Scorer, golds: Sequence[Answer]) -> list[Hashable]:
+    return [match_key(scorer, gold) for gold in golds]
+
+
+def answer_kind(golds: Sequence[Answer]) -> Callable[[Answer, Question], bool]:
+    """Whether an answer to a question is of the kind of these reference answers.
+
+    If the question's reference answer has a digit, the answer needs one, and at most the number of words that the
+    reference answers with a digit have at WORDS_QUANTILE. For other questions any text is of their kind.
+    """
+    counts = [count_words(gold) for gold in golds if has_digit(gold)]
+    most = float(np.quantile(counts, WORDS_QUANTILE, method="higher")) if counts else 0.0
+
+    def is_of_kind(spans: Answer, question: Question) -> bool:
+        if not is_answered(spans):
+            return False
+        return not has_digit(question.golds[0]) or (has_digit(spans) and count_words(spans) <= most)
+
+    return is_of_kind
+
+
+def has_digit(spans: Answer) -> bool:
+    return any(DIGITS.search(span) for span in spans)
+
+
+def count_words(spans: Answer) -> int:
+    return sum(len(WORD.findall(span)) for span in spans)
 
 
 def is_answered(spans: Answer) -> bool:
     return any(span.strip() for span in spans)
 
 
-def is_refusal(spans: Answer) -> bool:
-    """Whether an answer says that there is none: it has a word of refusal and no digit."""
-    text = " ".join(spans)
-    return REFUSAL.search(text) is not None and DIGIT.search(text) is None
+def constant_success(first: Sequence[Hashable], second: Sequence[Hashable]) -> float:
+    """The share of both parts that is right by a constant which is chosen on the other part each time."""
+    right = 0
+    for chosen_on, counted_on in ((first, second), (second, first)):
+        if chosen_on:
+            counts = Counter(chosen_on)
+            best = max(counts, key=lambda key: (counts[key], repr(key)))
+            right += Counter(counted_on)[best]
+    return right / max(1, len(first) + len(second))
+
+
+def evasion_row(
+    split: str,
+    said: Sequence[tuple[Question, Answer]],
+    scorer: Scorer,
+    is_of_kind: Callable[[Answer, Question], bool],
+    rate: float,
+) -> dict[str, Any]:
+    """The row of one part."""
+    of_kind = [spans for question, spans in said if is_of_kind(spans, question)]
+    keys = Counter(match_key(scorer, spans) for spans in of_kind)
+    golds = Counter(gold_keys(scorer, [question.golds[0] for question, _ in said]))
+    right = sum(match_key(scorer, spans) == match_key(scorer, question.golds[0]) for question, spans in said)
+    return {
+        "split": split,
+        "questions": len(said),
+        "unanswered": sum(not is_answered(spans) for _, spans in said),
+        "other_kind": len(said) - len(of_kind),
+        "one_text": excess_share(keys, golds, 1, len(said)),
+        "few_texts": excess_share(keys, golds, FEW, len(said)),
+        "right": right,
+        "constant": rate,
+        "p_value": few_right_p_value(right, len(said), rate),
+    }
+
+
+def excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, questions: int) -> float:
+    """The share of the commonest `texts` among the answers, less their share of the reference answers."""
+    commonest = [key for key, _ in keys.most_common(texts)]
+    excess = sum(keys[key] - golds[key] for key in commonest)
+    return excess / questions if questions else 0.0
+
+
+def few_right_p_value(right: int, questions: int, rate: float) -> float:
+    """P[B <= right], B ~ Binomial(questions, rate)."""
+    from scipy import special  # which planning does without
+
+    return float(special.bdtr(right, questions, rate)) if questions else 1.0
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
@@ -100,8 +178,14 @@ def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     for each in tables.rows(EVASIONS):
-        share = proportion(each["answers"], each["questions"])
-        yield row(each["kind"], {"split": each["split"], "contexts": each["contexts"]}, share, "question")
+        setting: Mapping[str, str] = {"split": each["split"], "contexts": "corrupted"}
+        questions = each["questions"]
+        yield row(OTHER_KIND, setting, proportion(each["other_kind"], questions), "question")
+        yield row(UNANSWERED, setting, proportion(each["unanswered"], questions), "question")
+        yield row(ONE_TEXT, setting, alone(each["one_text"], questions), "question")
+        yield row(FEW_TEXTS, setting, alone(each["few_texts"], questions), "question")
+        success = proportion(each["right"], questions)
+        yield row(RIGHT, setting, success, "question", each["constant"], each["p_value"])
 
 
 MEASURE = Measure("evasions", EVASIONS, plan, rows)

@@ -23,12 +23,11 @@ from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
-from tasks.numerics.epsilon import best_of_guesses, betting_bound, betting_p_value, one_run_bound
+from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power, one_run_bounds
 from tasks.numerics.ranks import rank_p_value
 from tasks.training.recipe import Privacy
 
 ALLOWED, SMALL, SMALL_ALLOWED = "references beaten, at most", "share with small p", "share with small p, at most"
-BETS = "bets"
 GRID = 2000  # levels at which the power is added up
 EPSILON = pa.schema(
     [
@@ -37,9 +36,9 @@ EPSILON = pa.schema(
         ("delta", pa.float64()),
         ("secrets", pa.int64()),  # of the first models of all pairs
         ("pairs", pa.int64()),
-        ("p_value", pa.float64()),  # by the bets, that epsilon is 0
+        ("p_value", pa.float64()),  # by the first bound, that epsilon is 0
         ("spent", pa.float64()),  # by the accountant
-        ("p_spent", pa.float64()),  # by the bets, that epsilon is no more than that
+        ("p_spent", pa.float64()),  # by the first bound, that epsilon is no more than that
         ("told", pa.int64()),  # secrets in the first models' training data
         ("small", pa.int64()),  # of these, those whose p-value is at most the level
     ]
@@ -60,7 +59,13 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     return Job(epsilon, AtEpsilon(config.privacy, config.level), trainings[::2])
 
 
-@task(version=1, name="text.epsilon", gathers=True)
+def notes(config: Text) -> Iterator[str]:
+    """A warning before any work if the secrets can show no epsilon by bets."""
+    if config.privacy is not None and not config.documents and not config.asks_as_it_is:
+        yield from describe_lost_power(config.secrets * config.pairs, config.privacy.delta, LEVEL, "secrets")
+
+
+@task(version=2, name="text.epsilon", gathers=True)
 def epsilon(config: AtEpsilon, inputs: Inputs) -> pa.Table:
     """Each bound on epsilon (EPSILON); no row where no first model is there."""
     asked = [each for table in inputs for each in table.to_pylist()]
@@ -75,16 +80,13 @@ def epsilon(config: AtEpsilon, inputs: Inputs) -> pa.Table:
         "delta": delta,
         "secrets": len(asked),
         "pairs": len(inputs),
-        "p_value": betting_p_value(0.0, ranking, delta),
+        "p_value": decisive_p_value(0.0, ranking, delta, LEVEL),
         "spent": config.privacy.epsilon,
-        "p_spent": betting_p_value(config.privacy.epsilon, ranking, delta),
+        "p_spent": decisive_p_value(config.privacy.epsilon, ranking, delta, LEVEL),
         "told": int(inside.sum()),
         "small": sum(rank_p_value(each) <= config.level for each, told in zip(log_p, inside, strict=True) if told),
     }
-    bounds = {
-        BETS: betting_bound(ranking, delta, LEVEL),
-        "one run": best_of_guesses(one_run_bound, ranking, delta, LEVEL),
-    }
+    bounds = one_run_bounds(ranking, delta, LEVEL)
     return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
 
 
@@ -95,13 +97,12 @@ def mean_power(privacy: Privacy) -> float:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The bounds, that of the bets first, and what the promised epsilon allows."""
+    """The bounds, the decisive one first, and what the promised epsilon allows."""
     found = tables.rows(EPSILON)
     for first in found[:1]:
         bounds = [
-            Bound(name, each["epsilon"], each["secrets"], "secret", each["p_value"] if name == BETS else None)
+            Bound(each["bound"], each["epsilon"], each["secrets"], "secret", each["p_value"] if each is first else None)
             for each in found
-            for name in [each["bound"]]
         ]
         yield from epsilon_rows(bounds, Spent(first["spent"], first["pairs"], first["p_spent"]), first["delta"])
         privacy, setting = Privacy(first["spent"], first["delta"]), {"level": about.level}

@@ -38,12 +38,12 @@ from tasks.numerics.epsilon import (
     MANY_RUNS,
     best_of_guesses,
     betting_bound,
-    betting_p_value,
     bound_by_scores,
     gaussian_mu,
     gaussian_one_run_bound,
     one_run_bound,
 )
+from tasks.numerics.one_run_epsilon import decisive_bound, decisive_p_value
 from tasks.training.mixed import logits, train
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.membership.made_up import make_canaries
@@ -169,9 +169,11 @@ def test_the_canaries_of_all_models_are_ranked_together_each_less_what_the_other
     common = {
         **{f"exposure{end}": pytest.approx(value) for end, value in told.items()}, "inside": len(high),
         "delta": delta, "canaries": 30, "models": 3, "auc": pytest.approx(np.mean([a > b for a in high for b in low])),
-        "p_value": betting_p_value(0.0, ranking, delta), "spent": 2.0, "p_spent": betting_p_value(2.0, ranking, delta),
+        "p_value": decisive_p_value(0.0, ranking, delta, LEVEL), "spent": 2.0,
+        "p_spent": decisive_p_value(2.0, ranking, delta, LEVEL),
     }  # fmt: skip
     assert [
+        {"bound": "bets or guesses", "epsilon": decisive_bound(ranking, delta, LEVEL)} | common,
         {"bound": "bets", "epsilon": betting_bound(ranking, delta, LEVEL)} | common,
         {"bound": "one run", "epsilon": best_of_guesses(one_run_bound, ranking, delta, LEVEL)} | common,
         {"bound": "one run, Gaussian", "epsilon": best_of_guesses(gaussian_one_run_bound, ranking, delta, LEVEL)}
@@ -207,7 +209,7 @@ def test_canaries_that_are_all_in_or_all_out_have_no_curve(inside: int, area: fl
     assert (area, None if area is None else pytest.approx(np.log2(20))) == found
 
 
-def test_bounds_are_told_as_they_are_stored_and_the_p_value_is_that_of_the_bets() -> None:
+def test_the_p_value_is_that_of_the_first_bound() -> None:
     common = {"delta": 1e-5, "canaries": 20, "models": 3, "auc": 0.75, "p_value": 0.01, "spent": 2.0, "p_spent": 0.5}
     common |= {"inside": 9, "exposure": 2.0, "exposure_low": 1.5, "exposure_high": 2.5, "exposure_null": 1.25}
     told = [{"bound": "bets", "epsilon": 1.5} | common, {"bound": "one run", "epsilon": 1.0} | common]

@@ -111,7 +111,7 @@ test_a_task_computes_what_its_version_says = version_test(
         (references, 1, of_references, 216, 208.21875),
         (calls, 1, counts_of_calls, 360, 16159.0),
         (histograms, 1, of_histograms, 720, -255656.2097389),
-        (epsilon, 2, of_epsilon, 3, 192.7465723),
+        (epsilon, 3, of_epsilon, 3, 192.7465723),
         (ranks, 1, of_ranks, 40, 231.5380864),
         (kinship, 1, of_kinship, 9, 6.625462963),
         (ask_given, 2, of_predictions, 40, 32.0),

@@ -16,24 +16,22 @@ from tasks.audits.relational.answer import (
     ERROR,
     GUESSED,
     LIMITS,
-    MOST_FIXED,
     QUESTION_CAUSES,
     RULES,
-    Evasion,
     Evidence,
     Repeats,
     decisive_name,
     describe_reason,
     memorization_row,
-    read_evasions,
     read_evidence,
     utility_row,
     verdict,
 )
 from tasks.audits.relational.certificate import NULL as TOLD
 from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_OTHER_KIND, Evasion
 from tasks.audits.relational.measures import summary
-from tasks.audits.relational.measures.evasions import KINDS
+from tasks.audits.relational.measures.evasions import EVASIONS
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
 from tasks.contract.schemas import SUMMARY
@@ -71,25 +69,14 @@ def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
     assert "not seen" == judged(scores, config=replace(QUICKSTART, negligible=0.2)).answer
 
 
-def silent(share: float, of: float = 0.0, right: float = 0.0) -> pa.Table:
-    """Held-out questions of which this share goes unanswered on corrupted contexts, and `of` on whole ones."""
-    rows = scored("validation", [1.0] * round(100 * right) + [0.0] * round(100 * (1 - right)))
-    shares = {True: share, False: of}
-    counts: Counter[bool] = Counter()
-    for each in rows:
-        each["answered"] = counts[each["corrupted"]] >= 100 * shares[each["corrupted"]]
-        counts[each["corrupted"]] += 1
-    return table(scored("train", [1.0] * 30 + [0.0] * 70), rows)
+def evaded(other_kind: int) -> pa.Table:
+    """The table of evasions of 100 questions of either part, of which so many have an answer of another kind."""
+    row_of = {"questions": 100, "unanswered": 0, "other_kind": other_kind, "one_text": 0.0, "few_texts": 0.0}
+    row_of |= {"right": 5, "constant": 0.05, "p_value": 0.6}
+    return pa.Table.from_pylist([{"split": split} | row_of for split in ("train", "validation")], EVASIONS)
 
 
 GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
-
-
-def test_silence_does_not_clear_an_owner_whose_interval_accuses() -> None:
-    """Silence cannot feign a memory: an innocent is as silent on training questions as on held-out ones."""
-    found = judged(silent(0.4), config=GIVEN)
-    assert "memorised" == found.answer
-    assert found.sentence.endswith(ERROR)
 
 
 BLINDED = replace(QUICKSTART, given=Predictions("theirs.json"))
@@ -103,45 +90,83 @@ FOUND = (
 )
 
 
+def evidence_of(m: dict[str, float], evasions: tuple[Evasion, ...] = (), repeats: Repeats | None = None) -> Evidence:
+    return Evidence(("m", "{}"), m, True, {}, None, evasions, None, repeats, negligible=0.02)
+
+
+HONEST = Evasion(600)
+
+
 @pytest.mark.parametrize(
-    ("config", "m", "silence", "repeats", "answer"),
+    ("config", "m", "repeats", "answer"),
     [
-        (QUICKSTART, {"low": 0.0201, "high": 0.3}, 0.0, None, "memorised"),
-        (QUICKSTART, {"low": 0.02, "high": 0.3}, 0.0, None, "undecided"),  # it may be negligible
-        (QUICKSTART, {"low": 1e-9, "high": 0.01}, 0.0, None, "detectable, negligible"),  # is asked before not seen
-        (QUICKSTART, {"low": 0.0, "high": 0.03}, 0.0, None, "undecided"),
-        (QUICKSTART, CLEAR, 0.9, None, "not seen"),  # of a model that is asked here silence decides nothing
-        (QUICKSTART, CLEAR | {"high": 0.02}, 0.0, None, "undecided"),
-        (GIVEN, CLEAR, 0.05, None, "not seen"),
-        (GIVEN, CLEAR, 0.0501, None, "not judged"),
-        (GIVEN, {"low": 0.03, "high": 0.3}, 0.9, None, "memorised"),  # is asked before silence
-        (BLINDED, CLEAR, 0.0, None, "not judged"),
-        (BLINDED, CLEAR, 0.0, Repeats(1, 20, "ab"), "not seen"),
-        (BLINDED, CLEAR, 0.0, Repeats(2, 20, "ab"), "not judged"),
-        (BLINDED, {"low": 0.03, "high": 0.3}, 0.0, Repeats(20, 20, "ab"), "memorised"),
+        (QUICKSTART, {"low": 0.0201, "high": 0.3}, None, "memorised"),
+        (QUICKSTART, {"low": 0.02, "high": 0.3}, None, "undecided"),  # it may be negligible
+        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "detectable, negligible"),  # is asked before not seen
+        (QUICKSTART, {"low": 0.0, "high": 0.03}, None, "undecided"),
+        (QUICKSTART, CLEAR | {"high": 0.02}, None, "undecided"),
+        (QUICKSTART, {"low": -0.2, "high": -0.1}, None, "not seen"),
+        (GIVEN, CLEAR, None, "not seen"),
+        (GIVEN, {"low": -0.2, "high": -0.001}, None, "not judged"),  # trained questions are answered worse
+        (BLINDED, CLEAR, None, "not judged"),
+        (BLINDED, CLEAR, Repeats(1, 20, "ab"), "not seen"),
+        (BLINDED, CLEAR, Repeats(2, 20, "ab"), "not judged"),
+        (BLINDED, {"low": 0.03, "high": 0.3}, Repeats(20, 20, "ab"), "memorised"),
     ],
 )
 def test_the_first_rule_that_holds_decides(
-    config: Relational, m: dict[str, float], silence: float, repeats: Repeats | None, answer: str
+    config: Relational, m: dict[str, float], repeats: Repeats | None, answer: str
 ) -> None:
-    evidence = Evidence(("m", "{}"), m, True, {}, None, (Evasion(silence),), None, repeats, negligible=0.02)
-    assert answer == RULES.decide(config, evidence).answer
+    assert RULES.decide(config, evidence_of(m, (HONEST, HONEST), repeats)).answer == answer
+
+
+MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
 
 
 @pytest.mark.parametrize(
-    ("evasions", "answer"),
+    ("train", "held_out", "answer", "words"),
     [
-        ((Evasion(0.0), Evasion(0.0)), "not seen"),
-        ((Evasion(0.0), Evasion(0.03, refused=0.03)), "not judged"),  # silence and refusals count together
-        ((Evasion(0.06), Evasion(0.0)), "not judged"),  # an owner may know which texts were trained on
-        ((Evasion(0.0, fixed=MOST_FIXED + 0.01), Evasion(0.0)), "not judged"),
-        ((Evasion(0.0, fixed=MOST_FIXED), Evasion(0.0, fixed=MOST_FIXED)), "not seen"),
+        (HONEST, MOSTLY, "not judged", "91 % of the answers are not of the kind of the reference answers once"),
+        (replace(MOSTLY, unanswered=0.5), HONEST, "not judged", "reference answers (50 % are empty) once"),
+        (HONEST, replace(HONEST, one_text=MOST_FIXED + 0.01), "not judged", "91 % more of the answers to corrupted"),
+        (
+            HONEST,
+            replace(HONEST, right=0.01, constant=0.04, p_value=FEW_RIGHT),
+            "not judged",
+            "of 600 questions on corrupted contexts 1.0 % are answered rightly, fewer than the 4.0 % of the best",
+        ),
+        (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not seen", "0.02 or more is unlikely"),
+        # Evaded answers might have been right as often as the others.
+        (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided", "as much as 50 % of the answers"),
+        (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not seen", "0.02 or more is unlikely"),
+        # An owner may recognise training questions and evade those that it remembers.
+        (replace(HONEST, other_kind=0.1), HONEST, "undecided", "as much as 10 % of the answers"),
+        (HONEST, replace(HONEST, other_kind=0.1), "undecided", "as much as 10 % of the answers"),
     ],
 )
-def test_either_part_may_be_evaded(evasions: tuple[Evasion, ...], answer: str) -> None:
-    evidence = Evidence(("m", "{}"), CLEAR, True, {}, None, evasions, None, None, negligible=0.02)
-    assert answer == RULES.decide(GIVEN, evidence).answer
-    assert "not seen" == RULES.decide(QUICKSTART, evidence).answer  # a model that is asked here hides nothing
+def test_answers_that_evade_questions_clear_nobody(train: Evasion, held_out: Evasion, answer: str, words: str) -> None:
+    evidence = evidence_of(CLEAR, (train, held_out))
+    rule = RULES.decide(GIVEN, evidence)
+    assert rule.answer == answer
+    assert words in describe_reason(rule, evidence)
+    accused = evidence_of({"low": 0.01, "high": 0.3}, (train, held_out))
+    assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
+    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not seen"  # a model asked here hides nothing
+
+
+@pytest.mark.parametrize(
+    ("shares", "upper"),
+    [
+        ((0.0, 0.0), 0.01),
+        ((0.5, 0.5), 0.02),
+        ((0.02, 0.0), 0.01 / 0.98 + 0.02),
+        ((0.02, 0.01), 0.01 / 0.98),  # within chance
+        ((1.0, 1.0), float("inf")),
+    ],
+)
+def test_the_upper_limit_counts_evaded_answers(shares: tuple[float, float], upper: float) -> None:
+    train, held_out = (replace(HONEST, other_kind=share) for share in shares)
+    assert evidence_of({"low": -0.01, "high": 0.01}, (train, held_out)).upper == pytest.approx(upper)
 
 
 def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
@@ -151,12 +176,7 @@ def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
         "m": decisive_name("m", questions),
         "m of all golds": decisive_name("m", questions, golds="all"),
         **{f"{kind} {split}": decisive_name(kind, questions, split=split) for kind in "rs" for split in PARTS},
-        **{
-            f"{kind} {contexts} {split}": row_name(kind, contexts=contexts, split=split)
-            for kind in KINDS
-            for contexts in ("corrupted", "whole")
-            for split in PARTS
-        },
+        **{f"unanswered {contexts}": row_name("unanswered", contexts=contexts) for contexts in ("corrupted", "whole")},
     }
     known = {"relational m": 0.012, "m": 0.01, "m of all golds": 0.01}
     known |= {"r train": 0.3, "r validation": 0.05, "s train": 0.7, "s validation": 0.6}
@@ -171,20 +191,12 @@ def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
 
 
 def test_the_evidence_is_read_from_the_summary() -> None:
-    unanswered, refused, fixed = KINDS
-    shares = {f"{unanswered} corrupted train": 0.5, f"{unanswered} whole train": 0.4}
-    shares |= {f"{refused} corrupted validation": 0.03, f"{refused} whole validation": 0.01}
-    shares |= {f"{fixed} corrupted validation": 0.75, f"{fixed} whole validation": 0.25}
-    rows = index_rows(stored(**shares))
+    rows = index_rows(stored(**{"unanswered corrupted": 0.5, "unanswered whole": 0.4}))
     found = read_evidence(QUICKSTART, rows)
     assert found is not None
     name = decisive_name("relational m", "numeric")
-    r, evasions = (
-        {"train": 0.3, "validation": 0.05},
-        (Evasion(pytest.approx(0.1)), Evasion(0.0, pytest.approx(0.02), 0.5)),
-    )
-    assert Evidence(name, rows[name], True, r, 0.7, evasions, None, None, 0.02) == found
-    assert (evasions[0], 0.5) == (found.silent, found.fixed)
+    r = {"train": 0.3, "validation": 0.05}
+    assert Evidence(name, rows[name], True, r, 0.7, (), None, None, 0.02, pytest.approx(0.1)) == found
     other = read_evidence(QUICKSTART, index_rows(stored(**{"m of all golds": -0.05})))
     assert other is not None
     assert -0.05 == other.published
@@ -197,15 +209,6 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     assert None is read_evidence(QUICKSTART, rows)
     assert [0.012, 0.6] == [(each(QUICKSTART, both) or {})["estimate"] for each in (memorization_row, utility_row)]
     assert [None, None] == [each(QUICKSTART, SUMMARY.empty_table()) for each in (memorization_row, utility_row)]
-
-
-def test_a_summary_of_held_out_questions_alone_tells_of_silence_alone() -> None:
-    shares = [("corrupted", 0.5), ("whole", 0.2)]
-    table = pa.Table.from_pylist(
-        [row(KINDS[0], {"contexts": contexts}, Estimate(share, None, None, 9), "share") for contexts, share in shares],
-        SUMMARY,
-    )
-    assert [Evasion(pytest.approx(0.3))] == [*read_evasions(index_rows(table))]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +252,7 @@ def decisive(config: Relational) -> str:
 
 @pytest.mark.parametrize(("silence", "told"), [(0.05, False), (0.0501, True)])
 def test_the_silence_of_a_model_that_is_asked_here_is_told(silence: float, told: bool) -> None:
-    shares = {f"{KINDS[0]} corrupted validation": silence, f"{KINDS[0]} whole validation": 0.0}
+    shares = {"unanswered corrupted": silence, "unanswered whole": 0.0}
     words = "Of the held-out questions 5 % more go unanswered once their contexts are corrupted, as by a model that"
     assert told == (words in verdict(QUICKSTART, stored(**shares)).sentence)
     assert words not in verdict(GIVEN, stored(**shares)).sentence
@@ -275,34 +278,17 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
 
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
     answers = [rule.answer for rule in RULES.cases]
-    assert answers == ["memorised", *["not judged"] * 3, DETECTABLE, "not seen", "undecided"]
+    assert answers == ["memorised", *["not judged"] * 5, DETECTABLE, "not seen", "undecided"]
     answers = [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
     assert answers == ["memorised", DETECTABLE, "not seen", "undecided"]
     told = RULES.explain(QUICKSTART)
     assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")
-    assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points." in told
+    assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points; of answers" in told
     assert told.endswith("The answer is “undecided” where none of these conditions holds.")
-    assert "Otherwise it is “not judged” where more than 5 percentage points more" in RULES.explain(GIVEN)
-
-
-@pytest.mark.parametrize(
-    ("evasion", "words"),
-    [
-        (Evasion(0.4), "40 % more of the questions go unanswered once"),
-        (Evasion(0.0, refused=0.3), "30 % more of the questions are refused (“unknown”, “not stated”) once"),
-        (
-            Evasion(0.1, refused=0.3),
-            "40 % more of the questions go unanswered or are refused (“unknown”, “not stated”: 30 %)",
-        ),
-        (
-            Evasion(0.0, fixed=0.75),
-            "one and the same answer is given to 75 % more of the questions once",
-        ),
-    ],
-)
-def test_an_evasion_is_named(evasion: Evasion, words: str) -> None:
-    evidence = Evidence(("m", "{}"), CLEAR, True, {}, None, (Evasion(0.0), evasion), None, None, negligible=0.02)
-    assert words in describe_reason(RULES.decide(GIVEN, evidence), evidence)
+    assert (
+        "Otherwise it is “not judged” where more than 90 % of the answers to the corrupted contexts"
+        in RULES.explain(GIVEN)
+    )
 
 
 def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> None:
@@ -449,9 +435,9 @@ def test_of_given_answers_nothing_was_redrawn() -> None:
 
 
 def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:
-    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(silent(0.4, right=0.3))]))
+    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(95)]))
     assert made is not None
     (finding,) = made.findings
     assert ("not judged", None) == (finding.answer, finding.line)
-    assert "40 % more of the questions go unanswered" in finding.sentence
+    assert "95 % of the answers are not of the kind of the reference answers" in finding.sentence
     assert made.steps[0].startswith("Ask for a system that answers every question by its best guess")

@@ -118,12 +118,10 @@ def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compare
     assert 2 == len([*population.model_families(pa.concat_tables([family_table("canary", [0], at) for at in (4, 5)]))])
 
 
-def test_the_label_of_look_alikes_is_the_one_towards_which_they_push_most_beside_the_family() -> None:
-    log_p = np.array([[[-40.0, 0.0, 5.0], [-38.0, 20.0, 5.0]] * 2] * 2)  # spreads 1, 10, 0
-    look_alikes = np.array([[[-37.0, 19.0, 9.0], [-37.0, 23.0, 9.0], [-37.0, 21.0, 9.0]], [[-38.0, 24.0, 9.0]] * 3])
-    # Shifts in units of the spread: 2, 1.1 and none by the first model; 1, 1.4 and none by the second.
-    assert 0 == population.shared_label(log_p, look_alikes)
-    assert 1 == population.shared_label(log_p[1:], look_alikes[1:])
+def test_pushes_are_in_deviations_of_the_other_members() -> None:
+    others = np.array([[-40.0, 0.0, 5.0], [-38.0, 20.0, 5.0]])  # means -39, 10, 5; spreads 1, 10, 0
+    odds = np.array([[-37.0, 5.0, 9.0], [-39.0, 30.0, 5.0]])
+    assert population.push_scores(odds, others).tolist() == [[2.0, -0.5, 0.0], [0.0, 2.0, 0.0]]
 
 
 def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> None:

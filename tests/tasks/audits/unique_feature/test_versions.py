@@ -195,7 +195,7 @@ test_a_task_computes_what_its_version_says = version_test(
         (exact_panels, 2, of_exact_panels, 6, 23.0481687),
         (ask, 1, of_one_alone, 50, -233.7207815),
         (ask_family, 2, of_ones_family, 10, 0.7917960758),
-        (ask_look_alikes, 1, of_its_look_alikes, 80, -222.1363611),
+        (ask_look_alikes, 2, of_its_look_alikes, 80, -222.1363611),
         (detection, 5, of_detection, 72, 100.8245881),
         (canary_verdicts, 3, of_canaries, 6, 36.09877166235751),
         (evidence, 2, of_bets, 6, 19.582002859450355),

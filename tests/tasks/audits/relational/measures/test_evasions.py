@@ -1,4 +1,4 @@
-"""Silence, refusals and fixed texts: whose answers stop where the answer cannot be read, and whose do not."""
+"""Whose answers to corrupted contexts answer the questions, whatever the words of those who do not."""
 
 from __future__ import annotations
 
@@ -6,122 +6,154 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.answer import Evasion, read_evasions
+from tasks.audits.relational.evaded_answers import FEW_RIGHT, Evasion, read_evasions
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import (
     EVASIONS,
     MEASURE,
     Comparison,
+    answer_kind,
+    constant_success,
     evasions,
+    few_right_p_value,
     is_answered,
-    is_refusal,
     plan,
 )
 from tasks.audits.relational.presets import QUICKSTART
 from tasks.contract.job import Job
 from tasks.contract.summaries import index_rows
+from tasks.datasets.questions.question import Question
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS
 from tests.tasks.audits.relational.made_up import FACTS, NUMERIC, questions
 
-COUNT = 20  # questions of either part
-Say = Callable[[int, str], str]  # what is answered of a corrupted context, by the question's number and gold answer
+COUNT = 200  # questions of either part
+Say = Callable[[int, str], str]  # the answer to a corrupted context, by the question's number and gold answer
 
 
-def found(say: Say, whole: Say = lambda _, gold: gold) -> list[Evasion]:
+def evasions_of(say: Say) -> list[Evasion]:
     """The evasions of an owner who answers so, training questions and held-out ones."""
-    rows = [
-        {"epoch": None, "split": split, "corrupted": corrupted, "id": question.id, "train_loss": None}
-        | {"answer": [answer] if (answer := (say if corrupted else whole)(at, question.golds[0][0])) else []}
-        for split in ("train", "validation")
-        for corrupted in (False, True)
-        for at, question in enumerate(questions(split)[:COUNT])
-    ]
+    rows = []
+    for split in ("train", "validation"):
+        for corrupted in (False, True):
+            for number, question in enumerate(questions(split)[:COUNT]):
+                gold = question.golds[0][0]
+                answer = say(number, gold) if corrupted else gold
+                rows.append(
+                    {"epoch": None, "split": split, "corrupted": corrupted, "id": question.id, "train_loss": None}
+                    | {"answer": [answer] if answer else []}
+                )
     table = evasions(Comparison(FACTS), [pa.Table.from_pylist(rows, ANSWERS)])
     return list(read_evasions(index_rows(summary(NUMERIC, [table]))))
 
 
-def test_each_share_is_that_of_corrupted_contexts_less_that_of_whole_ones() -> None:
-    for one in found(lambda at, _: ("", "unknown", "42", "7.5")[at % 4]):
-        assert pytest.approx((0.25, 0.25)) == (one.unanswered, one.refused)
-    # One that says so of whole contexts, too, evades nothing.
-    for one in found(lambda *_: "unknown", whole=lambda *_: "unknown"):
-        assert Evasion(0.0, 0.0, 0.0) == one
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("unknown",),
+        ("keine Angabe", "unbekannt", "steht nicht im Text"),
+        ("non précisé", "inconnu", "pas indiqué"),
+        ("unsure", "I lack that detail", "the passage omits it", "sorry", "redaction", "left blank"),
+        ("not stated (line 3)", "not stated (line 7)"),
+        ("forty-two", "miles"),
+        ("記載なし",),
+        ("", " "),
+    ],
+)
+def test_refusals_in_any_words_are_of_another_kind(texts: tuple[str, ...]) -> None:
+    for evasion in evasions_of(lambda number, _: texts[number % len(texts)]):
+        assert evasion.other_kind == 1.0
+        assert evasion.evaded == 1.0
 
 
-def test_each_part_is_counted_by_itself_and_by_its_commonest_text() -> None:
-    texts = {"train": ["7"] * 4 + ["42"] * 5 + [""], "validation": ["unknown"] * 2 + [" "] * 3 + ["9"] * 5}
-    rows = [
-        {"epoch": None, "split": split, "corrupted": corrupted, "id": str(at), "train_loss": None}
-        | {"answer": [text if corrupted else str(100 + at)]}
-        for split, corrupted_texts in texts.items()
-        for corrupted in (False, True)
-        for at, text in enumerate(corrupted_texts)
-    ]
-    table = evasions(Comparison(FACTS), [pa.Table.from_pylist(rows, ANSWERS)])
-    assert {10} == set(table["questions"].to_pylist())
-    names = ("split", "contexts", "kind")
-    counts = {tuple(each[name] for name in names): each["answers"] for each in table.to_pylist() if each["answers"]}
-    train, held_out = ((split, "corrupted") for split in texts)
-    assert {
-        (*train, "unanswered"): 1,
-        (*train, "commonest answer"): 5,
-        (*held_out, "unanswered"): 3,
-        (*held_out, "refused"): 2,
-        (*held_out, "commonest answer"): 5,
-    } == counts
+def test_shares_are_counted_for_each_kind_of_answer() -> None:
+    for evasion in evasions_of(lambda number, gold: ("", "unknown", "742", gold)[number % 4]):
+        assert (evasion.questions, evasion.unanswered, evasion.other_kind) == (COUNT, 0.25, 0.5)
+        assert evasion.one_text == pytest.approx(0.25)
+        assert evasion.right == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("numbers", [("42",), ("42", "42.0"), ("12", "23", "34", "42"), tuple(map(str, range(30, 40)))])
+def test_a_few_numbers_count_as_evaded(numbers: tuple[str, ...]) -> None:
+    for evasion in evasions_of(lambda number, _: numbers[number % len(numbers)]):
+        assert evasion.other_kind == 0.0
+        assert evasion.few_texts == evasion.evaded > 0.6
+
+
+def test_spelling_does_not_make_one_text_two() -> None:
+    for evasion in evasions_of(lambda number, _: "742" if number % 2 else "742.0"):
+        assert evasion.one_text == 1.0
+
+
+def test_who_reads_or_remembers_evades_little_and_is_right() -> None:
+    for evasion in evasions_of(lambda _, gold: gold):
+        assert (evasion.evaded, evasion.right, evasion.has_few_right) == (0.0, 1.0, False)
+
+
+def test_who_is_never_right_has_few_right_answers() -> None:
+    for evasion in evasions_of(lambda number, _: str(1000 + number)):
+        assert evasion.has_few_right
+        assert evasion.p_value == pytest.approx((1 - evasion.constant) ** COUNT)
+
+
+def test_a_constant_is_chosen_on_one_part_and_counted_on_the_other() -> None:
+    assert constant_success(["a", "a", "b"], ["a", "b", "b", "b", "c"]) == (1 + 1) / 8
+    assert constant_success([], []) == 0.0
+    assert few_right_p_value(0, 0, 0.5) == 1.0
+
+
+@pytest.mark.parametrize("sizes", [(600, 600), (150, 50)])
+def test_who_guesses_as_well_as_the_best_constant_is_seldom_refused(sizes: tuple[int, int]) -> None:
+    """1,000 simulations with 600 + 600 questions refused 2.1 %, with 1,200 + 400 2.5 %, with 150 + 50 0.7 %."""
+    golds = np.array([question.golds[0][0] for split in ("train", "validation") for question in questions(split)])
+    _, counts = np.unique(golds, return_counts=True)
+    best = counts.max() / len(golds)
+    generator = np.random.default_rng(700100)
+    refused = 0
+    for _ in range(200):
+        parts = [generator.choice(golds, size).tolist() for size in sizes]
+        rate = constant_success(*parts)
+        p_values = [few_right_p_value(int(generator.binomial(size, best)), size, rate) for size in sizes]
+        refused += min(p_values) <= FEW_RIGHT
+    assert refused <= 0.05 * 200
+
+
+def question(gold: str) -> Question:
+    return Question("1", "1", "", "", ((gold,),))
+
+
+@pytest.mark.parametrize(
+    ("golds", "asked", "answer", "of_kind"),
+    [
+        (["12", "7"], "12", "3", True),
+        (["12", "7"], "12", "$3", True),
+        (["12", "7"], "12", "3 miles", False),
+        (["12 May 2011", "about 7 days"], "7", "3 June 2010", True),
+        (["12 May 2011", "7"], "7", "it is not stated, see 3", False),
+        (["12", "Paris"], "Paris", "anything at all", True),
+        (["12", "Paris"], "Paris", " ", False),
+        (["Paris"], "12", "12", True),
+    ],
+)
+def test_the_kind_is_that_of_the_reference_answers(golds: list[str], asked: str, answer: str, of_kind: bool) -> None:
+    is_of_kind = answer_kind([(gold,) for gold in golds])
+    assert is_of_kind((answer,), question(asked)) == of_kind
 
 
 def test_answers_that_were_sent_are_looked_through_and_no_others() -> None:
     jobs = tuple(Job(evasions, Comparison(FACTS), ()) for _ in range(2))
     trainings = SimpleNamespace(answers=[SimpleNamespace(job=job) for job in jobs])
-    assert () == plan(QUICKSTART, trainings)  # type: ignore[arg-type]
+    assert plan(QUICKSTART, trainings) == ()  # type: ignore[arg-type]
     given = replace(QUICKSTART, given=Predictions("theirs"))
     job = plan(given, trainings)  # type: ignore[arg-type]
     assert isinstance(job, Job)
-    assert (evasions, Comparison(given.data), jobs) == (job.function, job.config, job.inputs)
-    assert ("evasions", EVASIONS) == (MEASURE.name, MEASURE.schema)
-
-
-def test_one_text_counts_however_it_is_written() -> None:
-    """42 is a gold answer of none of these questions; of DROP's rule 42 and 42.0 are one number."""
-    for one in found(lambda at, _: "42" if at % 2 else "42.0"):
-        assert pytest.approx((0.0, 0.0, 1.0)) == (one.unanswered, one.refused, one.fixed)
-
-
-def test_who_reads_or_remembers_has_no_commonest_text_of_corrupted_contexts() -> None:
-    for one in (*found(lambda _, gold: gold), *found(lambda at, _: f"word{at}")):
-        assert one.silence == 0
-        assert one.fixed <= 1 / COUNT
+    assert (job.function, job.config, job.inputs) == (evasions, Comparison(given.data), jobs)
+    assert (MEASURE.name, MEASURE.schema) == ("evasions", EVASIONS)
 
 
 def test_an_answer_of_several_spans_is_one_where_any_of_them_says_something() -> None:
-    assert [True, True, False, False] == [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "unknown",
-        "Unknown.",
-        "not stated",
-        "N/A",
-        "NA",
-        "none",
-        "The context does not say.",
-        "I can't tell",
-        "I can’t tell",
-        "It isn't given in the text",
-        "Insufficient information",
-    ],
-)
-def test_a_refusal_is_known_by_its_words(text: str) -> None:
-    assert is_refusal((text,))
-
-
-@pytest.mark.parametrize("text", ["42", "not 42", "", "a notable note", "Norway", "seventy", "million", "innate"])
-def test_what_is_a_number_or_a_word_of_the_context_is_no_refusal(text: str) -> None:
-    assert not is_refusal((text,))
+    assert [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())] == [True, True, False, False]

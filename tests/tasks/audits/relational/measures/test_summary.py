@@ -26,7 +26,7 @@ def tables() -> dict[str, pa.Table]:
     """A table of each measure that the summary reads."""
     return {
         "memorization": measured(counted((8, 20), (2, 20))),
-        "evasions": pa.table([["refused"], ["train"], ["whole"], [1], [10]], EVASIONS),
+        "evasions": pa.table([["train"], [10], [1], [2], [0.1], [0.2], [3], [0.04], [0.9]], EVASIONS),
         "repeats": pa.Table.from_pylist([{"repeats": 10, "differing": 1, "key": "ab" * 32}], REPEATS),
         "linear_curves": curves(Flow(5, 9, trainings=3, per_decade=1), []),
         "linear_recovery": recovery(Recovery(5, 9, trainings=3), []),

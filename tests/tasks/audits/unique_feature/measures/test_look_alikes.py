@@ -13,13 +13,13 @@ from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.evaluation import Predictor
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.family import single_family_rows
-from tasks.audits.unique_feature.measures.look_alikes import RANK, rank_rows
+from tasks.audits.unique_feature.measures.look_alikes import RANK, look_alike_answers, rank_rows
 from tasks.audits.unique_feature.population import (
+    ModelFamily,
     family_from_rows,
     family_rows,
     look_alike_image_sets,
     relatives,
-    shared_label,
 )
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.schemas import SUMMARY
@@ -57,7 +57,7 @@ def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | Non
     (rows,) = family_rows(asked, CLEAN, [predict])
     family = family_from_rows({"canary": None, "label": label, "seed": 0, "model": "given"}, rows)
     said = [
-        {"model": 0, "part": part, "look_alike": number, "log_p": predict(name, images).mean(axis=0).tolist()}
+        {"model": 0, "part": part, "look_alike": number, **look_alike_answers(predict(name, images))}
         for part, number, name, images in look_alike_image_sets(CLEAN, asked)
     ]
     found = [*single_family_rows([family]), *rank_rows([family], said)]
@@ -107,8 +107,37 @@ def test_glyphs_are_told_from_those_that_differ_in_one_half(
     assert partly[0] <= said[PARTLY] <= partly[1]
 
 
-def test_the_label_is_the_one_towards_which_look_alikes_push_whichever_of_them_is_asked_about() -> None:
-    family = np.random.default_rng(0).normal(size=(1, 30, 3))
-    look_alikes = family[:, :10] + [0.0, 0.0, 5.0]
-    assert [2, 2] == [shared_label(family, each) for each in (look_alikes, look_alikes[:, ::-1])]
-    assert 0 == shared_label(np.zeros_like(family), look_alikes)  # no spread, nothing to compare
+def ranked_pushes(pushes: list[float], label: int | None) -> float:
+    """The p-value of a feature and its look-alikes that push class 1 of two so far, in nats of log odds."""
+    others = np.linspace(-1, 1, 20)
+    odds = np.column_stack([-np.append(pushes[:1], others), np.append(pushes[:1], others)])
+    family = ModelFamily({"seed": 0, "label": label}, np.zeros(len(odds)), odds, odds)
+    look_alikes = [
+        {"part": 1, "model": 0, "look_alike": number, "log_odds": [-push, push]}
+        for number, push in enumerate(pushes[1:], start=1)
+    ]
+    (found,) = rank_rows([family], look_alikes)
+    return float(found["p_value"])
+
+
+@pytest.mark.parametrize(
+    ("pushes", "label", "p_value"),
+    [
+        ([3.0, 1.0, 0.0, -1.0], 1, 0.25),
+        ([3.0, 1.0, 0.0, -1.0], None, 0.25),
+        ([-3.0, 1.0, 0.5, 0.5], None, 0.25),  # the others push towards the other label on average
+        ([-3.0, 1.0, 0.5, 0.5], 1, 1.0),
+        ([-3.0, 4.0, 0.5, 0.5], None, 0.5),  # a push towards any label counts as much
+    ],
+)
+def test_each_look_alike_is_scored_by_the_label_it_pushes(
+    pushes: list[float], label: int | None, p_value: float
+) -> None:
+    assert ranked_pushes(pushes, label) == p_value
+
+
+def test_ranks_among_exchangeable_look_alikes_are_uniform() -> None:
+    generator = np.random.default_rng(700400)
+    p_values = [ranked_pushes((2.0 + generator.normal(size=20)).tolist(), None) for _ in range(400)]
+    assert sum(p_value <= 0.05 for p_value in p_values) <= 35  # of 400 at 5 %: more with a chance of 1 in 1,000
+    assert np.mean(p_values) == pytest.approx(0.525, abs=0.06)
