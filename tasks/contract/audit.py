@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, add_names, made_of, name_stand_in
+from tasks.contract.circumstances import USUAL, Circumstances
+from tasks.contract.commitment import BINDINGS
 from tasks.contract.copy_counts import describe_copies
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
@@ -112,12 +114,12 @@ class Audit:
             if name not in self.presets:
                 raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
-    def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
+    def answer(self, config: Any, summary: pa.Table, circumstances: Circumstances = USUAL) -> Verdict | None:
         """The verdict, which names a stand-in first; None if the audit gives none.
 
         Raises UndeclaredAnswer if the answer is not one of `answers`.
         """
-        verdict = self._verdict(config, summary)
+        verdict = self._verdict(config, summary, circumstances)
         if verdict is None:
             return None
         return replace(verdict, sentence=begin_verdict(verdict.sentence, verdict.answer, self._stand_in(config)))
@@ -125,27 +127,36 @@ class Audit:
     def _stand_in(self, config: Any) -> str:
         return "" if self.wording.stand_in is None else self.wording.stand_in(config)
 
-    def _verdict(self, config: Any, summary: pa.Table) -> Verdict | None:
+    def _verdict(self, config: Any, summary: pa.Table, circumstances: Circumstances) -> Verdict | None:
         verdict = None if self.verdict is None else self.verdict(config, summary)
         if verdict is not None and verdict.answer not in self.wording.answers:
             declared = ", ".join(self.wording.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
-        counted = "" if verdict is None else describe_copies(summary)
-        return replace(verdict, limits=f"{counted} {verdict.limits}".strip()) if verdict and counted else verdict
+        if verdict is None:
+            return None
+        before = (BINDINGS[circumstances.binding], describe_copies(summary), verdict.limits)
+        return replace(verdict, limits=" ".join(filter(None, before)))
 
     def certify(
-        self, question: str, config: Any, summary: pa.Table, read: Callable[[str], pa.Table] | None = None
+        self,
+        question: str,
+        config: Any,
+        summary: pa.Table,
+        read: Callable[[str], pa.Table] | None = None,
+        circumstances: Circumstances = USUAL,
     ) -> Certificate | None:
         """The answer for somebody who knows no machine learning; None where there is no answer.
 
         It names what was found where the run's tables can be `read`, by name.
         """
-        made = self._certificate(question, config, summary)
+        made = self._certificate(question, config, summary, circumstances)
         named = self.wording.names(config, read) if made and read is not None and self.wording.names else ""
         return add_names(made, named) if made and named else made
 
-    def _certificate(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
-        verdict = self._verdict(config, summary)
+    def _certificate(
+        self, question: str, config: Any, summary: pa.Table, circumstances: Circumstances
+    ) -> Certificate | None:
+        verdict = self._verdict(config, summary, circumstances)
         if verdict is None:
             return None
         if self.wording.certificate is not None:

@@ -1,0 +1,17 @@
+"""What an answer depends on beside a run's configuration and summary, as the run's folder records it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.contract.commitment import Binding
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the commitment of the run holds."""
+
+    binding: Binding = ""
+
+
+USUAL = Circumstances()
