@@ -28,6 +28,7 @@ from orchestrator.store import Store, atomic_write, stored_keys
 from tasks.contract.audit import UndeclaredAnswer
 from tasks.contract.certificate import Certificate
 from tasks.contract.circumstances import Circumstances
+from tasks.contract.commitment import Binding
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import FileError, expand_home
 
@@ -179,7 +180,7 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
 def read_circumstances(journal: Journal) -> Circumstances:
     """What the folder of a run records for its answer. Of a run of an earlier version a commitment holds the draw."""
     about = journal.about()
-    binding = about.get("binding")
+    binding: Binding | None = about.get("binding")
     if binding is None:
         config = typed_config(about)
         draw = None if config is None else draw_of(about["audit"], config)

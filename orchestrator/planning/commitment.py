@@ -68,7 +68,7 @@ def check_commitment(draw: Draw) -> None:
     if not draw.nonce and not draw.stated:
         return
     expected = commitment_of(draw)
-    if draw.stated in (expected, draw.pool_commitment):
+    if draw.stated and draw.stated in (expected, draw.pool_commitment):
         return
     raise ValueError(
         f"commitment is {draw.stated or 'empty'}; with a nonce it must be that of these settings, {expected}: the "

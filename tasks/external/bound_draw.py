@@ -30,12 +30,13 @@ class Draw:
     """What a draw follows from, and the configuration that a commitment to it holds.
 
     `content()` says what it is drawn from, as numbers, text and sequences of these, data by their digests; ValueError
-    before these are known. `stated` is the commitment that the party had who named the nonce. `config` is the whole
-    configuration of the audit. `unused` are its fields, by their dotted paths, that have no effect once the other
-    party's answers are there, or follow from the draw: a commitment does not hold them.
+    before these are known; None if no earlier version committed to it. `stated` is the commitment that the party had
+    who named the nonce. `config` is the whole configuration of the audit. `unused` are its fields, by their dotted
+    paths, that have no effect once the other party's answers are there, or follow from the draw: a commitment does not
+    hold them.
     """
 
-    content: Callable[[], tuple[object, ...]]
+    content: Callable[[], tuple[object, ...]] | None
     config: Any = field(repr=False)
     seed: int
     secret: str = field(repr=False)
@@ -45,7 +46,12 @@ class Draw:
 
     @property
     def pool_commitment(self) -> str:
-        """The commitment of earlier versions: the SHA-256 of what is drawn from, the seed and the secret."""
+        """The commitment of earlier versions: the SHA-256 of what is drawn from, the seed and the secret.
+
+        Empty if the audit had none.
+        """
+        if self.content is None:
+            return ""
         text = json.dumps([SCHEME, self.content(), self.seed, self.secret], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -255,7 +255,7 @@ def unjudgeable_rows(evidence: Evidence) -> tuple[Row | None, ...]:
 def limits_of(config: Text) -> str:
     """What the answer does not say."""
     limits = LIMITS_OF_IDENTIFIERS if config.identifiers else LIMITS_OF_PLANTED if config.planted else LIMITS
-    return f"{limits} {LIMITS_OF_TABLES}" if config.outputs is not None else limits
+    return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}" if config.outputs is not None else limits
 
 
 def null_note(config: Text) -> str:
