@@ -44,6 +44,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
         "audit": run.audit,
         "state": run.state,
         "jobs": {name: run.jobs[name] for name in ("planned", "stored", "done", "failed")},
+        **({} if run.look is None else {"look": run.look}),
         "report": None if run.page is None else str(run.page),
         "mlflow": run.mlflow,
         **of_search,
@@ -97,9 +98,18 @@ def status_line(status: Status) -> str:
         f"{status.run} {status.state}: {trials}{jobs['stored']} of {jobs['planned']} jobs stored, "
         f"{jobs['failed']} failed",
         f"driven by {status.driver}" if status.driver else "",
+        _describe_look(status.look),
         status.note,
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _describe_look(look: Mapping[str, Any] | None) -> str:
+    """`look 3 at its question, summed error 15 %`; empty for a single look."""
+    if look is None or look["number"] == 1:
+        return ""
+    summed = look.get("summed_error")
+    return f"look {look['number']} at its question" + ("" if summed is None else f", summed error {summed:g} %")
 
 
 def ray_lines(status: Status) -> list[str]:

@@ -21,6 +21,7 @@ from orchestrator.planning.commitment import draw_of
 from orchestrator.quantities import inert, jsonable
 from orchestrator.run_folder import tables
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.looks import read_look
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
@@ -185,7 +186,7 @@ def read_circumstances(journal: Journal) -> Circumstances:
         config = typed_config(about)
         draw = None if config is None else draw_of(about["audit"], config)
         binding = "draw" if draw is not None and draw.nonce else ""
-    return Circumstances(binding)
+    return Circumstances(binding, read_look(about))
 
 
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:

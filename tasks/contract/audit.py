@@ -14,6 +14,17 @@ from tasks.contract.commitment import BINDINGS
 from tasks.contract.copy_counts import describe_copies
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
+from tasks.contract.looks import (
+    FIRST,
+    Look,
+    SummedError,
+    add_look,
+    attach_look,
+    certify_look,
+    describe_look,
+    stated_error,
+    summed_error,
+)
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rules
@@ -39,8 +50,10 @@ class Wording:
     `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
     `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
     which somebody needs the audit. `attacks` are those that it tries, by which `tasks.contract.crosswalk` finds the
-    controls that it speaks to. `stand_in(config)` names a built-in model in the place of the user's model
-    (`tasks.contract.stand_in`); the first sentence of every answer then names it.
+    controls that it speaks to. `summed_error(config, looks)` says how many of 100 audits of models that keep nothing
+    accuse at one of so many looks, at most; None if every look adds the error of the rules. `stand_in(config)` names a
+    built-in model in the place of the user's model (`tasks.contract.stand_in`); the first sentence of every answer then
+    names it.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
@@ -53,6 +66,7 @@ class Wording:
     situations: tuple[Situation, ...] = ()
     attacks: tuple[Attack, ...] = ()
     stand_in: Callable[[Any], str] | None = None
+    summed_error: SummedError | None = None
 
 
 @dataclass(frozen=True)
@@ -119,9 +133,10 @@ class Audit:
 
         Raises UndeclaredAnswer if the answer is not one of `answers`.
         """
-        verdict = self._verdict(config, summary, circumstances)
+        verdict = self._verdict(config, attach_look(summary, circumstances.look), circumstances)
         if verdict is None:
             return None
+        verdict = add_look(verdict, circumstances.look.number, self._describe_look(config, circumstances.look))
         return replace(verdict, sentence=begin_verdict(verdict.sentence, verdict.answer, self._stand_in(config)))
 
     def _stand_in(self, config: Any) -> str:
@@ -156,6 +171,7 @@ class Audit:
     def _certificate(
         self, question: str, config: Any, summary: pa.Table, circumstances: Circumstances
     ) -> Certificate | None:
+        summary = attach_look(summary, circumstances.look)
         verdict = self._verdict(config, summary, circumstances)
         if verdict is None:
             return None
@@ -163,7 +179,23 @@ class Audit:
             made = self.wording.certificate(config, summary, verdict)
         else:
             made = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+        made = certify_look(made, circumstances.look, self._describe_look(config, circumstances.look))
         return name_stand_in(made, self._stand_in(config))
+
+    def summed_error(self, config: Any, look: Look) -> float | None:
+        """Of 100 audits of models that keep nothing, how many accuse over all looks and cells, at most.
+
+        None if the rules state no error.
+        """
+        wording = self.wording
+        stated = stated_error(wording.rules, config, wording.answers)
+        return summed_error(look, stated, wording.summed_error, config)
+
+    def _describe_look(self, config: Any, look: Look) -> str:
+        if look == FIRST:
+            return ""
+        subject = "these pairs" if self.stopping is not None else "these models and data"
+        return describe_look(look, self.summed_error(config, look), subject)
 
     @property
     def compared(self) -> Objective | None:

@@ -25,6 +25,7 @@ from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.audits.unique_feature.population import SMALLEST
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.looks import look_number
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, blank_weak_interval, first_row, index_rows, p_in_words, row_name
@@ -49,7 +50,7 @@ def verdict(config: UniqueFeature, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     rows = index_rows(summary)
     if not config.asks_models:
-        pairs = read_pair_evidence(rows)
+        pairs = read_pair_evidence(rows, look_number(summary))
         return pair_answer.pair_verdict(config, RULES.decide(config, pairs), pairs)
     panel = read_panel_evidence(config, rows)
     if panel is None:
@@ -93,7 +94,7 @@ def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> C
             place, line = describe_place(config, verdict.answer, rank), panel_line(config, rank)
             finding = Finding(verdict.answer, place, line, config.given.describe)
     else:
-        pairs = read_pair_evidence(rows)
+        pairs = read_pair_evidence(rows, look_number(summary))
         rule = RULES.decide(config, pairs)
         question, steps = pair_question(config), pair_steps(config, verdict.answer, pairs)
         finding = Finding(verdict.answer, describe_pairs(config, rule, pairs), pair_line(rule, pairs))

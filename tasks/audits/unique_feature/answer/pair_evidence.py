@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, SHARED, TOTAL_BETS
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.evidence import LEVEL as BET_LEVEL
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
@@ -85,6 +85,8 @@ class PairEvidence:
     `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
     the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
     the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided.
+    `look` is which look it is at these pairs, and `total_bets` the summary row of the bets on all ranks, by which a
+    second or later look at a fixed number of pairs accuses; None without ranks that are independent.
     """
 
     names: tuple[Name, ...]
@@ -93,6 +95,18 @@ class PairEvidence:
     guarantee: Guarantee | None
     published: tuple[tuple[int, int], ...]
     bets: Bets | None = None
+    look: int = 1
+    total_bets: Row | None = None
+
+    @property
+    def fixed_rules_decide(self) -> bool:
+        """Whether rules for one look may accuse: at the first look, and at later ones if no rank could be bet on."""
+        return self.look == 1 or self.total_bets is None
+
+    @property
+    def later_bets_accuse(self) -> bool:
+        """Whether the bets on all ranks accuse at a second or later look."""
+        return self.look > 1 and self.total_bets is not None and betting.is_decided(self.total_bets["estimate"], LEVEL)
 
     @property
     def has_interval(self) -> bool:
@@ -116,18 +130,21 @@ class PairEvidence:
         return bool(effect["high"] < SMALLEST and (effect["high"] - effect["low"]) / 2 < SMALLEST)
 
 
-def read_pair_evidence(rows: Rows) -> PairEvidence:
-    """The evidence in the rows of a summary."""
+def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
+    """The evidence in the rows of a summary, which is read at this look."""
     effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
-    bets = first_row(rows, BETS)
+    bets, total_bets = first_row(rows, BETS), first_row(rows, TOTAL_BETS)
+    later = total_bets if look > 1 and bets is None else None
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
-        names=tuple(name_of(row) for row in (effect, called, beyond, bets) if row is not None),
+        names=tuple(name_of(row) for row in (effect, called, beyond, bets, later) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
         calls=None if called is None or not called["n"] else read_calls(called, beyond),
         guarantee=read_guarantee(rows),
         published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
         bets=None if bets is None else Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"]),
+        look=look,
+        total_bets=total_bets,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tasks.audits.unique_feature.answer.pair_evidence import LEAST, SURELY, Bets, Calls, Guarantee, PairEvidence
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, TOTAL_BETS
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST
 from tasks.contract.rules import Rule
@@ -40,25 +40,34 @@ def pair_rule(
 
 BY_EFFECT = pair_rule(
     "memorised",
-    "the whole 95 % interval of the effect lies above 0 (one side of a t-test over at least {pairs} pairs, p at most "
-    "{one_side})",
-    lambda evidence: evidence.effect_is_above,
+    "this is the first look at these pairs (or no rank could be bet on), and the whole 95 % interval of the effect "
+    "lies above 0 (one side of a t-test over at least {pairs} pairs, p at most {one_side})",
+    lambda evidence: evidence.fixed_rules_decide and evidence.effect_is_above,
     stops=False,
 )
 BY_CALLS = pair_rule(
     "memorised",
-    "a canary is called by its rank, at a false discovery rate of {fdr} % over canaries that share no training seed",
-    lambda evidence: evidence.calls is not None and evidence.calls.accuses,
+    "this is the first look, and a canary is called by its rank, at a false discovery rate of {fdr} % over canaries "
+    "that share no training seed",
+    lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )
 BY_SMALL_RANKS = pair_rule(
     "memorised",
-    "the number of ranks of such canaries with p of at most {level} % would occur by chance in at most {surely} of "
-    "1,000 audits",
-    lambda evidence: evidence.calls is not None and evidence.calls.are_surely_small,
+    "this is the first look, and the number of ranks of such canaries with p of at most {level} % would occur by "
+    "chance in at most {surely} of 1,000 audits",
+    lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small,
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
     "the others.",
+    stops=False,
+)
+BY_LATER_BETS = pair_rule(
+    "memorised",
+    "this is a second or later look at these pairs, or at others of the same model and data, and the product of the "
+    "bets on the ranks of all canaries is at least {later_bets}",
+    lambda evidence: evidence.later_bets_accuse,
+    "All later looks together add at most {later_alarms} such audits.",
     stops=False,
 )
 BY_BETS = pair_rule(
@@ -73,6 +82,7 @@ RULES = (
     BY_EFFECT,
     BY_CALLS,
     BY_SMALL_RANKS,
+    BY_LATER_BETS,
     BY_BETS,
     pair_rule(
         "not seen",
@@ -81,21 +91,37 @@ RULES = (
         "remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among m "
         "others)",
         lambda evidence: evidence.effect_is_excluded and evidence.calls is not None and evidence.calls.are_by_chance,
-        "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
+        "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen, and at most 5 "
+        "over all looks at its pairs, each of which has half the error of the look before.",
     ),
 )
 # The metric of the row that a rule decides by, where that is not the effect.
-DECIDING = ((BY_CALLS, CALLED), (BY_SMALL_RANKS, BEYOND), (BY_BETS, BETS))
+DECIDING = ((BY_CALLS, CALLED), (BY_SMALL_RANKS, BEYOND), (BY_LATER_BETS, TOTAL_BETS), (BY_BETS, BETS))
+FIRST_LOOK_ALARMS = math.ceil(100 * (ONE_SIDE + FDR + SURELY))  # of 100 audits, at most
 THRESHOLDS: Mapping[str, str] = {
     "pairs": f"{LEAST}",
     "one_side": f"{ONE_SIDE:g}",
     "fdr": f"{100 * FDR:g}",
     "level": f"{100 * LEVEL:g}",
     "surely": f"{1000 * SURELY:g}",
-    "alarms": f"{math.ceil(100 * (ONE_SIDE + FDR + SURELY))}",
+    "alarms": f"{FIRST_LOOK_ALARMS}",
+    "later_bets": f"{1 / LEVEL:g}",
+    "later_alarms": f"{100 * LEVEL:g}",
     "smallest": f"{SMALLEST:g}",
     "per_call": f"{1 / FDR:g}",
 }
+
+
+def summed_error(config: UniqueFeature, looks: int) -> float | None:
+    """Of 100 audits of a procedure that keeps nothing, how many say memorised at one of so many looks, at most.
+
+    None for models that are asked alone, where every look adds its error.
+    """
+    if config.asks_models:
+        return None
+    if config.stopping_level:
+        return 100 * config.stopping_level
+    return FIRST_LOOK_ALARMS + (100 * LEVEL if looks > 1 else 0)
 
 
 def bet_thresholds(config: UniqueFeature) -> Mapping[str, str]:
@@ -131,6 +157,9 @@ def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pair
         words = effect
     else:
         words = f"{effect}. {ranks}"
+    if evidence.look > 1 and evidence.bets is None and evidence.total_bets is not None:
+        total = evidence.total_bets["estimate"]
+        words = f"bets on all ranks grew {total:.4g}-fold, {1 / LEVEL:g} accuse. {words[0].upper()}{words[1:]}"
     if evidence.bets is not None:
         words = f"{describe_bets(config, evidence.bets)}. {words[0].upper()}{words[1:]}"
     asked = describe_feature(config.feature)

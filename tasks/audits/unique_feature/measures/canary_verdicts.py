@@ -54,11 +54,13 @@ from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.datasets.features import family
+from tasks.numerics import betting
 from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value
 from tasks.numerics.statistics import proportion, proportion_greater
 
 CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
+TOTAL_BETS = "evidence of all ranks"  # the product of the bets on them, by which a second or later look accuses
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 
 CALLS = (
@@ -84,7 +86,10 @@ def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) ->
 
 
 def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
-    """How many canaries are called one by one, and how many ranks in the population are small beyond chance."""
+    """How many canaries are called one by one, how many ranks in the population are small beyond chance, and the bets.
+
+    The bets are on canaries that share no training seed, whose ranks are independent.
+    """
     n = len(verdicts)
     called = sum(each["called"] for each in verdicts)
     shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
@@ -99,6 +104,8 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
         yield row(BEYOND, at, Estimate(share.value, None, None, n), "canary", 0.0)
     else:
         yield row(BEYOND, at, share, "canary", 0.0, proportion_greater(small, n, level))
+        total = betting.total_evidence([each["p_value"] for each in verdicts])
+        yield row(TOTAL_BETS, {}, alone(total, n), "canary", 1.0, min(1.0, 1 / total))
 
 
 def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
