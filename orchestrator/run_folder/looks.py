@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +32,26 @@ SEED, NULL = "seed", "null"
 def read_look(about: Mapping[str, Any]) -> Look:
     """The look that a run's folder records; the first one if it records none."""
     look = about.get("look")
-    return FIRST if look is None else Look(look["number"], look["cells"])
+    return FIRST if look is None else Look(look["number"], look["cells"], look["streams"])
 
 
-def count_looks(cell: Cell, plan: Plan, runs: Path, own: Collection[str] = ()) -> int:
-    """Which look a run of this cell and plan would be at its question: 1 plus the answered runs before it.
+def count_looks(cell: Cell, plan: Plan, runs: Path, own: Collection[str] = ()) -> Look:
+    """Which look a run of this cell and plan would be at its question, after the runs that were answered before it.
 
     `own` are names of runs in the folder that are no looks before it.
     """
     trained = {key for key, task in plan.tasks.items() if task in plan.trains}
     question = question_of(cell.audit, cell.config)
-    earlier = 0
+    look = FIRST
     for journal in _answered_runs(cell.audit, runs, own):
         if _is_null(journal.about().get("preset")) != _is_null(cell.preset):
             continue
         with suppress(StoreError):
-            if _asks(cell.audit, journal, question) or not trained.isdisjoint(journal.tasks()):
-                earlier += 1
-    return 1 + earlier
+            asks_same, shares = _asks(cell.audit, journal, question), not trained.isdisjoint(journal.tasks())
+            if asks_same or shares:
+                goes_on = asks_same and shares
+                look = replace(look, number=look.number + 1, streams=look.streams + (not goes_on))
+    return look
 
 
 def expected_look(cell: Cell, plan: Plan, run: Journal) -> int:
@@ -56,7 +59,7 @@ def expected_look(cell: Cell, plan: Plan, run: Journal) -> int:
     with suppress(StoreError):
         if run.exists and "look" in (about := run.about()):
             return read_look(about).number
-    return count_looks(cell, plan, run.folder.parent, (run.run,))
+    return count_looks(cell, plan, run.folder.parent, (run.run,)).number
 
 
 def _is_null(preset: str | None) -> bool:
@@ -73,10 +76,9 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
         if journal.run not in fresh:
             continue
         cell = reopen_cell(journal)
-        look = Look(count_looks(cell, plan, journal.folder.parent, fresh), len(journals))
+        look = replace(count_looks(cell, plan, journal.folder.parent, fresh), cells=len(journals))
         summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
-        recorded = {"number": look.number, "cells": look.cells, "summed_error": summed}
-        journal.rewrite({**journal.about(), "look": recorded})
+        journal.rewrite({**journal.about(), "look": {**asdict(look), "summed_error": summed}})
 
 
 def question_of(audit: str, config: Any) -> Any:

@@ -197,7 +197,7 @@ ABOUT: Mapping[str, Check] = {
     "accepted": _accepted,
     "stand_ins": _mapping_of(_text),
     "binding": lambda value: value in BINDINGS,
-    "look": lambda value: _mapping(value) and all(_count(value.get(name)) for name in ("number", "cells")),
+    "look": lambda value: _mapping(value) and all(_count(value.get(name)) for name in ("number", "cells", "streams")),
 }
 # Optional fields of any event, and required fields by kind of event.
 ANY: Mapping[str, Check] = {

@@ -50,10 +50,10 @@ class Wording:
     `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
     `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
     which somebody needs the audit. `attacks` are those that it tries, by which `tasks.contract.crosswalk` finds the
-    controls that it speaks to. `summed_error(config, looks)` says how many of 100 audits of models that keep nothing
-    accuse at one of so many looks, at most; None if every look adds the error of the rules. `stand_in(config)` names a
-    built-in model in the place of the user's model (`tasks.contract.stand_in`); the first sentence of every answer then
-    names it.
+    controls that it speaks to. `summed_error(config, look)` says how many of 100 audits of models that keep nothing
+    accuse at one of the looks so far, at most; None if every look adds the error of the rules. `stand_in(config)` names
+    a built-in model in the place of the user's model (`tasks.contract.stand_in`); the first sentence of every answer
+    then names it.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)

@@ -27,15 +27,20 @@ CLEARING_ERROR = 0.05  # of an answer that clears, over all looks
 INTERVAL = "95 % interval"
 ATTRIBUTE = b"look"  # of a summary's schema
 STATED = re.compile(r"Of 100 [^.]*?at most (\d+(?:\.\d+)?)(?: or (\d+(?:\.\d+)?))?")
-SummedError = Callable[[Any, int], "float | None"]
+SummedError = Callable[[Any, "Look"], "float | None"]
 
 
 @dataclass(frozen=True)
 class Look:
-    """Which look a run is at its question, and of how many cells the sweep is that it was judged with."""
+    """Which look a run is at its question, and of how many cells the sweep is that it was judged with.
+
+    `streams` is how many sequences of trainings the looks are of, at most. Runs that add trainings to those before are
+    of one sequence, on which bets go on; runs with other seeds are not.
+    """
 
     number: int = 1
     cells: int = 1
+    streams: int = 1
 
 
 FIRST = Look()
@@ -92,10 +97,10 @@ def widen_interval(row: Row, number: int) -> Row:
 def summed_error(look: Look, stated: float | None, over_looks: SummedError | None, config: Any) -> float | None:
     """Of 100 audits of models that keep nothing, how many accuse at one of the looks or cells, at most.
 
-    None if the rules state no error. `stated` is the number at one look, and `over_looks(config, number)` that over all
+    None if the rules state no error. `stated` is the number at one look, and `over_looks(config, look)` that over all
     looks of an audit that bets.
     """
-    of_looks = None if over_looks is None else over_looks(config, look.number)
+    of_looks = None if over_looks is None else over_looks(config, look)
     if of_looks is None and stated is not None:
         of_looks = stated * look.number
     return None if of_looks is None else min(100.0, of_looks * look.cells)

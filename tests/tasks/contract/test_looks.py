@@ -99,7 +99,10 @@ def test_answer_and_certificate_state_look_and_sum() -> None:
         (UNIQUE_FEATURE, UniqueFeature(), Look(1), 8),
         (UNIQUE_FEATURE, UniqueFeature(), Look(7), 13),
         (UNIQUE_FEATURE, UniqueFeature(), Look(1, cells=3), 24),
+        (UNIQUE_FEATURE, UniqueFeature(), Look(2, streams=2), 13),  # another seed, after the first look's rules
+        (UNIQUE_FEATURE, UniqueFeature(), Look(3, streams=3), 18),
         (UNIQUE_FEATURE, UniqueFeature(drawn=True, stopping_level=0.05), Look(7), 5),
+        (UNIQUE_FEATURE, UniqueFeature(drawn=True, stopping_level=0.05), Look(3, streams=3), 15),
         (MEMBERSHIP, Membership(), Look(1), 5),
         (MEMBERSHIP, Membership(), Look(3), 15),
         (MEMBERSHIP, Membership(), Look(1, cells=3), 15),

@@ -19,6 +19,7 @@ from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, TOTAL_BETS
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST
+from tasks.contract.looks import Look
 from tasks.contract.rules import Rule
 from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.features import describe_feature
@@ -67,7 +68,7 @@ BY_LATER_BETS = pair_rule(
     "this is a second or later look at these pairs, or at others of the same model and data, and the product of the "
     "bets on the ranks of all canaries is at least {later_bets}",
     lambda evidence: evidence.later_bets_accuse,
-    "All later looks together add at most {later_alarms} such audits.",
+    "All later looks at one sequence of pairs add at most {later_alarms} such audits.",
     stops=False,
 )
 BY_BETS = pair_rule(
@@ -112,16 +113,17 @@ THRESHOLDS: Mapping[str, str] = {
 }
 
 
-def summed_error(config: UniqueFeature, looks: int) -> float | None:
-    """Of 100 audits of a procedure that keeps nothing, how many say memorised at one of so many looks, at most.
+def summed_error(config: UniqueFeature, look: Look) -> float | None:
+    """Of 100 audits of a procedure that keeps nothing, how many say memorised at one of the looks so far, at most.
 
+    Bets on one sequence of pairs err at one level however often somebody looks; other seeds begin another sequence.
     None for models that are asked alone, where every look adds its error.
     """
     if config.asks_models:
         return None
     if config.stopping_level:
-        return 100 * config.stopping_level
-    return FIRST_LOOK_ALARMS + (100 * LEVEL if looks > 1 else 0)
+        return 100 * config.stopping_level * look.streams
+    return FIRST_LOOK_ALARMS + 100 * LEVEL * min(look.streams, look.number - 1)
 
 
 def bet_thresholds(config: UniqueFeature) -> Mapping[str, str]:
