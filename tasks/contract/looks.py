@@ -123,13 +123,18 @@ def describe_look(look: Look, error: float | None, subject: str) -> str:
     """Which look it is and the summed error, in a sentence; empty for a single one."""
     if look == FIRST:
         return ""
-    place = f"look {look.number} at {subject}" if look.number > 1 else f"one of {look.cells} cells of a sweep"
-    over = "looks" if look.number > 1 else "cells"
-    if look.number > 1 and look.cells > 1:
-        place, over = f"{place}, in a sweep of {look.cells} cells", "looks and cells"
+    judged = "audits" if look.cells == 1 else "sweeps"
+    if look.number == 1:
+        place, over = f"one of {look.cells} cells of a sweep", "cells"
+    elif look.cells == 1:
+        place, over = f"look {look.number} at {subject}", "looks"
+    else:
+        place, over = f"look {look.number} at {subject}, in a sweep of {look.cells} cells", "looks and cells"
     if error is None:
         return f"This is {place}: the errors of all {over} add up."
-    return f"This is {place}: over all {over}, at most {error:g} of 100 audits of models that keep nothing accuse."
+    return (
+        f"This is {place}: over all {over}, at most {error:g} of 100 such {judged} of models that keep nothing accuse."
+    )
 
 
 def relabel(text: str, number: int) -> str:
