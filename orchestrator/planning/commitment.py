@@ -1,8 +1,8 @@
 """The commitment to a draw: a SHA-256 of the audit's whole configuration and the secret.
 
 A nonce that the other party names keeps the first party from choosing the secret. It does not keep it from choosing
-what the answers are compared with once they are there: of 48 calibration sets the one that accuses most readily accuses
-35 of 100 innocents. So the commitment holds the canonical form of the whole configuration, as a job's key would see it.
+what the answers are compared with once they are there: a provider who picks one of 48 calibration sets for each owner
+accuses 32 of 100 innocent owners. So the commitment holds the canonical form of the whole configuration, as a job's key would see it.
 It leaves out the fields that are marked OUTSIDE_COMMITMENT: the nonce, the secret and what the other party returns.
 """
 

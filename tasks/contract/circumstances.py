@@ -1,4 +1,4 @@
-"""What an answer depends on beside a run's configuration and summary, as the run's folder records it."""
+"""The inputs of an answer other than a run's configuration and summary, as the run's folder records them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tasks.contract.looks import FIRST, Look
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the commitment of the run holds, and which look it is at its question."""
+    """The content of the run's commitment, and the run's look at its question."""
 
     binding: Binding = ""
     look: Look = FIRST
