@@ -1,9 +1,10 @@
 """The commitment to a draw: a SHA-256 of the audit's whole configuration and the secret.
 
 A nonce that the other party names keeps the first party from choosing the secret. It does not keep it from choosing
-what the answers are compared with once they are there: a provider who picks one of 48 calibration sets for each owner
-accuses 32 of 100 innocent owners. So the commitment holds the canonical form of the whole configuration, as a job's key would see it.
-It leaves out the fields that are marked OUTSIDE_COMMITMENT: the nonce, the secret and what the other party returns.
+what the other party's answers are compared with after these arrive: a provider who picks one of 48 calibration sets for
+each owner accuses 32 of 100 innocent owners. So the commitment contains the canonical form of the whole configuration,
+as a job's key would. It leaves out the fields that are marked OUTSIDE_COMMITMENT: the nonce, the secret and the other
+party's files.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ SCHEME = "engram analysis 1"  # another one if the form is ever written otherwis
 
 def draw_of(audit: str, config: Any) -> Draw | None:
     """What the draw of this configuration follows from; None for an audit that draws nothing between two parties."""
-    handout = audits.find(audit).audit.handout
+    registered = audits.find_installed(audit)
+    handout = None if registered is None else registered.audit.handout
     if handout is None or handout.draw is None:
         return None
     draw: Draw = handout.draw(config)

@@ -14,11 +14,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import EngramError, StoreError
+from orchestrator.errors import EngramError, SpecError, StoreError
 from orchestrator.planning.identity import canonical
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import COMPLETE, Journal, reopen_cell
 from orchestrator.spec import audits
+from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell
 from tasks.contract.job import ANSWER_ONLY
@@ -75,6 +76,8 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
     for journal, plan in zip(journals, plans, strict=True):
         if journal.run not in fresh:
             continue
+        if audits.find_installed(journal.about()["audit"]) is None:
+            continue  # nothing reads an answer of it
         cell = reopen_cell(journal)
         look = replace(count_looks(cell, plan, journal.folder.parent, fresh), cells=len(journals))
         summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
@@ -88,7 +91,10 @@ def question_of(audit: str, config: Any) -> Any:
     left_out = {*SIZES, *(name for name, field in kind.__dataclass_fields__.items() if field.metadata.get(ANSWER_ONLY))}
     if found.stopping is not None:
         left_out |= {found.stopping.level, found.stopping.pairs}
-    form = canonical(config)
+    try:
+        form = canonical(config)
+    except SpecError:  # of data that the configuration names and no job reads, so that they have no digest
+        form = plain(config)
     return _without_seeds({name: part for name, part in form.items() if name not in left_out})
 
 

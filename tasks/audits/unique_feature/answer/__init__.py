@@ -45,6 +45,9 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 
 RULES = Rules[Any]((*pair_answer.RULES, *panel_answer.RULES, undecided()), thresholds)
 
+# As a certificate of a first look states them.
+FIRST_LOOK_RULES = Rules[Any](tuple(rule for rule in RULES.cases if rule is not pair_answer.BY_LATER_BETS), thresholds)
+
 
 def verdict(config: UniqueFeature, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
@@ -98,7 +101,8 @@ def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> C
         rule = RULES.decide(config, pairs)
         question, steps = pair_question(config), pair_steps(config, verdict.answer, pairs)
         finding = Finding(verdict.answer, describe_pairs(config, rule, pairs), pair_line(rule, pairs))
-    return RULES.certify(config, verdict, question, (finding,), steps)
+    rules = FIRST_LOOK_RULES if look_number(summary) == 1 else RULES
+    return rules.certify(config, verdict, question, (finding,), steps)
 
 
 # The certificate of pairs of trainings

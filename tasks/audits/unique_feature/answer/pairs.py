@@ -41,22 +41,21 @@ def pair_rule(
 
 BY_EFFECT = pair_rule(
     "memorised",
-    "this is the first look at these pairs (or no rank could be bet on), and the whole 95 % interval of the effect "
-    "lies above 0 (one side of a t-test over at least {pairs} pairs, p at most {one_side})",
+    "the whole 95 % interval of the effect lies above 0 (one side of a t-test over at least {pairs} pairs, p at most "
+    "{one_side})",
     lambda evidence: evidence.fixed_rules_decide and evidence.effect_is_above,
     stops=False,
 )
 BY_CALLS = pair_rule(
     "memorised",
-    "this is the first look, and a canary is called by its rank, at a false discovery rate of {fdr} % over canaries "
-    "that share no training seed",
+    "a canary is called by its rank, at a false discovery rate of {fdr} % over canaries that share no training seed",
     lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )
 BY_SMALL_RANKS = pair_rule(
     "memorised",
-    "this is the first look, and the number of ranks of such canaries with p of at most {level} % would occur by "
-    "chance in at most {surely} of 1,000 audits",
+    "the number of ranks of such canaries with p of at most {level} % would occur by chance in at most {surely} of "
+    "1,000 audits",
     lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small,
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
@@ -65,10 +64,10 @@ BY_SMALL_RANKS = pair_rule(
 )
 BY_LATER_BETS = pair_rule(
     "memorised",
-    "this is a second or later look at these pairs, or at others of the same model and data, and the product of the "
-    "bets on the ranks of all canaries is at least {later_bets}",
+    "this is a later look with ranks to bet on, at which the rules above do not count, and the product of the bets is "
+    "at least {later_bets}",
     lambda evidence: evidence.later_bets_accuse,
-    "All later looks at one sequence of pairs add at most {later_alarms} such audits.",
+    "Later looks at the same pairs add at most {later_alarms}.",
     stops=False,
 )
 BY_BETS = pair_rule(
@@ -92,8 +91,7 @@ RULES = (
         "remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among m "
         "others)",
         lambda evidence: evidence.effect_is_excluded and evidence.calls is not None and evidence.calls.are_by_chance,
-        "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen, and at most 5 "
-        "over all looks at its pairs, each of which has half the error of the look before.",
+        "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
     ),
 )
 # The metric of the row that a rule decides by, where that is not the effect.
