@@ -76,8 +76,9 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
     for journal, plan in zip(journals, plans, strict=True):
         if journal.run not in fresh:
             continue
-        if audits.find_installed(journal.about()["audit"]) is None:
-            continue  # nothing reads an answer of it
+        registered = audits.find_installed(journal.about()["audit"])
+        if registered is None or registered.audit.verdict is None:
+            continue  # it gives no answer
         cell = reopen_cell(journal)
         look = replace(count_looks(cell, plan, journal.folder.parent, fresh), cells=len(journals))
         summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
