@@ -1,6 +1,8 @@
 """How many pairs a run needs until it is decided, and how often it accuses wrongly.
 
-    python bench/stopping.py [--tiny] [--seed 9000] [--trained 50] [--out bench/results/NAME.md]
+    python bench/stopping.py [--tiny] [--seed 9000] [--trained 50] [--looks 4000] [--out bench/results/NAME.md]
+
+`--looks N` simulates N audits that are judged again after more pairs (`bench.looks`), with and without spent errors.
 
 `--trained N` runs N audits of each kind, with an effect and without, as `engram run unique_feature --until decided`
 does: each pair is two trainings of a small network on 300 digits. An effect is a canary with the feature that is asked
@@ -26,6 +28,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from bench import looks
 from bench.measuring import here, parser, publish_counts
 from orchestrator.planning.plan import plan_of
 from orchestrator.runs.lifecycle import start
@@ -176,7 +179,14 @@ def main() -> None:
     given = parser(__doc__)
     given.add_argument("--trained", type=int, default=0, metavar="N", help="audits of each kind that are trained")
     given.add_argument("--seed", type=int, default=9000, help="of the first case")
+    given.add_argument("--looks", type=int, default=0, metavar="N", help="audits that are looked at again")
     options = given.parse_args()
+    if options.looks:
+        setting = here("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+        publish_counts(
+            "Repeated looks", setting, "\n".join(looks.markdown(options.looks, options.seed)) + "\n", options.out
+        )
+        return
     if options.trained:
         setting = here("digits", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
         table = "\n".join(run_trained(options.trained, options.seed)) + "\n"

@@ -39,9 +39,8 @@ def number_line(line: NumberLine) -> Markup:
 def legend_entries(line: NumberLine) -> list[Entry]:
     told = [Entry("estimate", f"{_format_value(line, line.estimate)}: what was found")]
     if line.low is not None and line.high is not None:
-        told.append(
-            Entry("range", f"{_format_value(line, line.low)} to {_format_value(line, line.high)}: its 95 % interval")
-        )
+        ends = f"{_format_value(line, line.low)} to {_format_value(line, line.high)}"
+        told.append(Entry("range", f"{ends}: its {line.coverage:.6g} % interval"))
     if line.usual is not None:
         low, high = line.usual
         told.append(Entry("usual", f"{_format_exact(low)} to {_format_exact(high)}: {OTHERS}"))

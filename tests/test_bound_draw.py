@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -62,6 +63,10 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     page = words(Path(run["report"]))
     assert f"follows from the commitment {commitment} and the nonce {NONCE} of the owner" in page
     assert SECRET not in Path(run["report"]).read_text()
+    assert "The analysis is bound, too" in page
+    for name, value in (("calibration.examples", "500"), ("epochs", "3"), ("network", "cnn1")):
+        refused = provider(*given, *settings, f"{name}={value}", code=2).stderr
+        assert "the whole configuration must stay as it was committed to" in refused
     # In the end the secret is opened, and the owner computes the commitment.
     shutil.copy(provider.folder / "audit.yaml", owner.folder)
     assert commitment == owner("probes", "audit.yaml", "--commit").stdout.strip()
@@ -96,6 +101,13 @@ def test_a_draw_that_cannot_be_bound_is_refused_in_one_line(
     said = engram("probes", *arguments, code=2)
     assert line in said.stderr
     assert len(refusals(said.stderr)) == 1
+
+
+def test_commitment_is_printed_with_its_configuration(engram: Here) -> None:
+    asked = ("probes", "relational", "--preset", "smoke", f"secret={SECRET}", "--commit")
+    made, printed = engram.json(*asked), engram(*asked)
+    assert printed.stdout.strip() == made["commitment"]
+    assert json.dumps(made["configuration"], sort_keys=True) in printed.stderr
 
 
 def test_commitments_of_the_other_audits_hold_what_is_drawn_from(engram: Here) -> None:

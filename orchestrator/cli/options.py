@@ -100,7 +100,8 @@ ProbesFolder = Annotated[
     str | None, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)
 ]
 Commit = Annotated[
-    bool, typer.Option("--commit", help="Write nothing; show the commitment to the draw, which is given away first.")
+    bool,
+    typer.Option("--commit", help="Write nothing; show the commitment to the configuration, given away first."),
 ]
 Nonce = Annotated[
     str | None,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 from contextlib import ExitStack
+from dataclasses import asdict
+from json import dumps
 
 from orchestrator.cli.options import (
     BUDGET,
@@ -29,7 +31,7 @@ from orchestrator.cli.options import (
     take_run_options,
 )
 from orchestrator.cli.store import command_store, output_folder, report_interrupt
-from orchestrator.cli.terminal import emit, paragraph, show, table
+from orchestrator.cli.terminal import emit, paragraph, say, show, table
 from orchestrator.errors import SpecError
 from orchestrator.store import store_location
 
@@ -196,8 +198,9 @@ def probes(
     says what each picture or question is: keep it until you have them. Of forgetting, FOLDER-split.csv says which
     pictures are D_Q and which are held back; of text, which secrets are to be put into the training data beforehand.
 
-    Where the owner shall not have to trust you with the draw: give away what --commit shows, let the owner name a nonce
-    of 16 characters or more that nobody could foresee, and write the folder with --nonce.
+    If the owner should not have to trust you with the draw and the analysis: give away what --commit shows, let the
+    owner name a nonce of 16 characters or more that nobody could foresee, and write the folder with --nonce. A run with
+    another configuration than the committed one is then refused.
     """
     from orchestrator.inspection.probes import commit_draw, hand_out
     from orchestrator.quantities import format_count
@@ -206,11 +209,12 @@ def probes(
     if nonce is None and nonce_by is not None:
         raise SpecError("--nonce-by is given without --nonce; it must be who named the nonce")
     if commit:
-        commitment = commit_draw(asked)
+        made = commit_draw(asked)
         if json:
-            emit({"commitment": commitment})
+            emit(asdict(made))
         else:
-            show(commitment)
+            show(made.commitment)
+            say(f"it holds the secret and this configuration: {dumps(made.configuration, sort_keys=True)}")
         return
     if out is None:
         raise SpecError("--out is missing; it must be the folder to write, or --commit given, which writes none")

@@ -44,6 +44,7 @@ def shape(run: Report | Status) -> dict[str, Any]:
         "audit": run.audit,
         "state": run.state,
         "jobs": {name: run.jobs[name] for name in ("planned", "stored", "done", "failed")},
+        **({} if run.look is None else {"look": run.look}),
         "report": None if run.page is None else str(run.page),
         "mlflow": run.mlflow,
         **of_search,
@@ -97,9 +98,18 @@ def status_line(status: Status) -> str:
         f"{status.run} {status.state}: {trials}{jobs['stored']} of {jobs['planned']} jobs stored, "
         f"{jobs['failed']} failed",
         f"driven by {status.driver}" if status.driver else "",
+        _describe_look(status.look),
         status.note,
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _describe_look(look: Mapping[str, Any] | None) -> str:
+    """`look 3 at its question, summed error 15 %`; empty for a single look."""
+    if look is None or look["number"] == 1:
+        return ""
+    summed = look.get("summed_error")
+    return f"look {look['number']} at its question" + ("" if summed is None else f", summed error {summed:g} %")
 
 
 def ray_lines(status: Status) -> list[str]:
@@ -214,6 +224,7 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
         rows = [_cell_row(cell) for cell in told[:LISTED]]
         names = dict.fromkeys(name for row in rows for name in row)
         table(rows, [name for name in names if any(row.get(name) for row in rows)], right=("estimate", "p"))
+    _show_sweep_error(report)
     if len(told) > LISTED:
         show(f"... and {format_count(len(told) - LISTED, 'more cell')}")
     if len(cells) <= FIRST:
@@ -223,6 +234,18 @@ def _print_sweep_answers(report: Report, journal: Journal) -> int:
                 style, lead = STYLES[answers.tone(report.audit, cell.verdict)], cell.verdict.answer.capitalize()
                 paragraph(f"{cell.label}: {cell.verdict.sentence}", style, lead, f"{cell.label}: ")
     return len(told[:LISTED])
+
+
+def _show_sweep_error(report: Report) -> None:
+    """Print how often the cells of a sweep accuse wrongly, all together, as their folders record it."""
+    looks = [cell.look for cell in report.cells]
+    summed = [look["summed_error"] for look in looks if look is not None and look["summed_error"] is not None]
+    if summed:
+        show("")
+        paragraph(
+            f"over all {len(report.cells)} cells, at most {max(summed):g} of 100 such sweeps of models that keep "
+            "nothing accuse"
+        )
 
 
 def _cell_row(cell: CellAnswer) -> dict[str, str]:

@@ -53,6 +53,9 @@ class Answer:
     metric, setting: which row of the summary; estimate, low, high: its number with the 95 % interval; null: what the
     estimate is where nothing is memorised; p: its p-value; n, unit: of what and how many. None where the row has none,
     and of an answer that rests on no row.
+    look: which look the run is at its question; cells: how many cells the sweep has that it was judged with;
+    summed_error: of 100 such audits of models that keep nothing, how many accuse over all of these, at most; None if
+    the audit states no error.
     """
 
     answer: str
@@ -68,6 +71,9 @@ class Answer:
     p: float | None = None
     n: int | None = None
     unit: str | None = None
+    look: int = 1
+    cells: int = 1
+    summed_error: float | None = None
 
 
 def run_answer(journal: Journal, store: Store) -> Answer | None:
@@ -81,7 +87,16 @@ def run_answer(journal: Journal, store: Store) -> Answer | None:
     verdict = results.answer(journal, store)
     if verdict is None:
         return None
-    said = Answer(verdict.answer, tone(journal.about()["audit"], verdict), verdict.sentence, verdict.limits_in_full)
+    recorded = journal.about().get("look", {})
+    said = Answer(
+        verdict.answer,
+        tone(journal.about()["audit"], verdict),
+        verdict.sentence,
+        verdict.limits_in_full,
+        look=recorded.get("number", 1),
+        cells=recorded.get("cells", 1),
+        summed_error=recorded.get("summed_error"),
+    )
     rows = supporting_rows(verdict, results.summary(journal, store).table.to_pylist())
     if not rows:
         return said

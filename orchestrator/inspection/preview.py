@@ -19,6 +19,8 @@ from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, describe_price, price_plan
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.looks import expected_look
 from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
@@ -69,6 +71,8 @@ def preview(asked: Spec) -> dict[str, Any]:
     check_extras(whole, lambda: stored, how.address)
     price = price_of(whole, missing, store, how.address, how.gpus)
     idle = find_idle_fields(asked, known)
+    names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
+    looks = [_expected_look(store, *each) for each in zip(names, cells, plans, strict=True)]
 
     def describe_seconds(plan: Plan, keys: Sequence[str]) -> str:
         said = describe_price(price_of(plan, keys, store, how.address, how.gpus), slots)
@@ -88,12 +92,8 @@ def preview(asked: Spec) -> dict[str, Any]:
             for task, count in counts.items()
         ],
         "cells": [
-            {
-                "run": run_id(cell.audit, list(plan.jobs), cell.config),
-                "setting": dict(cell.setting),
-                "planned": len(plan.jobs),
-            }
-            for cell, plan in zip(cells, plans, strict=True)
+            {"run": name, "setting": dict(cell.setting), "planned": len(plan.jobs), "look": look}
+            for name, cell, plan, look in zip(names, cells, plans, looks, strict=True)
         ],
         "left_out": left_out_as_json(cells, left_out),
         "classes": requested_classes(cell.config for cell in cells),
@@ -106,6 +106,7 @@ def preview(asked: Spec) -> dict[str, Any]:
             *([describe_idle_fields(idle, asked)] if idle else []),
             *describe_data(cells, known),
             *warn_of_power(cells),
+            *_describe_looks(names, looks),
         ],
     }
 
@@ -125,6 +126,22 @@ def warn_of_power(cells: Sequence[Cell]) -> list[str]:
     for cell in cells:
         lines |= dict.fromkeys(audits.find(cell.audit).audit.warn_of_power(cell.config))
     return list(lines)
+
+
+def _expected_look(store: Store | None, name: str, cell: Cell, plan: Plan) -> int:
+    """Which look the run of this name is, or would be, at its question; the first one without a store."""
+    return 1 if store is None else expected_look(cell, plan, Journal(store.folder("runs") / name))
+
+
+def _describe_looks(names: Sequence[str], looks: Sequence[int]) -> Iterator[str]:
+    """A line for each run that is a second or later look."""
+    for name, look in zip(names, looks, strict=True):
+        if look > 1:
+            yield (
+                f"{name} is look {look} at its question: {look - 1} answered runs of this store share its trainings, "
+                "or its data and model. Errors add up over looks, and an answer that clears has half the error of the "
+                "look before"
+            )
 
 
 def _cost(

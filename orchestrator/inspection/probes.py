@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.planning.commitment import check_commitment, commitment_of, committed_configuration
 from orchestrator.spec.audits import find
 from orchestrator.spec.config_parts import differing_paths, plain
 from orchestrator.spec.fields import replace_fields
@@ -47,7 +48,7 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
     try:
         draw: Draw | None = None if handout.draw is None else handout.draw(config)
         if draw is not None:
-            draw.check()
+            check_commitment(draw)
         sets = list(handout.probes(config))
         held: Split | None = None if handout.split is None else handout.split(config)
         beside = {} if held is None else held.files_beside(folder)
@@ -70,13 +71,25 @@ def hand_out(asked: Spec, folder: Path, nonce: str | None = None, nonce_by: str 
     return done
 
 
-def commit_draw(asked: Spec) -> str:
-    """The commitment to what is drawn from and to the secret, which is given away before anybody names a nonce.
+@dataclass(frozen=True)
+class Commitment:
+    """A commitment, which is given away before anybody names a nonce, and the configuration that it holds.
+
+    With the secret, the configuration is what a reader computes the commitment from.
+    """
+
+    commitment: str
+    configuration: Mapping[str, Any]
+
+
+def commit_draw(asked: Spec) -> Commitment:
+    """The commitment to the configuration and the secret.
 
     Raises SpecError for an audit that draws nothing between two parties, and without a secret; what `hand_out` raises.
     """
     handout = _handout(asked)
-    return _commit_to(_draw(asked, handout, _pin_config(asked, handout)), handout)
+    draw = _draw(asked, handout, _pin_config(asked, handout))
+    return Commitment(_commit_to(draw, handout), committed_configuration(draw))
 
 
 def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
@@ -89,7 +102,7 @@ def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
 def _commit_to(draw: Draw, handout: Handout) -> str:
     if not draw.secret:
         raise SpecError(f"{handout.secret} is empty; it must be given, as {handout.secret}=$(openssl rand -hex 16)")
-    return draw.commitment
+    return commitment_of(draw)
 
 
 def _name_nonce(asked: Spec, handout: Handout, config: Any, nonce: str, nonce_by: str | None) -> dict[str, str]:

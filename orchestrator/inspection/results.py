@@ -15,16 +15,21 @@ import pyarrow as pa
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.inspection import search_results, status
+from orchestrator.inspection.disclosure import typed_config
 from orchestrator.inspection.search_results import SearchResults
+from orchestrator.planning.commitment import draw_of
 from orchestrator.quantities import inert, jsonable
 from orchestrator.run_folder import tables
 from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.looks import read_look
 from orchestrator.spec import audits, resolve
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store, atomic_write, stored_keys
 from tasks.contract.audit import UndeclaredAnswer
 from tasks.contract.certificate import Certificate
+from tasks.contract.circumstances import Circumstances
+from tasks.contract.commitment import Binding
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import FileError, expand_home
 
@@ -124,7 +129,10 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
     None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
     """
-    return _judge_run(journal, store, lambda registered, config, table: registered.audit.answer(config, table))
+    circumstances = read_circumstances(journal)
+    return _judge_run(
+        journal, store, lambda registered, config, table: registered.audit.answer(config, table, circumstances)
+    )
 
 
 def effect_unit(journal: Journal) -> str:
@@ -160,11 +168,25 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
         except SpecError:
             return pa.table({})
 
+    circumstances = read_circumstances(journal)
     return _judge_run(
         journal,
         store,
-        lambda registered, config, table: registered.audit.certify(registered.question, config, table, read_if_there),
+        lambda registered, config, table: registered.audit.certify(
+            registered.question, config, table, read_if_there, circumstances
+        ),
     )
+
+
+def read_circumstances(journal: Journal) -> Circumstances:
+    """What the folder of a run records for its answer. Of a run of an earlier version a commitment holds the draw."""
+    about = journal.about()
+    binding: Binding | None = about.get("binding")
+    if binding is None:
+        config = typed_config(about)
+        draw = None if config is None else draw_of(about["audit"], config)
+        binding = "draw" if draw is not None and draw.nonce else ""
+    return Circumstances(binding, read_look(about))
 
 
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:

@@ -51,6 +51,7 @@ class Status:
     note: str = ""
     page: Path | None = None  # the report's file
     mlflow: str | None = None  # the address of the tracked run
+    look: Mapping[str, Any] | None = None  # its number, cells and summed error; None for a sweep and before an answer
     ray: Mapping[str, str] = field(default_factory=dict)  # pages of Ray's dashboard, while the run has a driver
 
     @property
@@ -161,6 +162,7 @@ def status(journal: Journal, store: Store, stored: Set[str] | None = None) -> St
         unsound=unsound,
         driver=f"process {holder.pid} on {holder.host}" if holder else None,
         note=(end or {}).get("note", "") if not holder or state == "decided" else "",
+        look=about.get("look"),
         page=pages.page(journal.folder),
         mlflow=_address(journal.folder),
         ray=_ray_pages(last) if holder else {},

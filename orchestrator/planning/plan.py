@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from orchestrator.errors import EngramError, SpecError
+from orchestrator.planning.commitment import check_commitment, draw_of
 from orchestrator.planning.identity import accept_code, key_of
 from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell
@@ -209,8 +210,9 @@ def plan_of(cell: Cell) -> Plan:
     """The cell's plan. Raises SpecError if the audit refuses the config for its data, or a bound draw was changed."""
     try:
         audit = audits.find(cell.audit).audit
-        if audit.handout is not None and audit.handout.draw is not None:
-            audit.handout.draw(cell.config).check()
+        draw = draw_of(cell.audit, cell.config)
+        if draw is not None:
+            check_commitment(draw)
         with accept_code(cell.stand_ins):
             return Plan.from_roots(audit.plan(cell.config))
     except DatasetError as error:  # gone or changed since it was pinned

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import EngramError, StoreError, Unreadable, Unwritable
+from orchestrator.planning.commitment import binding_of, draw_of
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.quantities import jsonable
 from orchestrator.run_folder import run_files
@@ -274,6 +275,7 @@ def cell_description(cell: Cell) -> dict[str, Any]:
         "config": plain(cell.config),
         "versions": dict(versions()),
         "commit": commit(),
+        "binding": binding_of(draw_of(cell.audit, cell.config)),
     }
     return about | spec_description(cell.asked_alone)
 

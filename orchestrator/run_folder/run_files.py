@@ -15,6 +15,8 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
+from tasks.contract.commitment import BINDINGS
+
 NAME = "sha256"  # the object's last name: the digest of every byte before it
 SEAL = re.compile(rb',\s*"sha256": "([0-9a-f]{64})"\s*\}\s*\Z')
 LENGTH = 200  # bytes at the end of the file that contain the seal
@@ -194,6 +196,8 @@ ABOUT: Mapping[str, Check] = {
     "code": _code,
     "accepted": _accepted,
     "stand_ins": _mapping_of(_text),
+    "binding": lambda value: value in BINDINGS,
+    "look": lambda value: _mapping(value) and all(_count(value.get(name)) for name in ("number", "cells", "streams")),
 }
 # Optional fields of any event, and required fields by kind of event.
 ANY: Mapping[str, Check] = {

@@ -29,6 +29,7 @@ from orchestrator.run_folder import other_runs
 from orchestrator.run_folder.cancellation import Cancellation
 from orchestrator.run_folder.code_changes import accept, check_code, describe_code, find_changes, note_accepted
 from orchestrator.run_folder.journal import Journal, cell_description, reopen_cell, sweep_description
+from orchestrator.run_folder.looks import record_looks
 from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
 from orchestrator.run_folder.recorded_plan import open_plan, record
 from orchestrator.runs import deciding, finalise
@@ -265,6 +266,7 @@ def _run(
                 driver.close()
                 check_ours()
                 session.publish(True, sound)
+                _record_looks(session, sound)
             except StoreError as error:  # the store cannot be read for now
                 driver.progress.paused = driver.progress.paused or str(error)
                 driver.close()
@@ -280,6 +282,12 @@ def _run(
             if report.state == "finished":
                 session.record_verified()
             return report
+
+
+def _record_looks(session: Session, sound: set[str] | None) -> None:
+    """Record which look each run is at its question, if all of its results are there, before anything shows them."""
+    answered = [part for part in session.parts if sound is not None and part.plan.jobs.keys() <= sound]
+    record_looks([part.journal for part in answered], [part.plan for part in answered])
 
 
 def _describe_dashboard(pages: Mapping[str, str]) -> str:

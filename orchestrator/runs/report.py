@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
@@ -101,6 +102,19 @@ class Report:
     @property
     def exit_code(self) -> int:
         return EXIT_CODES[self.state] or int(bool(self.undrawn))
+
+    @property
+    def look(self) -> Mapping[str, Any] | None:
+        """Which look the run is at its question, as its folder records it: number, cells and summed error.
+
+        None for a sweep, and before an answer.
+        """
+        if self.store is None or self.cells or self.search is not None:
+            return None
+        with suppress(EngramError):
+            look: Mapping[str, Any] | None = self._journal.about().get("look")
+            return look
+        return None
 
     @cached_property
     @short_traceback

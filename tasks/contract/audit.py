@@ -9,10 +9,23 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.contract.certificate import Certificate, add_names, made_of, name_stand_in
+from tasks.contract.circumstances import USUAL, Circumstances
+from tasks.contract.commitment import BINDINGS
 from tasks.contract.copy_counts import describe_copies
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Roots
 from tasks.contract.learning import add_unlearnt, begin_unlearnt, describe_unlearnt
+from tasks.contract.looks import (
+    FIRST,
+    Look,
+    SummedError,
+    add_look,
+    attach_look,
+    certify_look,
+    describe_look,
+    stated_error,
+    summed_error,
+)
 from tasks.contract.measure import Measure
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.power import Power, Resolution
@@ -39,8 +52,10 @@ class Wording:
     `subject(config)` says in a few words what the audit is about, such as `letter A`, to tell runs apart in a list.
     `repeats` says of each preset which part of the paper it repeats, or begins with `ours: `; `situations` are those in
     which somebody needs the audit. `attacks` are those that it tries, by which `tasks.contract.crosswalk` finds the
-    controls that it speaks to. `stand_in(config)` names a built-in model in the place of the user's model
-    (`tasks.contract.stand_in`); the first sentence of every answer then names it.
+    controls that it speaks to. `summed_error(config, look)` says how many of 100 audits of models that keep nothing
+    accuse at one of the looks so far, at most; None if every look adds the error of the rules. `stand_in(config)` names
+    a built-in model in the place of the user's model (`tasks.contract.stand_in`); the first sentence of every answer
+    then names it.
     """
 
     answers: Mapping[Answer, Meaning] = field(default_factory=lambda: ANSWERS)
@@ -53,6 +68,7 @@ class Wording:
     situations: tuple[Situation, ...] = ()
     attacks: tuple[Attack, ...] = ()
     stand_in: Callable[[Any], str] | None = None
+    summed_error: SummedError | None = None
 
 
 @dataclass(frozen=True)
@@ -121,47 +137,59 @@ class Audit:
             if name not in self.presets:
                 raise ValueError(f"repeats has {name!r}; it must be one of the presets: {', '.join(self.presets)}")
 
-    def answer(self, config: Any, summary: pa.Table) -> Verdict | None:
+    def answer(self, config: Any, summary: pa.Table, circumstances: Circumstances = USUAL) -> Verdict | None:
         """The verdict, which names a stand-in first; None if the audit gives none.
 
         Raises UndeclaredAnswer if the answer is not one of `answers`.
         """
-        verdict = self._verdict(config, summary)
+        verdict = self._verdict(config, attach_look(summary, circumstances.look), circumstances)
         if verdict is None:
             return None
+        verdict = add_look(verdict, circumstances.look.number, self._describe_look(config, circumstances.look))
         sentence = begin_unlearnt(verdict.sentence, verdict.answer, describe_unlearnt(summary))
         return replace(verdict, sentence=begin_verdict(sentence, verdict.answer, self._stand_in(config)))
 
     def _stand_in(self, config: Any) -> str:
         return "" if self.wording.stand_in is None else self.wording.stand_in(config)
 
-    def _verdict(self, config: Any, summary: pa.Table) -> Verdict | None:
+    def _verdict(self, config: Any, summary: pa.Table, circumstances: Circumstances) -> Verdict | None:
         verdict = None if self.verdict is None else self.verdict(config, summary)
         if verdict is not None and verdict.answer not in self.wording.answers:
             declared = ", ".join(self.wording.answers) or "none"
             raise UndeclaredAnswer(f"answer is {verdict.answer!r}; it must be one of those declared: {declared}")
-        counted = "" if verdict is None else describe_copies(summary)
-        return replace(verdict, limits=f"{counted} {verdict.limits}".strip()) if verdict and counted else verdict
+        if verdict is None:
+            return None
+        before = (BINDINGS[circumstances.binding], describe_copies(summary), verdict.limits)
+        return replace(verdict, limits=" ".join(filter(None, before)))
 
     def certify(
-        self, question: str, config: Any, summary: pa.Table, read: Callable[[str], pa.Table] | None = None
+        self,
+        question: str,
+        config: Any,
+        summary: pa.Table,
+        read: Callable[[str], pa.Table] | None = None,
+        circumstances: Circumstances = USUAL,
     ) -> Certificate | None:
         """The answer for somebody who knows no machine learning; None where there is no answer.
 
         It names what was found where the run's tables can be `read`, by name.
         """
-        made = self._certificate(question, config, summary)
+        made = self._certificate(question, config, summary, circumstances)
         named = self.wording.names(config, read) if made and read is not None and self.wording.names else ""
         return add_names(made, named) if made and named else made
 
-    def _certificate(self, question: str, config: Any, summary: pa.Table) -> Certificate | None:
-        verdict = self._verdict(config, summary)
+    def _certificate(
+        self, question: str, config: Any, summary: pa.Table, circumstances: Circumstances
+    ) -> Certificate | None:
+        summary = attach_look(summary, circumstances.look)
+        verdict = self._verdict(config, summary, circumstances)
         if verdict is None:
             return None
         if self.wording.certificate is not None:
             made = self.wording.certificate(config, summary, verdict)
         else:
             made = made_of(question, verdict, self.wording.answers[verdict.answer], summary, self.verdict)
+        made = certify_look(made, circumstances.look, self._describe_look(config, circumstances.look))
         return name_stand_in(add_unlearnt(made, describe_unlearnt(summary)), self._stand_in(config))
 
     def describe_power(self, config: Any) -> tuple[Power, ...]:
@@ -173,6 +201,21 @@ class Audit:
         resolution = None if self.resolution is None else self.resolution(config)
         if resolution is not None:
             yield from resolution.warn()
+
+    def summed_error(self, config: Any, look: Look) -> float | None:
+        """Of 100 audits of models that keep nothing, how many accuse over all looks and cells, at most.
+
+        None if the rules state no error.
+        """
+        wording = self.wording
+        stated = stated_error(wording.rules, config, wording.answers)
+        return summed_error(look, stated, wording.summed_error, config)
+
+    def _describe_look(self, config: Any, look: Look) -> str:
+        if look == FIRST:
+            return ""
+        subject = "these pairs" if self.stopping is not None else "these models and data"
+        return describe_look(look, self.summed_error(config, look), subject)
 
     @property
     def compared(self) -> Objective | None:

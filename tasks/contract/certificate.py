@@ -39,8 +39,8 @@ class Boundary:
 class NumberLine:
     """A number on a line, beside what it is compared with; all in the unit that `what` names.
 
-    `low` and `high` are its 95 % interval. `usual` is where 95 % of models that never saw it lie, from and to; an end
-    that is infinite is the line's own. With `logarithmic` all values are above 0.
+    `low` and `high` are its interval, which has this `coverage` in per cent. `usual` is where 95 % of models that never
+    saw it lie, from and to; an end that is infinite is the line's own. With `logarithmic` all values are above 0.
     """
 
     what: str
@@ -52,6 +52,7 @@ class NumberLine:
     usual: tuple[float, float] | None = None
     boundaries: tuple[Boundary, ...] = ()
     logarithmic: bool = False
+    coverage: float = 95.0
 
 
 @dataclass(frozen=True)

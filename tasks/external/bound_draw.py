@@ -1,6 +1,7 @@
 """A draw that two parties make together, so that neither of them chooses it.
 
-1. The party that asks fixes what is drawn from and a secret, and gives away their commitment, a SHA-256.
+1. The party that asks fixes a secret and its whole configuration, and gives away their commitment, a SHA-256
+   (`orchestrator.planning.commitment`).
 2. The other party, or a public beacon of a later time, names a nonce that nobody could foresee.
 3. All that is drawn follows from the secret and the nonce.
 
@@ -14,42 +15,45 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tasks.numerics import seeds
 
 LEAST_SECRET = 16  # characters; of hexadecimal digits these are 64 bits
 LONGEST_NAME = 80  # characters of the name of who named a nonce
 OTHER_PARTY = "the other party"
-SCHEME = "engram draw 1"  # what a commitment is of: another one if the content is ever written otherwise
+SCHEME = "engram draw 1"  # of earlier commitments, which hold what is drawn from but not the analysis
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What a draw follows from.
+    """What a draw follows from, and the configuration that a commitment to it holds.
 
     `content()` says what it is drawn from, as numbers, text and sequences of these, data by their digests; ValueError
-    before these are known. `stated` is the commitment that the party had who named the nonce.
+    before these are known; None if no earlier version committed to it. `stated` is the commitment that the party had
+    who named the nonce. `config` is the whole configuration of the audit. `unused` are its fields, by their dotted
+    paths, that have no effect once the other party's answers are there, or follow from the draw: a commitment does not
+    hold them.
     """
 
-    content: Callable[[], tuple[object, ...]]
+    content: Callable[[], tuple[object, ...]] | None
+    config: Any = field(repr=False)
     seed: int
     secret: str = field(repr=False)
     nonce: str = ""
     stated: str = ""
+    unused: tuple[str, ...] = ()
 
     @property
-    def commitment(self) -> str:
-        """The SHA-256 of all but the nonce, 64 hexadecimal digits; it hides the secret, which nobody can guess."""
+    def pool_commitment(self) -> str:
+        """The commitment of earlier versions: the SHA-256 of what is drawn from, the seed and the secret.
+
+        Empty if the audit had none.
+        """
+        if self.content is None:
+            return ""
         text = json.dumps([SCHEME, self.content(), self.seed, self.secret], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-    def check(self) -> None:
-        """ValueError where a nonce is given and the commitment that is stated is another: what it holds was changed."""
-        if self.nonce and self.stated != self.commitment:
-            raise ValueError(
-                f"commitment is {self.stated or 'empty'}; with a nonce it must be that of these settings, "
-                f"{self.commitment}: what it holds must not change once the nonce is named"
-            )
 
 
 def describe_draw(what: str, commitment: str, nonce: str, nonce_by: str) -> str:

@@ -114,7 +114,7 @@ def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
     """What an owner is promised of `what` is handed out, by a bound draw or another; empty without a commitment."""
     if not commitment:
         return ""
-    bound = BOUND.format(nonce=draw.nonce, commitment=draw.commitment) if draw is not None and draw.nonce else ""
+    bound = BOUND.format(nonce=draw.nonce, commitment=draw.stated) if draw is not None and draw.nonce else ""
     return PROMISE.format(what=what, commitment=commitment, draw=bound)
 
 

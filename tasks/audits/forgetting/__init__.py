@@ -85,8 +85,12 @@ def split(config: Forgetting) -> Split | None:
     return Split(key_table(config.probes), split_table(config.probes), guessable)
 
 
+# No target is trained if the other party's are audited.
+OF_TRAINED_TARGETS = ("targets", "outside", "unlearning")
+
+
 def draw(config: Forgetting) -> Draw:
-    return config.query.draw(config.seed)
+    return config.query.draw(config.seed, config, OF_TRAINED_TARGETS)
 
 
 def subject(config: Forgetting) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
@@ -55,16 +56,17 @@ class QuerySet(Ranged):
     held_back: Annotated[float, Share(one=False)] = 0.5
     """The random share that is held back as the control set, in whole groups such as patients where there are
     groups; 0: there is no control set, and nobody is judged."""
-    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Text that nobody can guess, which says together with `seed` what is held back and in which order images are
     handed out; without one, who tries seeds finds it."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True})
+    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Text that the other party named once it had the commitment (`engram probes --commit`): the draw follows from it,
     too, so that neither party chooses it."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True})
-    """The commitment that the nonce was named after; nothing that it holds may have changed since."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    """The commitment that the nonce was named after. It holds the whole configuration except the nonce, the secret and
+    what the other party returns; a run with another configuration is refused."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,9 +110,9 @@ class QuerySet(Ranged):
         """
         return derive_secret_seed(seed, name, self.secret, self.nonce)
 
-    def draw(self, seed: int) -> Draw:
-        """What the draw of a run with this seed follows from."""
-        return Draw(self._drawn_from, seed, self.secret, self.nonce, self.commitment)
+    def draw(self, seed: int, config: object, unused: tuple[str, ...]) -> Draw:
+        """What the draw of a run with this seed and configuration follows from."""
+        return Draw(self._drawn_from, config, seed, self.secret, self.nonce, self.commitment, unused)
 
     def _drawn_from(self) -> tuple[object, ...]:
         parts = [self.pool] if self.control is None else [self.pool, self.control]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order, load_probes
+from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import Ranged, Share
 from tasks.external.blinding import HandedOut
@@ -148,15 +149,15 @@ def remembers_query(query: float, unlearning: UnlearningName | None) -> bool | N
 class ExternalTargets:
     """Whom the audit asks where it trains no target. Each is a target of its own."""
 
-    models: tuple[ModelFile, ...] = ()
+    models: tuple[ModelFile, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
     """Files of models, which are asked here about the probes."""
-    outputs: tuple[File, ...] = ()
+    outputs: tuple[File, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
     """Tables of what models said of the probes, one for each model."""
     interface: Interface = Interface()
     """Inputs and outputs of the models."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, where they have names of their own."""
-    bound_by: str = field(default="", metadata={ADDED_LATER: True})
+    bound_by: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """What binds the tables to the model in use, such as the SHA-256 of its file, named before the pictures went out,
     and who made spot checks: the verdict says so. Without it a table clears only where recognising pictures shows."""
 

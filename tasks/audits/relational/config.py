@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
+from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.extras import OPACUS, PEFT, Extra
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
@@ -75,18 +76,19 @@ class Relational(Ranged):
     """Questions to train on and questions that are held out."""
     model: LanguageModel = LanguageModel("hub:t5-small")
     """The sequence model that is fine-tuned: hub:NAME, folder:PATH, or one of ours."""
-    given: Predictions | None = None
+    given: Predictions | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
     """Ours: a file or a folder of answers of a system that was trained elsewhere; nothing is trained then."""
-    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Ours: text that nobody can guess, which says together with `seed` in which order questions are handed out;
     without one, who tries seeds finds it."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True})
+    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Ours: text that the other party named once it had the commitment (`engram probes --commit`): the order follows
     from it, too, so that neither party chooses it."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Ours: who named the nonce: the system's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True})
-    """Ours: the commitment that the nonce was named after; nothing that it holds may have changed since."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    """Ours: the commitment that the nonce was named after. It holds the whole configuration except the nonce, the
+    secret and what the other party returns; a run with another configuration is refused."""
     measures: tuple[MeasureGroup, ...] = ("answers",)
     """What is measured: answers of a model, or the paper's linear model without (linear) and with privacy
     (private), which need neither data nor model."""
@@ -187,7 +189,8 @@ class Relational(Ranged):
     @property
     def draw(self) -> Draw:
         """What the order in which questions are handed out follows from."""
-        return Draw(self._drawn_from, self.seed, self.secret, self.nonce, self.commitment)
+        # No model is fine-tuned if the other party's answers are there.
+        return Draw(self._drawn_from, self, self.seed, self.secret, self.nonce, self.commitment, ("model",))
 
     def _drawn_from(self) -> tuple[object, ...]:
         return (self.data.identity(), text_of(self.selection), text_of(self.corruption))

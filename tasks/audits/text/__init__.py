@@ -33,7 +33,7 @@ from dataclasses import replace
 from tasks.audits.text.answer import EFFECT, MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.text.config import Text, about, tiny
 from tasks.audits.text.extraction_answer import name_found
-from tasks.audits.text.given_model import given_question, planted_texts, questions
+from tasks.audits.text.given_model import GUESSABLE, given_question, planted_texts, questions
 from tasks.audits.text.measures import MEASURES, summary
 from tasks.audits.text.measures.epsilon import notes
 from tasks.audits.text.power import power, resolution
@@ -47,6 +47,7 @@ from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.records import Records
 from tasks.external.blinding import Split
+from tasks.external.bound_draw import Draw
 from tasks.language_models.language_model import LanguageModel
 
 __all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
@@ -74,7 +75,11 @@ def probes_config(config: Text) -> Text:
 def split(config: Text) -> Split:
     """What each text is that an owner gets, and the secrets that are to be put into the training data beforehand."""
     asked = given_question(config)
-    return Split(key_table(questions(asked), asked.seed), planted_texts(asked))
+    return Split(key_table(questions(asked), asked.seed), planted_texts(asked), "" if config.secret else GUESSABLE)
+
+
+def draw(config: Text) -> Draw:
+    return config.draw
 
 
 def subject(config: Text) -> str:
@@ -109,7 +114,7 @@ AUDIT = Audit(
         stand_in=stand_in,
         attacks=(Attack.EXTRACTION, Attack.MEMBERSHIP),
     ),
-    handout=Handout(probes, config=probes_config, split=split, columns=COLUMNS),
+    handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret", columns=COLUMNS),
     resolution=resolution,
     power=power,
     notes=notes,

@@ -326,7 +326,7 @@ def describe_refusal(evidence: Evidence) -> str:
 def limits_of(config: Text) -> str:
     """What the answer does not say."""
     limits = LIMITS_OF_IDENTIFIERS if config.identifiers else LIMITS_OF_PLANTED if config.planted else LIMITS
-    return f"{limits} {LIMITS_OF_TABLES}" if config.outputs is not None else limits
+    return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}" if config.outputs is not None else limits
 
 
 def null_note(config: Text) -> str:

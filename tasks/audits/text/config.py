@@ -10,6 +10,7 @@ import numpy as np
 
 from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, find_identifiers, space_of
 from tasks.contract import ranges
+from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.copy_counts import TRAINING_TEXTS
 from tasks.contract.extras import PEFT, Extra
 from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
@@ -18,12 +19,18 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.copies import CopyCount, count_groups
 from tasks.datasets.dataset import Dataset
+from tasks.external.blinding import withheld
+from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.language_models.fine_tuning_config import Adaptation, Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
-from tasks.worker.files import File
+from tasks.worker.files import WITHHELD, File
 
 Scoring = Literal["whole", "shared"]
+GUESSED = (
+    "No secret was set, so an owner who tried seeds could have found out which of the texts are which: such a table "
+    "proves nothing in the owner's favour."
+)
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class Text(Ranged):
     is asked as it is, without a fine-tuning."""
     base: LanguageModel | None = field(default=None, metadata={ADDED_LATER: True})
     """Ours: the model that a model which is asked as it is was fine-tuned from: what it says more is ranked."""
-    outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
+    outputs: File | None = field(default=None, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Ours: a table of log probabilities that the owner of the model returned for the texts that `engram probes` hands
     out."""
     others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
@@ -119,8 +126,22 @@ class Text(Ranged):
     insertions: bool = field(default=False, metadata={ADDED_LATER: True})
     """Whether the texts were inserted into the training data of the model, but not of its base, as often as the field
     `duplicates` of their records says (0: left out), which was drawn by chance: both are asked as they are."""
+    secret: str = field(
+        default="", repr=False, metadata={WITHHELD: withheld, ADDED_LATER: True, OUTSIDE_COMMITMENT: True}
+    )
+    """Ours: text that nobody can guess. With `seed` it decides which identifiers or secrets are drawn and in which
+    order texts are handed out; without it, an owner who tries seeds finds both."""
+    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    """Ours: text that the other party named once it had the commitment (`engram probes --commit`). The draw and the
+    order follow from it, too, so that neither party chooses them."""
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    """Ours: who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    """Ours: the commitment that the nonce was named after. It holds the whole configuration except the nonce, the
+    secret and what the other party returns; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:
+        check_secret(self.secret, self.nonce, self.nonce_by)
         try:
             spaces = [space_of(name) for name in self.identifiers] or [SecretSpace(self.pattern)]
         except ValueError as error:
@@ -148,6 +169,8 @@ class Text(Ranged):
             yield "base is given, and the model is fine-tuned here; give identifiers, planted=true or insertions=true"
         if self.outputs is not None and not self.has_handout and self.others is None:
             yield "outputs is given, and nothing that is handed out; give identifiers, planted=true or others"
+        if self.secret and not self.hands_out:
+            yield "secret is given, and nothing that is handed out; give identifiers, planted=true or others"
         if self.base is not None and self.outputs is not None:
             yield "base and outputs are both given; what an owner returns is ranked by itself"
         if self.privacy is not None and max(self.repetitions, default=1) > 1 and not self.deduplicate:
@@ -205,6 +228,35 @@ class Text(Ranged):
     def has_handout(self) -> bool:
         """Whether the owner of a model may ask it, and return a table."""
         return bool(self.identifiers) or self.planted
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether texts are handed out to a model's owner: those that are drawn, or two sets that are compared."""
+        return self.has_handout or self.others is not None
+
+    @property
+    def is_guessable(self) -> bool:
+        """Whether an owner who tries seeds could have found out what each text of the returned table is."""
+        return self.outputs is not None and not self.secret
+
+    def derive_seed(self, name: str) -> int:
+        """The seed of what is drawn between two parties."""
+        return derive_secret_seed(self.seed, name, self.secret, self.nonce)
+
+    @property
+    def draw(self) -> Draw:
+        """What the draw of identifiers or secrets, and the order of the texts, follow from."""
+        unused = ("model", "base")  # no other model is asked if the owner of one returns a table
+        return Draw(None, self, self.seed, self.secret, self.nonce, self.commitment, unused)
+
+    def describe_draw(self) -> str:
+        """Who chose what a returned table was asked, and whether its owner could guess it; empty without a table."""
+        if self.outputs is None:
+            return ""
+        if self.is_guessable:
+            return GUESSED
+        what = "The draw of what was asked" if self.has_handout else "The order of the texts"
+        return describe_draw(what, self.commitment, self.nonce, self.nonce_by)
 
     @property
     def is_null(self) -> bool:

@@ -397,6 +397,11 @@ LIMITS_OF_OTHERS = (
 )
 
 
+def limits_of_others(config: Text) -> str:
+    """What the answer does not say, and of a returned table who chose its order."""
+    return f"{LIMITS_OF_OTHERS} {config.describe_draw()}".strip()
+
+
 def other_text_verdict(config: Text, summary: pa.Table, rules: Rules[OtherTextEvidence]) -> Verdict:
     """The answer by the rules, with its evidence in words."""
     found = index_rows(summary)
@@ -404,7 +409,7 @@ def other_text_verdict(config: Text, summary: pa.Table, rules: Rules[OtherTextEv
     areas = {name: found[key] for name, key in names.items() if key in found}
     returned = tuple(each for each in (first_row(found, TABLE_TIED), first_row(found, DIFFERING)) if each is not None)
     if not areas:
-        return Verdict("undecided", "Undecided: no text was asked about.", LIMITS_OF_OTHERS, ())
+        return Verdict("undecided", "Undecided: no text was asked about.", limits_of_others(config), ())
     loss, blind = areas[ATTACKS[0]], areas[BLIND]
     answer = rules.decide(config, OtherTextEvidence(loss, blind, returned)).answer
     scores = ", ".join(f"{name} {describe_area(areas[name])}" for name in ATTACKS if name in areas)
@@ -413,7 +418,9 @@ def other_text_verdict(config: Text, summary: pa.Table, rules: Rules[OtherTextEv
         f"often: {scores} (.5 where nothing is told); a bag of words, without the model, tells them apart by "
         f"{describe_area(blind)}, {p_in_words(blind['p_value'])} that both were drawn alike."
     )
-    return Verdict(answer, sentence, LIMITS_OF_OTHERS, tuple(name_of(each) for each in (loss, blind, *returned)))
+    return Verdict(
+        answer, sentence, limits_of_others(config), tuple(name_of(each) for each in (loss, blind, *returned))
+    )
 
 
 def describe_area(row: Row) -> str:

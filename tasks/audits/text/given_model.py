@@ -52,6 +52,10 @@ IDENTIFIER_SCORES = pa.schema(
 )
 
 
+GUESSABLE = (
+    "Warning: which texts matter follows from the run's seed, and an owner who tries seeds can tell them apart: set "
+    "secret=$(openssl rand -hex 16) here and in the run, and keep it."
+)
 PLANTED, NOWHERE = 1, -1  # the side of a coin whose secrets are put into the training data; none has the other
 
 
@@ -166,7 +170,7 @@ def check_returned(config: Text) -> None:
 
 def compared_texts(config: Text) -> ComparedTexts:
     assert config.others is not None
-    seed, model = seeds.derive(config.seed, "blind control"), asked_model(config)
+    seed, model = config.derive_seed("blind control"), asked_model(config)
     return ComparedTexts(
         config.data, config.others, model, config.examples, config.length, seed, config.precision, config.outputs
     )
@@ -200,8 +204,8 @@ def planted_question(config: Text) -> PlantedModel:
         repetitions=config.repetitions,
         references=config.references,
         told=config.told,
-        draw=seeds.derive(config.seed, "secrets", 0),
-        seed=seeds.derive(config.seed, "handed out"),
+        draw=config.derive_seed("secrets") if config.secret else seeds.derive(config.seed, "secrets", 0),
+        seed=config.derive_seed("handed out"),
         length=config.length,
         precision=config.precision,
         scoring=config.scoring,
@@ -247,7 +251,7 @@ def identifier_question(config: Text) -> GivenLanguageModel:
         told=config.told,
         context=config.context,
         examples=config.examples,
-        seed=seeds.derive(config.seed, "identifiers"),
+        seed=config.derive_seed("identifiers"),
         length=config.length,
         precision=config.precision,
         scoring=config.scoring,

@@ -62,6 +62,7 @@ from tasks.audits.unique_feature.answer import (
     certificate,
     verdict,
 )
+from tasks.audits.unique_feature.answer.pairs import summed_error
 from tasks.audits.unique_feature.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
@@ -152,6 +153,7 @@ AUDIT = Audit(
         symbols=SYMBOLS,
         subject=subject,
         stand_in=stand_in,
+        summed_error=summed_error,
         attacks=(Attack.MEMBERSHIP,),
     ),
     handout=Handout(probes, split=split, draw=draw, secret="given.secret"),

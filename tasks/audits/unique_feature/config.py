@@ -271,7 +271,16 @@ class UniqueFeature(Ranged):
     def draw(self) -> Draw:
         """What the draw of the family, of the order of pictures and of a random glyph follows from."""
         given = self.given
-        return Draw(self._drawn_from, self.seed, given.secret, given.nonce, given.commitment)
+        unused = ("feature.seed",) if self._has_drawn_glyph else ()
+        return Draw(self._drawn_from, self, self.seed, given.secret, given.nonce, given.commitment, unused)
+
+    @property
+    def _has_drawn_glyph(self) -> bool:
+        """Whether the draw decides which random glyph the feature is, or will once a nonce is named."""
+        glyph = self.feature
+        if not isinstance(glyph, Glyph) or glyph.kind != "random":
+            return False
+        return glyph.seed == (self.derive_seed("glyph") if self.given.nonce else 0)
 
     def _drawn_from(self) -> tuple[object, ...]:
         """A commitment leaves open which random glyph it is, and with a nonce it must be the one that is drawn."""

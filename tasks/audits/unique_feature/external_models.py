@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Annotated
 
+from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.job import ADDED_LATER, CLASS_NUMBER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
@@ -26,9 +27,9 @@ class ExternalModels(Ranged):
     Several models of one owner are one panel: their scores are averaged.
     """
 
-    models: tuple[ModelFile, ...] = ()
+    models: tuple[ModelFile, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
     """Files of models, which are asked here."""
-    outputs: tuple[File, ...] = ()
+    outputs: tuple[File, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
     """Tables of what models said of the probe images that were written for their owner, one for each model."""
     interface: Interface = Interface()
     """Inputs and outputs of the models."""
@@ -43,20 +44,21 @@ class ExternalModels(Ranged):
     references: tuple[ModelFile, ...] = ()
     """Files of at least two models of the same kind that never saw the feature. Beside them the models' slopes are
     ranked, on images of `label` in the probe set."""
-    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld})
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
     seed alone does."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True})
+    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Text that the other party named once it had the commitment (`engram probes --commit`): the order, the family and
     a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True})
-    """The commitment that the nonce was named after; nothing that it holds may have changed since."""
+    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    """The commitment that the nonce was named after. It holds the whole configuration except the nonce, the secret and
+    what the other party returns; a run with another configuration is refused."""
     labelled: Dataset | None = None
     """Data set of which 100 test images, drawn at random, are mixed in among the pictures for an owner; its classes are
     numbered as the model's."""
-    accuracy: Annotated[float, Share()] | None = None
+    accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
     """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
     judged."""
 

@@ -24,6 +24,7 @@ from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.looks import look_number
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Rule, Rules, undecided
@@ -44,12 +45,15 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
 
 RULES = Rules[Any]((*pair_answer.RULES, *panel_answer.RULES, undecided()), thresholds)
 
+# As a certificate of a first look states them.
+FIRST_LOOK_RULES = Rules[Any](tuple(rule for rule in RULES.cases if rule is not pair_answer.BY_LATER_BETS), thresholds)
+
 
 def verdict(config: UniqueFeature, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     rows = index_rows(summary)
     if not config.asks_models:
-        pairs = read_pair_evidence(rows)
+        pairs = read_pair_evidence(rows, look_number(summary))
         return pair_answer.pair_verdict(config, RULES.decide(config, pairs), pairs)
     panel = read_panel_evidence(config, rows)
     if panel is None:
@@ -93,11 +97,12 @@ def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> C
             place, line = describe_place(config, verdict.answer, rank), panel_line(config, rank)
             finding = Finding(verdict.answer, place, line, config.given.describe)
     else:
-        pairs = read_pair_evidence(rows)
+        pairs = read_pair_evidence(rows, look_number(summary))
         rule = RULES.decide(config, pairs)
         question, steps = pair_question(config), pair_steps(config, verdict.answer, pairs)
         finding = Finding(verdict.answer, describe_pairs(config, rule, pairs), pair_line(rule, pairs))
-    return RULES.certify(config, verdict, question, (finding,), steps)
+    rules = FIRST_LOOK_RULES if look_number(summary) == 1 else RULES
+    return rules.certify(config, verdict, question, (finding,), steps)
 
 
 # The certificate of pairs of trainings

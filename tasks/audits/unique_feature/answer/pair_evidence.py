@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT, LARGEST
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, MEMORISED, MEMORISED_BEYOND, SHARED
+from tasks.audits.unique_feature.measures.canary_verdicts import (
+    BEYOND,
+    CALLED,
+    MEMORISED,
+    MEMORISED_BETS,
+    MEMORISED_BEYOND,
+    SHARED,
+    TOTAL_BETS,
+)
 from tasks.audits.unique_feature.measures.evidence import BETS, DETECTED
 from tasks.audits.unique_feature.measures.evidence import LEVEL as BET_LEVEL
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL
@@ -126,7 +134,10 @@ class PairEvidence:
     `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
     the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
     the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided,
-    and `tied` is the row of how many of the ranked scores are equal.
+    and `tied` is the row of how many of the ranked scores are equal. `look` is which look it is at these pairs.
+    `total_bets` is the summary row of the bets on all ranks, by which a second or later look at a fixed number of pairs
+    detects, and `memorised_bets` that of effects reduced by the smallest that matters, by which it accuses; None
+    without ranks that are independent, or that are in nats.
     """
 
     names: tuple[Name, ...]
@@ -136,12 +147,17 @@ class PairEvidence:
     published: tuple[tuple[int, int], ...]
     bets: Bets | None = None
     tied: Row | None = None
+    look: int = 1
+    total_bets: Row | None = None
+    memorised_bets: Row | None = None
 
     @property
     def is_detected(self) -> bool:
         """Whether something accuses, whatever its size: bets in a run that ends once it is decided, else the rest."""
         if self.bets is not None:
             return self.bets.detect
+        if not self.fixed_rules_decide:
+            return self.later_bets_detect
         return self.effect_is_above_zero or (self.calls is not None and self.calls.is_detected)
 
     @property
@@ -151,6 +167,28 @@ class PairEvidence:
     @property
     def finds_one(self) -> bool:
         return self.calls is not None and self.calls.resolution.finds_one
+
+    @property
+    def fixed_rules_decide(self) -> bool:
+        """Whether rules for one look may accuse: at the first look, and at later ones if no rank could be bet on."""
+        return self.look == 1 or self.total_bets is None
+
+    @property
+    def deciding_bets(self) -> Row | None:
+        """The bets by which a later look accuses: on reduced effects; of ranks not in nats on all of them."""
+        if self.memorised_bets is not None:
+            return self.memorised_bets
+        return self.total_bets if self.calls is not None and self.calls.have_size else None
+
+    @property
+    def later_bets_accuse(self) -> bool:
+        """Whether the bets on ranks of effects that matter accuse at a second or later look."""
+        return self.look > 1 and have_decided(self.deciding_bets)
+
+    @property
+    def later_bets_detect(self) -> bool:
+        """Whether the bets on all ranks, of effects of any size, are decided at a second or later look."""
+        return self.look > 1 and have_decided(self.total_bets)
 
     @property
     def has_interval(self) -> bool:
@@ -174,20 +212,29 @@ class PairEvidence:
         return bool(effect["high"] < SMALLEST and (effect["high"] - effect["low"]) / 2 < SMALLEST)
 
 
-def read_pair_evidence(rows: Rows) -> PairEvidence:
-    """The evidence in the rows of a summary."""
+def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
+    """The evidence in the rows of a summary, which is read at this look."""
     effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
     bets, detected, largest = (first_row(rows, metric) for metric in (BETS, DETECTED, LARGEST))
+    total_bets, memorised_bets = first_row(rows, TOTAL_BETS), first_row(rows, MEMORISED_BETS)
+    later = [memorised_bets, total_bets] if look > 1 and bets is None else []
     rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
     return PairEvidence(
-        names=tuple(name_of(row) for row in (effect, called, beyond, bets) if row is not None),
+        names=tuple(name_of(row) for row in (effect, called, beyond, bets, *later) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
         calls=None if called is None or not called["n"] else read_calls(rows, called, beyond, largest),
         guarantee=read_guarantee(rows),
         published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
         bets=None if bets is None else read_bets(bets, detected),
         tied=first_row(rows, TIED),
+        look=look,
+        total_bets=total_bets,
+        memorised_bets=memorised_bets,
     )
+
+
+def have_decided(bets: Row | None) -> bool:
+    return bets is not None and betting.is_decided(bets["estimate"], LEVEL)
 
 
 def read_bets(bets: Row, detected: Row | None) -> Bets:

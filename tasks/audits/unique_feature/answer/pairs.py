@@ -16,9 +16,10 @@ from typing import Any
 from tasks.audits.unique_feature.answer.pair_evidence import LEAST, SURELY, Bets, Calls, Guarantee, PairEvidence
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, MEMORISED_BETS
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.population import FDR, LEVEL
+from tasks.contract.looks import Look
 from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Rule
 from tasks.contract.ties import CONDITION, are_tied, describe_ties
@@ -45,23 +46,31 @@ BY_EFFECT = pair_rule(
     "memorised",
     "the 95 % interval of the effect lies above {smallest} nats (one side of a t-test over at least {pairs} pairs, p "
     "at most {one_side})",
-    lambda evidence: evidence.effect_is_above,
+    lambda evidence: evidence.fixed_rules_decide and evidence.effect_is_above,
     stops=False,
 )
 BY_CALLS = pair_rule(
     "memorised",
     "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: above that), at a "
     " false discovery rate of {fdr} % over canaries that share no training seed",
-    lambda evidence: evidence.calls is not None and evidence.calls.accuses,
+    lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )
 BY_SMALL_RANKS = pair_rule(
     "memorised",
     "the number of such ranks with p of at most {level} % would occur by chance in at most {surely} of 1,000 audits",
-    lambda evidence: evidence.calls is not None and evidence.calls.are_surely_small,
+    lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.are_surely_small,
     "Of 100 audits of a procedure that keeps nothing, at most {alarms} say memorised by any of these three conditions, "
     "if the feature was drawn at random; for a feature that somebody chose, this holds to the extent that it resembles "
     "the others.",
+    stops=False,
+)
+BY_LATER_BETS = pair_rule(
+    "memorised",
+    "this is a later look with ranks to bet on, at which the rules above do not count, and the product of the bets on "
+    "effects reduced by {smallest} nats is at least {later_bets}",
+    lambda evidence: evidence.later_bets_accuse,
+    "Later looks at the same pairs add at most {later_alarms}.",
     stops=False,
 )
 BY_BETS = pair_rule(
@@ -82,6 +91,7 @@ RULES = (
     BY_EFFECT,
     BY_CALLS,
     BY_SMALL_RANKS,
+    BY_LATER_BETS,
     BY_BETS,
     BY_TIES,
     BY_NEGLIGIBLE,
@@ -101,17 +111,33 @@ RULES = (
     ),
 )
 # The metric of the row that a rule decides by, where that is not the effect.
-DECIDING = ((BY_CALLS, CALLED), (BY_SMALL_RANKS, BEYOND), (BY_BETS, BETS))
+DECIDING = ((BY_CALLS, CALLED), (BY_SMALL_RANKS, BEYOND), (BY_LATER_BETS, MEMORISED_BETS), (BY_BETS, BETS))
+FIRST_LOOK_ALARMS = math.ceil(100 * (ONE_SIDE + FDR + SURELY))  # of 100 audits, at most
 THRESHOLDS: Mapping[str, str] = {
     "pairs": f"{LEAST}",
     "one_side": f"{ONE_SIDE:g}",
     "fdr": f"{100 * FDR:g}",
     "level": f"{100 * LEVEL:g}",
     "surely": f"{1000 * SURELY:g}",
-    "alarms": f"{math.ceil(100 * (ONE_SIDE + FDR + SURELY))}",
+    "alarms": f"{FIRST_LOOK_ALARMS}",
+    "later_bets": f"{1 / LEVEL:g}",
+    "later_alarms": f"{100 * LEVEL:g}",
     "smallest": f"{SMALLEST:g}",
     "per_call": f"{1 / FDR:g}",
 }
+
+
+def summed_error(config: UniqueFeature, look: Look) -> float | None:
+    """Of 100 audits of a procedure that keeps nothing, how many say memorised at one of the looks so far, at most.
+
+    Bets on one sequence of pairs err at one level however often somebody looks; other seeds begin another sequence.
+    None for models that are asked alone, where every look adds its error.
+    """
+    if config.asks_models:
+        return None
+    if config.stopping_level:
+        return 100 * config.stopping_level * look.streams
+    return FIRST_LOOK_ALARMS + 100 * LEVEL * min(look.streams, look.number - 1)
 
 
 def bet_thresholds(config: UniqueFeature) -> Mapping[str, str]:
@@ -149,6 +175,10 @@ def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pair
         words = effect
     else:
         words = f"{effect}. {ranks}"
+    later_bets = evidence.deciding_bets or evidence.total_bets
+    if evidence.look > 1 and evidence.bets is None and later_bets is not None:
+        total = later_bets["estimate"]
+        words = f"bets on all ranks grew {total:.4g}-fold, {1 / LEVEL:g} accuse. {words[0].upper()}{words[1:]}"
     if evidence.bets is not None:
         words = f"{describe_bets(config, evidence.bets)}. {words[0].upper()}{words[1:]}"
     asked = describe_feature(config.feature)

@@ -62,7 +62,7 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-@task(version=8, name="unique_feature.summary", gathers=True)
+@task(version=9, name="unique_feature.summary", gathers=True)
 def summary(config: PublishedCell, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY that the measures make from the tables that are present, found by their schemas."""
     return summarise(MEASURES, inputs, config)

@@ -61,6 +61,7 @@ from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
 from tasks.datasets.features import family
+from tasks.numerics import betting
 from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value, share_tied
 from tasks.numerics.statistics import proportion, proportion_greater
 
@@ -68,6 +69,8 @@ CALLED = "share of canaries called memorised"
 BEYOND = "share of canaries found beyond chance"
 MEMORISED = "share of canaries memorised"  # called with an effect that is smaller by SMALLEST
 MEMORISED_BEYOND = "share of canaries memorised beyond chance"
+TOTAL_BETS = "evidence of all ranks"  # the product of the bets on them, by which a second or later look accuses
+MEMORISED_BETS = "evidence of all ranks above the smallest effect"  # of effects reduced by SMALLEST
 SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
 
 CALLS = (
@@ -98,7 +101,10 @@ def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) ->
 
 
 def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
-    """How many canaries are called one by one, and how many ranks in the population are small beyond chance."""
+    """How many canaries are called one by one, how many ranks in the population are small beyond chance, and the bets.
+
+    The bets are on canaries that share no training seed, whose ranks are independent.
+    """
     n = len(verdicts)
     called = sum(each["called"] for each in verdicts)
     shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
@@ -106,11 +112,21 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
     setting = {"false discovery rate": FDR, **population.setting, **shared}
     yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
     yield beyond_row(BEYOND, [each["p_value"] for each in verdicts], population, shared)
+    if not shared:
+        yield bets_row(TOTAL_BETS, [each["p_value"] for each in verdicts])
     yield tied_row(float(np.mean([each["tied"] for each in verdicts])), n, "canary")
     if all(each["reduced_p"] is not None for each in verdicts):
         memorised = sum(each["memorised"] for each in verdicts)
         yield row(MEMORISED, {"nats": SMALLEST, **setting}, alone(memorised / n, n), "canary", 0.0)
         yield beyond_row(MEMORISED_BEYOND, [each["reduced_p"] for each in verdicts], population, shared)
+        if not shared:
+            yield bets_row(MEMORISED_BETS, [each["reduced_p"] for each in verdicts])
+
+
+def bets_row(metric: str, p_values: Sequence[float]) -> Row:
+    """The product of bets on all of these p-values, and the p-value that it bounds."""
+    total = betting.total_evidence(p_values)
+    return row(metric, {}, alone(total, len(p_values)), "canary", 1.0, min(1.0, 1 / total))
 
 
 def beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:

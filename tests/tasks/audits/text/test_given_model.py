@@ -37,6 +37,7 @@ from tasks.worker.files import File
 from tests.support.shell import Here
 
 TINY = LanguageModel("tiny-gpt#16x1")
+SECRET, NONCE = "0123456789abcdef0123456789abcdef", "00112233445566778899aabbccddeeff"
 CONFIG = Text(model=TINY, planted=True, secrets=12, references=299, length=64)
 Array = NDArray[np.float64]
 Distortion = Callable[[Array, np.random.Generator], Array]
@@ -123,6 +124,19 @@ def test_candidates_that_are_read_from_what_they_share_have_the_same_scores_unde
     np.testing.assert_allclose(whole, shared, rtol=1e-5)
     assert "scoring" not in text_of(jobs[0].config)
     assert "scoring" in text_of(jobs[1].config)
+
+
+@pytest.mark.parametrize("settings", [{"secret": SECRET}, {"secret": SECRET, "nonce": NONCE, "commitment": "0" * 64}])
+def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
+    asked = replace(CONFIG, **settings)
+    by_seed = [replace(CONFIG, seed=seed) for seed in range(20)]
+    ((name, records),) = probes(asked)
+    assert name not in {next(probes(config))[0] for config in by_seed}
+    assert split(asked).table != split(CONFIG).table
+    ((again, others),) = probes(replace(asked, secret=SECRET[::-1]))
+    assert again != name
+    assert others.as_dicts() != records.as_dicts()
+    assert (split(CONFIG).warning != "", split(asked).warning) == (True, "")
 
 
 def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_which() -> None:

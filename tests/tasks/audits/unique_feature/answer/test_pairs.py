@@ -359,7 +359,7 @@ def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]
 
 def test_the_rules_of_pairs_name_their_errors() -> None:
     alone = UniqueFeature(given=ExternalModels(shape=(28, 28, 1)))
-    assert [0, 6, 4] == [sum(rule.applies(config) for rule in RULES) for config in (
+    assert [0, 7, 4] == [sum(rule.applies(config) for rule in RULES) for config in (
         alone, UniqueFeature(), UniqueFeature(**UNTIL))]  # fmt: skip
     page = of_pairs(0.3, 0.2, 0.4)
     assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule

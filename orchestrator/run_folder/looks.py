@@ -1,0 +1,141 @@
+"""Which look a run is at its question: how many runs of its store were answered before it about the same thing.
+
+Two runs of one audit are looks at the same question if they share a training, as when more canaries are added, or if
+their configurations differ only in seeds, in how much is trained and in thresholds of the answer. A run of the preset
+`null`, in which nothing can be found, is a look at nulls alone. A run counts once all of its results are there. Its own
+look is recorded in its folder then, and stays: resuming it is no other look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import EngramError, SpecError, StoreError
+from orchestrator.planning.identity import canonical
+from orchestrator.planning.plan import Plan
+from orchestrator.run_folder.journal import COMPLETE, Journal, reopen_cell
+from orchestrator.spec import audits
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.fields import coerce
+from orchestrator.spec.resolve import Cell
+from tasks.contract.job import ANSWER_ONLY
+from tasks.contract.looks import FIRST, Look
+
+# Fields that say how much is trained or drawn. A run with other values is another look at the same question.
+SIZES = ("canaries", "models", "pairs", "replicates", "repetitions", "seeds", "draws", "permutations", "resamples")
+SEED, NULL = "seed", "null"
+
+
+def read_look(about: Mapping[str, Any]) -> Look:
+    """The look that a run's folder records; the first one if it records none."""
+    look = about.get("look")
+    return FIRST if look is None else Look(look["number"], look["cells"], look["streams"])
+
+
+def count_looks(cell: Cell, plan: Plan, runs: Path, own: Collection[str] = ()) -> Look:
+    """Which look a run of this cell and plan would be at its question, after the runs that were answered before it.
+
+    `own` are names of runs in the folder that are no looks before it.
+    """
+    trained = {key for key, task in plan.tasks.items() if task in plan.trains}
+    question = question_of(cell.audit, cell.config)
+    look = FIRST
+    for journal in _answered_runs(cell.audit, runs, own):
+        if _is_null(journal.about().get("preset")) != _is_null(cell.preset):
+            continue
+        with suppress(StoreError):
+            asks_same, shares = _asks(cell.audit, journal, question), not trained.isdisjoint(journal.tasks())
+            if asks_same or shares:
+                goes_on = asks_same and shares
+                look = replace(look, number=look.number + 1, streams=look.streams + (not goes_on))
+    return look
+
+
+def expected_look(cell: Cell, plan: Plan, run: Journal) -> int:
+    """Which look the run in this folder is or, if it has none yet, would be once it is answered."""
+    with suppress(StoreError):
+        if run.exists and "look" in (about := run.about()):
+            return read_look(about).number
+    return count_looks(cell, plan, run.folder.parent, (run.run,)).number
+
+
+def _is_null(preset: str | None) -> bool:
+    return preset is not None and preset.startswith(NULL)
+
+
+def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
+    """Record the look of each of these runs, which were judged together and have just been answered.
+
+    A run whose look is recorded keeps it.
+    """
+    fresh = [journal.run for journal in journals if "look" not in journal.about()]
+    for journal, plan in zip(journals, plans, strict=True):
+        if journal.run not in fresh:
+            continue
+        registered = audits.find_installed(journal.about()["audit"])
+        if registered is None or registered.audit.verdict is None:
+            continue  # it gives no answer
+        cell = reopen_cell(journal)
+        look = replace(count_looks(cell, plan, journal.folder.parent, fresh), cells=len(journals))
+        summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
+        journal.rewrite({**journal.about(), "look": {**asdict(look), "summed_error": summed}})
+
+
+def question_of(audit: str, config: Any) -> Any:
+    """The configuration without seeds, sizes, thresholds of the answer and rules of stopping."""
+    found = audits.find(audit).audit
+    kind: Any = type(config)
+    left_out = {*SIZES, *(name for name, field in kind.__dataclass_fields__.items() if field.metadata.get(ANSWER_ONLY))}
+    if found.stopping is not None:
+        left_out |= {found.stopping.level, found.stopping.pairs}
+    try:
+        form = canonical(config)
+    except SpecError:  # of data that the configuration names and no job reads, so that they have no digest
+        form = plain(config)
+    return _without_seeds({name: part for name, part in form.items() if name not in left_out})
+
+
+def _without_seeds(form: Any) -> Any:
+    if isinstance(form, dict):
+        return {name: _without_seeds(part) for name, part in form.items() if name != SEED}
+    return [_without_seeds(part) for part in form] if isinstance(form, list) else form
+
+
+def _answered_runs(audit: str, runs: Path, own: Collection[str]) -> Iterator[Journal]:
+    """The runs of this audit in the folder that were answered, without `own` ones."""
+    for folder in sorted(runs.glob(f"{audit}-*")) if runs.is_dir() else []:
+        if folder.name in own or not (folder / "plan.json").is_file():  # a sweep and a search have no plan
+            continue
+        journal = Journal(folder)
+        with suppress(StoreError):
+            about = journal.about()
+            if about["audit"] == audit and ("look" in about or _has_ended(journal)):
+                yield journal
+
+
+def _has_ended(journal: Journal) -> bool:
+    """Whether the last start of a run of an earlier version, which recorded no look, had all that is needed."""
+    ends = [event["event"] for event in journal.last_start(COMPLETE)]
+    return bool(ends) and ends[-1] in COMPLETE
+
+
+def _asks(audit: str, journal: Journal, question: Any) -> bool:
+    """Whether the run asks this question."""
+    config = _config_of(journal.about())
+    if config is None:
+        return False
+    with suppress(EngramError):
+        return bool(question_of(audit, config) == question)
+    return False
+
+
+def _config_of(about: Mapping[str, Any]) -> Any:
+    """The configuration of a run; None if its audit has gone or has changed since."""
+    try:
+        return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
+    except (EngramError, KeyError):
+        return None
