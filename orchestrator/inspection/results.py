@@ -25,6 +25,7 @@ from orchestrator.spec.fields import coerce, nearest
 from orchestrator.store import Store, atomic_write, stored_keys
 from tasks.contract.audit import UndeclaredAnswer
 from tasks.contract.certificate import Certificate
+from tasks.contract.decision_rates import add_rates
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import FileError, expand_home
 
@@ -160,11 +161,11 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
         except SpecError:
             return pa.table({})
 
-    return _judge_run(
-        journal,
-        store,
-        lambda registered, config, table: registered.audit.certify(registered.question, config, table, read_if_there),
-    )
+    def certify(registered: RegisteredAudit, config: Any, table: pa.Table) -> Certificate | None:
+        made = registered.audit.certify(registered.question, config, table, read_if_there)
+        return None if made is None else add_rates(made, registered.name)
+
+    return _judge_run(journal, store, certify)
 
 
 def _judge_run(journal: Journal, store: Store, judge: Callable[[RegisteredAudit, Any, pa.Table], T | None]) -> T | None:
