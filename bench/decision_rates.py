@@ -116,12 +116,14 @@ def judge_simulated_densities(seed: int, _store: Path) -> Answers:
     return answers
 
 
-def judge_language_models(seed: int, _store: Path) -> Answers:
+def judge_language_models(seed: int, store: Path) -> Answers:
     """The answers about pairs of small GPTs that were trained on the drawn secrets, or on others of their format."""
     config = drawn_secrets.size(tiny=False, seed=seed)
+    folder = store / "text"
+    folder.mkdir(parents=True, exist_ok=True)
     answers = {}
     for subject, told in ((INNOCENT, "others"), ("told", "secrets")):
-        pair = drawn_secrets.train_pair(replace(config, told=told), None)
+        pair = drawn_secrets.train_pair(replace(config, told=told), folder)
         answers[subject], *_ = drawn_secrets.audit_pair(pair)
     return answers
 
