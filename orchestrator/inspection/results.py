@@ -30,6 +30,7 @@ from tasks.contract.audit import UndeclaredAnswer
 from tasks.contract.certificate import Certificate
 from tasks.contract.circumstances import Circumstances
 from tasks.contract.commitment import Binding
+from tasks.contract.decision_rates import add_rates
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import FileError, expand_home
 
@@ -169,13 +170,12 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
             return pa.table({})
 
     circumstances = read_circumstances(journal)
-    return _judge_run(
-        journal,
-        store,
-        lambda registered, config, table: registered.audit.certify(
-            registered.question, config, table, read_if_there, circumstances
-        ),
-    )
+
+    def certify(registered: RegisteredAudit, config: Any, table: pa.Table) -> Certificate | None:
+        made = registered.audit.certify(registered.question, config, table, read_if_there, circumstances)
+        return None if made is None else add_rates(made, registered.name)
+
+    return _judge_run(journal, store, certify)
 
 
 def read_circumstances(journal: Journal) -> Circumstances:

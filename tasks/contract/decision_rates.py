@@ -1,0 +1,106 @@
+"""How often each audit decided wrongly on subjects whose truth is known: the measured counts, and their sentence.
+
+`bench/decision_rates.py` measures them and writes the file; the page in `docs` and the certificates render it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+from tasks.contract.certificate import Certificate
+from tasks.numerics.statistics import proportion_at_least
+
+FILE = Path(__file__).with_suffix(".csv")
+COUNTS = ("accused", "cleared", "undecided", "not_judged")
+
+
+@dataclass(frozen=True)
+class DecisionRate:
+    """How many audits of one kind of subject ended with which kind of answer."""
+
+    audit: str
+    evidence: str  # of trained models, or of simulated scores
+    is_innocent: bool
+    subject: str
+    accused: int
+    cleared: int
+    undecided: int
+    not_judged: int
+    seeds: str
+    date: str
+
+    @property
+    def audits(self) -> int:
+        return self.accused + self.cleared + self.undecided + self.not_judged
+
+
+@cache
+def read_rates(path: Path = FILE) -> tuple[DecisionRate, ...]:
+    """The measured rates, in the order of the file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return tuple(_read_row(row) for row in csv.DictReader(file))
+
+
+def _read_row(row: dict[str, str]) -> DecisionRate:
+    accused, cleared, undecided, not_judged = (int(row[name]) for name in COUNTS)
+    return DecisionRate(
+        row["audit"],
+        row["evidence"],
+        row["is_innocent"] == "True",
+        row["subject"],
+        accused,
+        cleared,
+        undecided,
+        not_judged,
+        row["seeds"],
+        row["date"],
+    )
+
+
+def write_rates(rates: Sequence[DecisionRate], path: Path = FILE) -> None:
+    """Replace the file by these rates."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(DecisionRate)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(rate) for rate in rates)
+
+
+def describe_rates(audit: str) -> str:
+    """What was measured of this audit, in two sentences; empty if nothing was.
+
+    Quotes its first study: the innocent subject and the holder of the largest amount.
+    """
+    all_rates = [rate for rate in read_rates() if rate.audit == audit]
+    rates = [rate for rate in all_rates if rate.evidence == all_rates[0].evidence]
+    if not rates:
+        return ""
+    innocent = next(rate for rate in rates if rate.is_innocent)
+    holder = [rate for rate in rates if not rate.is_innocent][-1]
+    accused, cleared = count_of(holder.accused, holder.audits), count_of(holder.cleared, holder.audits)
+    return (
+        f"Measured on innocent subjects ({innocent.evidence}; {innocent.subject}): "
+        f"{count_of(innocent.accused, innocent.audits)} accused. "
+        f"On subjects that hold the data ({holder.subject}): {accused} accused, {cleared} cleared."
+    )
+
+
+def count_of(count: int, audits: int) -> str:
+    """A count with its exact 95 % interval in percent (Clopper & Pearson 1934): `0 of 20 audits (0 to 17 %)`."""
+    low = proportion_at_least(count, audits, 0.975)
+    high = 1 - proportion_at_least(audits - count, audits, 0.975)
+    return f"{count} of {audits} audits ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def format_share(low: float, high: float) -> str:
+    """An interval of shares in percent: `[0, 17]`."""
+    return f"[{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def add_rates(certificate: Certificate, audit: str) -> Certificate:
+    """The certificate with the measured rates of its audit after those that its rules state."""
+    measured = describe_rates(audit)
+    return replace(certificate, error=f"{certificate.error} {measured}".strip())

@@ -1,0 +1,63 @@
+"""The measured rates of decisions: one file, from which the page and the certificates are rendered."""
+
+from pathlib import Path
+
+import pytest
+
+from bench import decision_rates
+from orchestrator.spec.audits import names
+from tasks.contract.decision_rates import DecisionRate, count_of, describe_rates, read_rates, write_rates
+
+RATE = DecisionRate("density", "simulated", True, "nothing, at all", 0, 19, 1, 0, "1 to 20", "2026-11-28")
+
+
+def test_the_file_keeps_every_field(tmp_path: Path) -> None:
+    path = tmp_path / "rates.csv"
+    write_rates([RATE], path)
+    assert read_rates(path) == (RATE,)
+
+
+def test_the_page_is_rendered_from_the_file() -> None:
+    page = decision_rates.PAGE.read_text(encoding="utf-8")
+    assert page == decision_rates.render_page(read_rates()), "run `python -m bench.decision_rates --page`"
+
+
+@pytest.mark.parametrize("audit", names())
+def test_audit_pages_are_rendered_from_the_file(audit: str) -> None:
+    page = decision_rates.page_of(audit).read_text(encoding="utf-8")
+    assert page == decision_rates.update_section(page, read_rates(), audit), (
+        "run `python -m bench.decision_rates --page`"
+    )
+
+
+@pytest.mark.parametrize("audit", names())
+def test_every_audit_states_its_measured_rates(audit: str) -> None:
+    rates = [rate for rate in read_rates() if rate.audit == audit]
+    assert {rate.is_innocent for rate in rates} == {True, False}
+    assert min(rate.audits for rate in rates) >= 20
+    innocent = next(rate for rate in rates if rate.is_innocent)
+    assert count_of(innocent.accused, innocent.audits) in describe_rates(audit)
+
+
+def test_an_audit_without_measurements_states_none() -> None:
+    assert describe_rates("somebody_elses") == ""
+
+
+def test_counts_have_exact_intervals() -> None:
+    assert count_of(0, 20) == "0 of 20 audits (0 to 17 %)"
+
+
+def test_smallest_amount_is_that_from_which_power_stays() -> None:
+    def holder(subject: str, accused: int) -> DecisionRate:
+        return DecisionRate("density", "simulated", False, subject, accused, 0, 20 - accused, 0, "1 to 20", "")
+
+    rates = [RATE, holder("small", 20), holder("medium", 10), holder("large", 16), holder("larger", 20)]
+    (sentence,) = decision_rates.describe_smallest(rates, "density")
+    assert sentence == "large, found in 16 of 20 audits (56 to 94 %) (simulated)."
+
+
+def test_a_study_counts_every_subject(tmp_path: Path) -> None:
+    (study,) = [each for each in decision_rates.STUDIES if each.audit == "density"]
+    rates = list(decision_rates.measure(study, range(800_100, 800_102), tmp_path))
+    assert [rate.audits for rate in rates] == [2, 2]
+    assert rates[1].accused == 2
