@@ -13,9 +13,10 @@ from tasks.audits.membership import Membership
 from tasks.audits.unique_feature import AUDIT as UNIQUE_FEATURE
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, TOTAL_BETS
+from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, MEMORISED, MEMORISED_BETS, TOTAL_BETS
 from tasks.contract.circumstances import Circumstances
 from tasks.contract.looks import CLEARING_ERROR, Look, clearing_level, coverage, widen_interval
+from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import format_setting
 
@@ -30,8 +31,11 @@ def summary_of_pairs(estimate: float, half_width: float, n: int, total_bets: flo
         blank | {"metric": CALLED, "setting": format_setting(CALLS), "estimate": called, "n": n},
         blank | {"metric": BEYOND, "setting": format_setting({"p": 0.05}), "estimate": 0.0, "n": n, "p_value": 0.5},
     ]
+    setting = format_setting({"nats": SMALLEST, **CALLS})
+    rows.append(blank | {"metric": MEMORISED, "setting": setting, "estimate": called, "n": n})
     if total_bets is not None:
-        rows.append(blank | {"metric": TOTAL_BETS, "setting": "{}", "estimate": total_bets, "n": n})
+        for metric in (TOTAL_BETS, MEMORISED_BETS):
+            rows.append(blank | {"metric": metric, "setting": "{}", "estimate": total_bets, "n": n})
     return pa.Table.from_pylist(rows, SUMMARY)
 
 
@@ -66,9 +70,9 @@ def test_widened_share_stays_within_0_and_1() -> None:
     [
         (summary_of_pairs(0.0, 0.09, 12, 1.0), ["not seen", "undecided", "undecided"]),  # a weak clearance
         (summary_of_pairs(0.0, 0.03, 12, 1.0), ["not seen", "not seen", "not seen"]),
-        (summary_of_pairs(0.2, 0.19, 12, 1.0), ["memorised", "undecided", "undecided"]),  # the effect alone
-        (summary_of_pairs(0.2, 0.19, 12, 25.0), ["memorised", "memorised", "memorised"]),  # and the bets
-        (summary_of_pairs(0.2, 0.19, 12, None), ["memorised", "undecided", "undecided"]),  # no rank to bet on
+        (summary_of_pairs(0.3, 0.19, 12, 1.0), ["memorised", "undecided", "undecided"]),  # the effect alone
+        (summary_of_pairs(0.3, 0.19, 12, 25.0), ["memorised", "memorised", "memorised"]),  # and the bets
+        (summary_of_pairs(0.3, 0.19, 12, None), ["memorised", "undecided", "undecided"]),  # no rank to bet on
         (summary_of_pairs(0.2, 0.05, 12, None), ["memorised", "memorised", "memorised"]),
         (summary_of_pairs(0.0, 0.2, 12, 1.0, called=1 / 12), ["memorised", "undecided", "undecided"]),
     ],

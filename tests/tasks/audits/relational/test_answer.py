@@ -149,7 +149,7 @@ def test_answers_that_evade_questions_clear_nobody(train: Evasion, held_out: Eva
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == answer
     assert words in describe_reason(rule, evidence)
-    accused = evidence_of({"low": 0.01, "high": 0.3}, (train, held_out))
+    accused = evidence_of({"low": 0.03, "high": 0.3}, (train, held_out))
     assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
     assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not seen"  # a model asked here hides nothing
 
