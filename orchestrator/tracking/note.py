@@ -22,6 +22,7 @@ MOST = 3  # settings that a name tells
 DIGEST = re.compile(r"@[0-9a-f]{64}")
 WITHHELD = re.compile(r"^<.*>$")  # as words and secrets are told
 LONGEST_NOTE = 7900  # characters; MLflow takes 8,000
+LONGEST_TAG = 5000  # characters that MLflow takes
 FRONT = 20  # trials that are listed
 STATES = {
     "running": "It is running.",
@@ -106,6 +107,12 @@ def accepted_changes(journal: Journal) -> list[str]:
     for part in journal.parts():
         lines |= dict.fromkeys(describe_accepted(part.about()))
     return list(lines)
+
+
+def tags_of_accepted_code(journal: Journal) -> dict[str, str]:
+    """The tag that holds the accepted changes of code; none if there are no such changes."""
+    changes = accepted_changes(journal)
+    return {"engram.accepted_code": "; ".join(changes)[:LONGEST_TAG]} if changes else {}
 
 
 def _answer(journal: Journal, store: Store) -> list[str]:

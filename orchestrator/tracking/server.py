@@ -34,7 +34,6 @@ from orchestrator.tracking.facts import Point, ProgressLog
 from orchestrator.tracking.tracking_store import ARTIFACTS, DATABASE, FOLDER, LOCK, Target, rehome
 
 METRICS, PARAMS = 1000, 100  # in one request at most
-LONGEST_TAG = 5000  # characters that MLflow takes
 # Anything else was KILLED.
 STATUS = {"running": "RUNNING", "failed": "FAILED", **dict.fromkeys(COMPLETE, "FINISHED")}
 # The name in MLflow's list, which may be changed there, and the one that we gave it last.
@@ -205,11 +204,7 @@ class Entry:
 
     def _note(self, state: str) -> dict[str, str]:
         text = note.run_note(self.journal, self.store, state, self.search)
-        tags = {"engram.state": state, "mlflow.note.content": text}
-        accepted = note.accepted_changes(self.journal)
-        if accepted:
-            tags["engram.accepted_code"] = "; ".join(accepted)[:LONGEST_TAG]
-        return tags
+        return {"engram.state": state, "mlflow.note.content": text, **note.tags_of_accepted_code(self.journal)}
 
     def _end(self, state: str) -> None:
         server, run_id = self._server_and_id()

@@ -7,12 +7,14 @@ may differ. Without this rule copies hide memory: a model that is trained withou
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tasks.contract.job import ADDED_LATER
 
@@ -102,13 +104,14 @@ def count_copies(images: Images, rows: Rows) -> CopyCount:
     return count_groups(first_copies(images)[rows])
 
 
-def count_groups(groups: ArrayLike, things: str = "images") -> CopyCount:
-    """The groups of several records, from the group of each, (n,), which may be any value that is sorted."""
-    _, sizes = np.unique(groups, return_counts=True)
-    repeated = sizes[sizes > 1]
-    if not len(repeated):
+def count_groups(groups: Iterable[Hashable], things: str = "images") -> CopyCount:
+    """The groups of several records, from the group of each, (n,), which may be any value, such as a whole text."""
+    # An array of texts would give each of them the memory of the longest.
+    sizes = Counter(groups.tolist() if isinstance(groups, np.ndarray) else groups)
+    repeated = [size for size in sizes.values() if size > 1]
+    if not repeated:
         return CopyCount()
-    return CopyCount(len(repeated), int(repeated.sum()), len(sizes), things)
+    return CopyCount(len(repeated), sum(repeated), len(sizes), things)
 
 
 def contents(pixels: Pixels, rows: Rows | None = None) -> Digests:

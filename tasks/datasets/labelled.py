@@ -196,14 +196,16 @@ def join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Se
     Raises DatasetError if a class then lacks images in a split.
     """
     first_splits: dict[str, Split] = {}
-    joined = []
-    for entry, digest in zip(entries, digests, strict=True):
+    joined = list(entries)
+    moved = 0
+    for place, (entry, digest) in enumerate(zip(entries, digests, strict=True)):
         split = first_splits.setdefault(digest, entry.split)
-        joined.append(replace(entry, split=split) if entry.is_drawn else entry)
-    if joined != list(entries):
-        problem = missing_class(joined, names)
-        if problem is not None:
-            raise DatasetError(f"{entries[0].path.parent}: {problem}, and copies of one image count as one")
+        if entry.is_drawn and split != entry.split:
+            joined[place] = replace(entry, split=split)
+            moved += 1
+    problem = missing_class(joined, names) if moved else None
+    if problem is not None:
+        raise DatasetError(f"{entries[0].path.parent}: {problem}, and copies of one image count as one")
     return tuple(joined)
 
 
@@ -266,7 +268,7 @@ def select_entries(
             "images must have the same classes"
         )
     given = [entry.split for entry in chosen]
-    splits = list(spread_if_alone([entry.label for entry in chosen], given))
+    splits = spread_if_alone([entry.label for entry in chosen], given)
     return [
         replace(entry, split=split, is_drawn=entry.is_drawn or splits != given)
         for entry, split in zip(chosen, splits, strict=True)

@@ -18,6 +18,7 @@ finds are held against their space without any model (`control_p_value`).
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -261,6 +262,11 @@ def space_of(name: str) -> SecretSpace:
 
 def find_identifiers(texts: Sequence[str], formats: Sequence[str]) -> list[Identifier]:
     """The identifiers of these formats, each once, in the order in which they stand in the texts."""
+    return list(_scan_texts(tuple(texts), tuple(formats)))
+
+
+@functools.lru_cache(maxsize=4)  # a plan asks several times for the identifiers of the same texts
+def _scan_texts(texts: tuple[str, ...], formats: tuple[str, ...]) -> tuple[Identifier, ...]:
     found: dict[tuple[str, str], Identifier] = {}
     expressions = {name: expression(space_of(name).pattern) for name in formats}
     for row, text in enumerate(texts):
@@ -269,7 +275,7 @@ def find_identifiers(texts: Sequence[str], formats: Sequence[str]) -> list[Ident
                 drawn = "".join(match.groups())
                 known = found.get((name, drawn), Identifier(name, row, match.start(), drawn, 0))
                 found[name, drawn] = Identifier(name, known.row, known.start, drawn, known.occurrences + 1)
-    return list(found.values())
+    return tuple(found.values())
 
 
 def expression(pattern: str) -> re.Pattern[str]:

@@ -102,15 +102,12 @@ class Facts:
         raise DatasetError(f"data set {self.name!r} holds questions and no images")
 
     def questions(self) -> QuestionSet:
-        return self._questions
-
-    @property
-    def _questions(self) -> QuestionSet:
         return compose_questions(self.name)
 
     @cached_property
     def _text(self) -> str:
-        parts = (self._questions.train, self._questions.validation)
+        questions = self.questions()
+        parts = (questions.train, questions.validation)
         return json.dumps([[[q.id, q.context, q.question, q.golds] for q in part] for part in parts])
 
 

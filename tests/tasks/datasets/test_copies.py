@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tasks.datasets.catalog import load
-from tasks.datasets.copies import CopyCount, count_copies, distinct_rows, groups_of
+from tasks.datasets.copies import CopyCount, count_copies, count_groups, distinct_rows, groups_of
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part, Remainder, Share
@@ -57,6 +58,16 @@ def test_copies_are_counted_among_the_rows(images: Images) -> None:
     assert count_copies(images, ALL) == CopyCount(groups=2, images=5, records=len(ALL) - 3)
     assert count_copies(images, ALL[:5]) == CopyCount(groups=1, images=2, records=4)
     assert distinct_rows(images, ALL).tolist() == [0, 1, 2, 4, 7, 8, 9]
+
+
+def test_counting_texts_takes_no_memory_for_the_longest() -> None:
+    texts = [f"text {number % 2000}" for number in range(2001)] + ["x" * 100_000]
+    tracemalloc.start()
+    try:
+        assert count_groups(texts, "texts") == CopyCount(groups=1, images=2, records=2001, things="texts")
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
 
 
 def test_blank_images_of_an_outline_are_no_copies() -> None:

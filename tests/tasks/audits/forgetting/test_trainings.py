@@ -280,7 +280,7 @@ def folder_of(path: Path, rows: list[int]) -> Dataset:
 
 
 def test_copies_are_held_back_together(tmp_path: Path) -> None:
-    twice = folder_of(tmp_path / "twice", [*range(300, 340), *range(300, 340)])
+    twice = folder_of(tmp_path / "twice", [*range(300, 360), *range(300, 360)])
     config = replace(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), outside=None, targets=TARGETS[:2])
     check_data(config)
     kept, images = config.query_part, load(twice)
