@@ -68,7 +68,7 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
     assert {"report.html", "summary.parquet", run.name} <= set(said)
     assert [] == [(name, secret) for name, text in said.items() for secret in SECRETS if secret in text]
     page = said["report.html"].decode()
-    assert "a single training image with the words '<5 and 4 letters>' changes" in page
+    assert "single training image with the words '<5 and 4 letters>' changes" in page
     assert shlex.quote("feature=words:<5 and 4 letters>") in page
     assert " data=folder:scans " in page
     assert "Images of folder:scans are yours and are not shown unless asked for" in page
