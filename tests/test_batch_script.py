@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell import HANGING, ROOT
+from tests.support.shell import ROOT
+from tests.support.waiting import HANGING
 
 MOMENTS, APART = 200, 0.0002  # signals around the start of a driver, and the seconds between two of them
 AT_A_TIME = 20  # scripts, which slow one another down, as on a busy node

@@ -21,6 +21,7 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 
 from tests.support.s3 import BUCKET, Server
 from tests.support.shell import Shell
+from tests.support.waiting import HANGING
 
 ROOT = Path(__file__).resolve().parents[1]
 GIVEN = {
@@ -280,9 +281,9 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
         print("take away, and start another", file=nodes.stdin, flush=True)
         assert "started" == nodes.stdout.readline().strip()
         shell.go()
-        out, err = run.communicate(timeout=240)
+        out, err = run.communicate(timeout=HANGING)
     finally:
-        nodes.communicate("end\n", timeout=60)
+        nodes.communicate("end\n", timeout=HANGING)
     assert 0 == run.returncode, err
     assert "21 of 21 jobs stored, 21 done now, 0 failed" in out
     assert "its node went away" in err

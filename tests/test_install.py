@@ -22,6 +22,7 @@ from orchestrator.planning.extras import required_extras
 from orchestrator.spec.audits import find
 from tasks.contract.extras import COMMON, EXTRAS
 from tests.support.shell import ROOT, Here
+from tests.support.waiting import HANGING
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
@@ -248,7 +249,7 @@ def test_the_wheel_alone_reads_a_store_and_names_the_extra_for_the_rest(
     def said(*arguments: str, code: int = 0, command: str = "engram") -> str:
         env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
         done = subprocess.run(
-            [small / command, *arguments], cwd=engram.folder, env=env, capture_output=True, text=True, timeout=120
+            [small / command, *arguments], cwd=engram.folder, env=env, capture_output=True, text=True, timeout=HANGING
         )
         assert code == done.returncode, done.stderr + done.stdout
         return done.stdout if code == 0 else done.stderr

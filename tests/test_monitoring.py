@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -28,8 +27,8 @@ from tasks.contract.job import Job
 from tests.orchestrator.executors import jobs
 from tests.support.ports import free_port
 from tests.support.shell import ROOT, Shell
+from tests.support.waiting import HANGING, wait_until
 
-HANGING = 240.0  # seconds
 PANELS = json.loads((ROOT / "dashboards" / "grafana" / "engram.json").read_text())["panels"]
 NAME = re.compile(r"ray_engram_\w+")
 OF_RAY = {"Component", "NodeAddress", "SessionName", "Version", "WorkerId", "instance", "job", "le", "otel_scope_name"}
@@ -80,13 +79,6 @@ def ask(server: str, query: str) -> list[dict[str, Any]]:
         return []
 
 
-def await_(condition: Callable[[], object]) -> None:
-    limit = time.monotonic() + HANGING
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.5)
-
-
 @pytest.mark.slow
 def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
     ray_cluster: Any,
@@ -123,9 +115,9 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
     metrics = Metrics(RUN_NAME)
     try:
         drive(1)
-        await_(lambda: counts() == {"done": 4, "failed": 1, "missing": 1})
+        wait_until(lambda: counts() == {"done": 4, "failed": 1, "missing": 1})
         drive(10)  # rates need a counter to grow
-        await_(lambda: counts() == {"done": 8, "failed": 2, "missing": 2})
+        wait_until(lambda: counts() == {"done": 8, "failed": 2, "missing": 2})
         answers: dict[str, list[float]] = {}
 
         def all_answer() -> bool:
@@ -133,7 +125,7 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
                 answers[title] = [float(each["value"][1]) for each in ask(server, query)]
             return all(any(value > 0 for value in values) for title, values in answers.items() if title != "Queue")
 
-        await_(all_answer)
+        wait_until(all_answer)
         assert [0.0, 0.0] == answers["Queue"]  # of jobs that are sent, and that wait: the run has ended
         assert [0.5] == pytest.approx(answers["Time for which trainings keep their GPU busy"])
         assert [4.0] == [float(each["value"][1]) for each in ask(server, f"sum(ray_engram_models_total{OURS})")]

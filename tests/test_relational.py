@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -82,8 +83,10 @@ def test_a_toy_that_remembers_its_training_answers_is_called_memorised(here: Her
 
 
 def guesses(question: Question, context: str) -> str:
-    """Answers what can be worked out, and guesses one of nine numbers, all wrong, where the digits have gone."""
-    return reads(question, context).replace("-1", f"-{1001 + sum(map(ord, question.id)) % 9}")
+    """Answers what can be worked out, and where the digits have gone the answer of another question."""
+    others = [each.golds[0][0] for each in load_questions(Dataset("facts")).train]
+    guess = others[zlib.crc32(question.id.encode()) % len(others)]
+    return reads(question, context).replace("-1", guess)
 
 
 def test_a_toy_that_guesses_is_not(here: Here) -> None:

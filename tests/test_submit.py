@@ -17,9 +17,9 @@ from orchestrator.store import lease
 from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, Here, Shell
+from tests.support.waiting import HANGING
 from tests.test_networks import OWN
 
-HANGING = 900.0  # seconds
 PASSWORD = "http://auditor:hunter4@127.0.0.1:9"
 TINY = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "network=hospital:steady")
 

@@ -17,8 +17,7 @@ from ray._private import services
 from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS, ROOT, Shell
-
-HANGING = 240.0  # seconds
+from tests.support.waiting import HANGING
 
 
 def certificates(folder: Path, host: str) -> dict[str, str]:

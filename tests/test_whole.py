@@ -23,6 +23,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.store import open_store
 from tests.chaos.campaign import KINDS, hold_campaign
 from tests.support.shell import ROOT, Here, Shell, refusals, results
+from tests.support.waiting import HANGING
 
 CONFIG = ("--preset", "smoke", "family.count=20")
 SMOKE = ("run", "unique_feature", *CONFIG)
@@ -96,7 +97,7 @@ def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -
     finally:  # the cluster is others' too
         ray_cluster.remove_node(node, allow_graceful=False)
     engram.go()
-    _, said = run.communicate(timeout=240)
+    _, said = run.communicate(timeout=HANGING)
     assert 0 == run.returncode, said
     assert set(range(24)) == set(computed(engram.folder))
     assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
@@ -165,7 +166,7 @@ def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(engram: Shell, here
     engram.await_results(3, run)
     run.send_signal(signal.SIGINT)
     engram.go()
-    _, said = run.communicate(timeout=240)
+    _, said = run.communicate(timeout=HANGING)
     assert 130 == run.returncode, said
     assert "engram resume toys-" in said
     assert "Traceback" not in said
@@ -184,7 +185,7 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     )
     engram.await_begun(1, run)
     os.killpg(run.pid, signal.SIGTERM)
-    _, said = run.communicate(timeout=240)
+    _, said = run.communicate(timeout=HANGING)
     assert 130 == run.returncode, said
     assert "stopping: nothing more is begun" in said
     assert "engram resume toys-" in said
@@ -200,7 +201,7 @@ def test_a_second_driver_is_refused_at_once_and_names_the_first(engram: Shell, h
     assert str(first.pid) in said
     assert first.poll() is None  # nobody has waited for its end
     engram.go()
-    first.communicate(timeout=240)
+    first.communicate(timeout=HANGING)
     assert Counter(range(20)) == computed(engram.folder)
 
 
@@ -209,7 +210,7 @@ def test_of_two_drivers_that_start_at_once_on_no_store_one_runs_and_one_is_refus
     both = [engram.start(*command) for _ in range(2)]
     engram.until(lambda: any(each.poll() is not None for each in both))
     engram.go()
-    said = [each.communicate(timeout=240)[1] for each in both]
+    said = [each.communicate(timeout=HANGING)[1] for each in both]
     assert [0, 1] == sorted(each.returncode for each in both), said
     assert 1 == sum("already has a driver" in text for text in said)
     assert Counter(range(40)) == computed(engram.folder)
@@ -236,7 +237,7 @@ def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(
     disk.mkdir()
     script = [sys.executable, "-c", FILLING, str(disk), str(ROOT), str(engram.folder)]
     done = subprocess.run(
-        ["unshare", "-m", *script], capture_output=True, text=True, env=engram.env, cwd=engram.folder, timeout=240
+        ["unshare", "-m", *script], capture_output=True, text=True, env=engram.env, cwd=engram.folder, timeout=HANGING
     )
     assert 0 == done.returncode, done.stderr
     full, roomy, stored = map(int, done.stdout.split())

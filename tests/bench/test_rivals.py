@@ -22,6 +22,7 @@ from tasks.self_supervised import views
 from tasks.training.strategies import Strategy
 from tasks.worker import hardware
 from tests.support.shell import ROOT, Here
+from tests.support.waiting import HANGING
 
 CPU = torch.device("cpu")
 
@@ -136,7 +137,7 @@ def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None
     out = tmp_path / "result.json"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, str(NEIGHBOURS), "--tiny", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert 0 == done.returncode, done.stderr
     printed, result = done.stdout, json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
@@ -195,7 +196,7 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     environment.pop("ENGRAM_DATA", None)
     options = ["--gpu", "--device", "cpu", "--tiny", "--out", str(out)]
     command = [sys.executable, str(ROOT / "bench" / "training.py"), *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=540)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert 0 == done.returncode, done.stderr
     assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout
     result = json.loads(out.read_text())

@@ -16,6 +16,7 @@ from orchestrator.store import open_store
 from tests.support.browser import Browser
 from tests.support.ports import free_port
 from tests.support.shell import Shell
+from tests.support.waiting import HANGING
 
 FACTS = """Object.fromEntries([...document.querySelectorAll(".facts > div")].map(
   each => [each.querySelector("dt").textContent, each.querySelector("dd").textContent]))"""
@@ -28,7 +29,7 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def text(url: str, **headers: str) -> str:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=HANGING) as answer:
         return str(answer.read().decode())
 
 

@@ -25,11 +25,11 @@ import pytest
 from obstore.store import AzureStore
 
 from tests.support.ports import free_port
+from tests.support.waiting import HANGING
 
 CONTAINER, ACCOUNT = "results", "tester"
 KEY = base64.b64encode(b"known to these tests alone").decode()
 VERSION = "2021-08-06"  # of Azure's protocol
-PATIENCE = 60.0  # seconds until it answers
 
 
 class Azurite:
@@ -92,7 +92,7 @@ def served(folder: Path) -> Iterator[Azurite]:
     ) as process:
         try:
             server = Azurite(port)
-            end = time.monotonic() + PATIENCE
+            end = time.monotonic() + HANGING
             while True:
                 try:
                     server.make_container()

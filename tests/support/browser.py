@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support.waiting import HANGING
+
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -27,7 +29,6 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 PROGRAM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), "")
-SECONDS = 60.0
 
 
 class Browser:
@@ -54,7 +55,7 @@ class Browser:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.call("Browser.close")
-        self._process.wait(SECONDS)
+        self._process.wait(HANGING)
         os.close(self._in)
         os.close(self._out)
         self._profile.cleanup()
@@ -98,10 +99,10 @@ class Browser:
             self.events.append(self._read())
 
     def _read(self) -> dict[str, Any]:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + HANGING
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"the browser has not answered for {SECONDS} s"
+            assert ready, f"the browser has not answered for {HANGING:g} s"
             got = os.read(self._in, 1 << 20)
             assert got, "the browser has ended"
             self._rest += got
@@ -134,7 +135,7 @@ class Page:
 
     def until(self, script: str) -> Any:
         """The value of a JavaScript expression once it is true, of a page that reloads itself meanwhile."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + HANGING
         while True:
             with suppress(AssertionError):  # the page that it was asked of has gone
                 if value := self.evaluate(script):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.ports import free_port
+from tests.support.waiting import HANGING
 
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
@@ -53,7 +54,7 @@ class MlflowServer:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, cwd=self.folder, env=os.environ | QUIET, start_new_session=True
             )
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + HANGING
         while True:
             with suppress(OSError), urllib.request.urlopen(f"{self.url}/health", timeout=2):
                 return

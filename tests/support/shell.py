@@ -10,7 +10,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +19,10 @@ import pytest
 
 from tests.support import forks
 from tests.support.forks import Fork
+from tests.support.waiting import HANGING, wait_until
 
 ROOT, PATHS = forks.ROOT, forks.PATHS
 OURS = ("ENGRAM_STORE", "ENGRAM_RUNS", "ENGRAM_DATA", "ENGRAM_CACHE", "RAY_ADDRESS", "FORCE_COLOR")
-HANGING = 150.0  # seconds
 STARTED: list[subprocess.Popen[str] | Fork] = []  # by this test; whoever fails leaves some that wait for its word
 
 
@@ -51,7 +50,7 @@ class Shell:
 
     def __call__(self, *arguments: str, code: int = 0) -> Said:
         run = self.start(*arguments)
-        said = Said(*run.communicate(timeout=240), run.returncode)
+        said = Said(*run.communicate(timeout=HANGING), run.returncode)
         assert code == said.returncode, said.stderr + said.stdout
         return said
 
@@ -73,7 +72,7 @@ class Shell:
     def script(self, code: str, *arguments: str) -> Said:
         """What `python -c` says of this code."""
         run = self.python("-c", code, *arguments)
-        return Said(*run.communicate(timeout=240), run.returncode)
+        return Said(*run.communicate(timeout=HANGING), run.returncode)
 
     def results(self) -> list[Path]:
         return results(self.folder)
@@ -93,11 +92,14 @@ class Shell:
 
     def until(self, condition: Callable[[], bool], run: subprocess.Popen[str] | Fork | None = None) -> None:
         """Wait until this holds, while a run has not ended yet. Only what hangs takes as long as is waited here."""
-        deadline = time.monotonic() + HANGING
-        while not condition():
+
+        def holds() -> bool:
+            if condition():
+                return True
             assert run is None or run.poll() is None, run.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+            return False
+
+        wait_until(holds)
 
 
 def refusals(said: str) -> list[str]:

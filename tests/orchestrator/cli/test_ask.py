@@ -15,6 +15,7 @@ from orchestrator.guide import fears_with, find_guide
 from orchestrator.spec.spec_file import read
 from tasks.contract.situation import HAVE
 from tests.support.shell import Here, Shell
+from tests.support.waiting import HANGING
 
 IMAGE = ("data=digits", "probe=photos", "feature=A")
 END_OF_FILE = b"\x04"
@@ -37,7 +38,7 @@ def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str,
             break
         said += more
     os.close(master)
-    return said.decode().replace("\r\n", "\n"), run.wait(timeout=240)
+    return said.decode().replace("\r\n", "\n"), run.wait(timeout=HANGING)
 
 
 def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> None:

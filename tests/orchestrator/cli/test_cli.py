@@ -21,6 +21,7 @@ from PIL import Image
 from orchestrator.cli import verdict
 from orchestrator.store import open_store
 from tests.support.shell import PATHS, Here, Shell
+from tests.support.waiting import HANGING
 
 RUN = ("run", "toys", "--address", "none")
 
@@ -496,7 +497,7 @@ def test_an_interrupted_run_says_how_to_resume_and_exits_130(
     there = engram.json("results", status["run"], "parts")
     assert 0 < len(there) < 40
     running.send_signal(number)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=HANGING)
     assert (130, True) == (running.returncode, f"engram resume {status['run']}" in err)
     assert "interrupted" == engram.json("status")["state"]
     engram("resume", "--address", "none", "--stop-after", "0.3", code=130)

@@ -14,6 +14,7 @@ from orchestrator.run_folder.cancellation import LOOK_SECONDS, request_cancellat
 from orchestrator.store import open_store
 from orchestrator.store.failure_log import PRINTED_BYTES, FailureLog
 from tests.support.shell import Here, Shell
+from tests.support.waiting import HANGING
 
 
 @pytest.fixture(params=["none", "cluster"])
@@ -103,7 +104,7 @@ def test_a_run_is_cancelled_from_another_process_and_continued(address: str, eng
     else:
         engram.until(lambda: not list(tmp_path.glob("engram-store/runs/*/ways/cancel.txt")), run)
     engram.go()
-    said = run.communicate(timeout=120)[1]
+    said = run.communicate(timeout=HANGING)[1]
     assert 130 == run.returncode, said
     assert "interrupted: cancelled by " in said
     assert "interrupted" in here("status").stdout
@@ -121,7 +122,7 @@ def test_who_cancels_a_cell_ends_the_sweep_that_drives_it(engram: Shell, tmp_pat
     here("cancel", cell)
     time.sleep(LOOK_SECONDS)
     engram.go()
-    said = run.communicate(timeout=120)[1]
+    said = run.communicate(timeout=HANGING)[1]
     assert 130 == run.returncode, said
     assert "interrupted: cancelled by " in said
 

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.cli import progress
 from orchestrator.cli.progress import line, message, watching
 from orchestrator.run_folder.progress import RunProgress
+from tests.support.waiting import HANGING
 
 PLANNED = {"event": "planned", "run": "a-1", "planned": 10, "stored": 2, "tasks": {"net.train": 8, "a.summary": 2}}
 
@@ -81,12 +82,12 @@ def test_a_slow_step_before_the_jobs_is_told_once_and_a_quick_one_is_not(monkeyp
     lines: queue.Queue[str] = queue.Queue()
     with watching(live=False, tell=lines.put) as observe:
         observe({"event": "step", "step": "reading data", "time": "2000-01-01T00:00:00+00:00"})  # long ago
-        assert "reading data" == lines.get(timeout=60)
+        assert "reading data" == lines.get(timeout=HANGING)
         observe({"event": "step", "step": "planning", "time": "2999-01-01T00:00:00+00:00"})
         observe(PLANNED)
         observe({"event": "step", "step": "starting Ray", "time": "2000-01-01T00:00:00+00:00"})
-        assert ["a-1: 10 jobs, 2 of them stored already", "starting Ray"] == [lines.get(timeout=60) for _ in "ab"]
-    assert lines.get(timeout=60).startswith("2/10 jobs")
+        assert ["a-1: 10 jobs, 2 of them stored already", "starting Ray"] == [lines.get(timeout=HANGING) for _ in "ab"]
+    assert lines.get(timeout=HANGING).startswith("2/10 jobs")
     assert lines.empty()
 
 

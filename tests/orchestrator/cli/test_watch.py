@@ -11,6 +11,7 @@ from orchestrator.inspection import status
 from orchestrator.run_folder.progress import RunProgress
 from orchestrator.store import open_store
 from tests.support.shell import Shell
+from tests.support.waiting import HANGING
 
 COUNTS = re.compile(r"^\d+/\d+ jobs, \d+ done, \d+ stored before(, \d+ failed)?")
 
@@ -27,7 +28,7 @@ def passed(text: str) -> int:
 def watched(shell: Shell, run: subprocess.Popen[str]) -> tuple[str, str, str]:
     """What a run said of itself, what its watcher saw, and what the watcher said at the end."""
     found: list[str] = []
-    ended = threading.Thread(target=lambda: found.extend(run.communicate(timeout=120)))
+    ended = threading.Thread(target=lambda: found.extend(run.communicate(timeout=HANGING)))
     ended.start()
     watch = shell("status", "--watch")
     ended.join()

@@ -20,10 +20,11 @@ from orchestrator.store import open_store
 from tasks.contract.job import Job
 from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
-from tests.orchestrator.executors.test_ray import await_, driven, wanted_gpus
+from tests.orchestrator.executors.test_ray import driven, wanted_gpus
 from tests.support.ports import free_port
 from tests.support.ray_head import ray_head
 from tests.support.shell import PATHS
+from tests.support.waiting import wait_until
 
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"
 LISTS = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
@@ -102,11 +103,11 @@ def test_rays_own_autoscaler_brings_a_gpu_for_trainings_and_another_when_it_is_t
     store = open_store(tmp_path / "store")
     executor = RayExecutor(store.location, address=address)
     with driven(executor, store, *(Job(jobs.held_on_gpu, jobs.Number(number)) for number in range(3))) as (plan, _):
-        await_(lambda: {1.0} == {*wanted_gpus(address)})  # no call asks for a processor
-        await_(lambda: bool(list(tmp_path.glob("began-*"))))
+        wait_until(lambda: {1.0} == {*wanted_gpus(address)})  # no call asks for a processor
+        wait_until(lambda: bool(list(tmp_path.glob("began-*"))))
         next(tmp_path.glob("began-*")).unlink()
         daemon_of_machine(address, 1).kill()
-        await_(lambda: bool(list(tmp_path.glob("began-*"))))
+        wait_until(lambda: bool(list(tmp_path.glob("began-*"))))
         (tmp_path / "go").touch()
     assert ["0"] * 3 == [store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]]
     assert daemon_of_machine(address, 2).is_running()

@@ -17,6 +17,7 @@ from orchestrator.executors.calls import Done, Failed, Finished, Missing, Refuse
 from orchestrator.executors.local import LocalExecutor
 from orchestrator.store import Store, open_store
 from tests.orchestrator.executors.jobs import call, key_of
+from tests.support.waiting import HANGING
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,10 +40,10 @@ def executor(request: pytest.FixtureRequest, store: Store) -> Iterator[Executor]
     opened.close()
 
 
-def drain(executor: Executor, count: int, seconds: float = 240.0) -> list[Finished]:
+def drain(executor: Executor, count: int) -> list[Finished]:
     """What `wait` gives until so many calls have come back."""
     finished: list[Finished] = []
-    end = time.monotonic() + seconds
+    end = time.monotonic() + HANGING
     while len(finished) < count and time.monotonic() < end:
         finished += executor.wait(1.0)
     return finished
@@ -148,6 +149,7 @@ def test_in_this_process_too_torch_has_one_thread_from_the_start(store: Store) -
 import os, sys
 from orchestrator.executors.local import LocalExecutor
 from tests.orchestrator.executors.jobs import call
+from tests.support.waiting import HANGING
 executor = LocalExecutor({store.location!r})
 assert "torch" not in sys.modules
 executor.submit(call("threads", 1.0))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.executors.guard import MARK, Guard, family, marked_processes, state, sweep
+from tests.support.waiting import HANGING, wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="the guard reads /proc")
 
@@ -43,11 +44,8 @@ def waits(pid: int) -> int:
 
 
 def gone(condition: Callable[[], bool]) -> None:
-    """Wait until this no longer holds; only what hangs takes two minutes."""
-    end = time.monotonic() + 120.0
-    while condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    """Wait until this no longer holds."""
+    wait_until(lambda: not condition())
 
 
 def test_closing_takes_what_carries_the_mark_and_nothing_else() -> None:
@@ -57,7 +55,7 @@ def test_closing_takes_what_carries_the_mark_and_nothing_else() -> None:
     try:
         guard.close()
         guard.close()
-        assert -signal.SIGKILL == marked.wait(timeout=120)
+        assert -signal.SIGKILL == marked.wait(timeout=HANGING)
         assert other.poll() is None
     finally:
         other.kill()
@@ -123,6 +121,7 @@ def test_a_killed_driver_takes_what_carries_the_mark_with_it() -> None:
 PARENT = """
 import os, subprocess, sys, time
 from orchestrator.executors.guard import Guard
+from tests.support.waiting import HANGING, wait_until
 guard = Guard()
 forgetful = "import subprocess, sys, time; sleep = [sys.executable, '-c', 'import time; time.sleep(600)']; "
 forgetful += "print(subprocess.Popen(sleep, env={}).pid, flush=True); time.sleep(600)"

@@ -27,7 +27,8 @@ from tests.conftest import OBJECT_STORE_BYTES
 from tests.orchestrator.executors import jobs
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import drain
-from tests.orchestrator.executors.test_ray import await_, driven, most_at_once, outcomes, wanted_gpus
+from tests.orchestrator.executors.test_ray import driven, most_at_once, outcomes, wanted_gpus
+from tests.support.waiting import wait_until
 
 GB = 2**30
 Join = Callable[..., Any]
@@ -88,7 +89,7 @@ def test_no_more_calls_run_on_a_machine_than_its_memory_holds_and_one_that_takes
     for number in (1, 2, 3):
         executor.submit(held(number, memory=0.4 * GB))
     executor.submit(held(4, memory=math.inf))
-    await_(lambda: 2 == len(began(told)))
+    wait_until(lambda: 2 == len(began(told)))
     (told / "go").touch()
     assert [Done] * 4 == [type(each) for each in outcomes(drain(executor, 4))]
     rows = {number: store.read(key_of(number)).to_pylist()[0] for number in (1, 2, 3, 4)}
@@ -103,7 +104,7 @@ def test_a_call_that_asked_for_the_memory_of_a_machine_that_has_gone_runs_on_a_s
     join(num_gpus=1, memory=GB)
     executor = open_executor()
     executor.submit(held(1, memory=3 * GB))
-    await_(lambda: {1} == began(told))
+    wait_until(lambda: {1} == began(told))
     executor.submit(held(2, memory=3 * GB))
     ray_cluster.remove_node(large, allow_graceful=False)
     found: list[Any] = []
@@ -112,7 +113,7 @@ def test_a_call_that_asked_for_the_memory_of_a_machine_that_has_gone_runs_on_a_s
         found.extend(outcomes(list(executor.wait(0.1))))
         return {1, 2} == began(told) and bool(found)
 
-    await_(lost_and_begun)
+    wait_until(lost_and_begun)
     assert [Lost(key_of(1), "its node went away")] == found
     (told / "go").touch()
     assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
@@ -137,13 +138,13 @@ def test_on_a_machine_that_is_drained_calls_end_and_none_begin(
     executor = open_executor()
     for number in range(16, 20):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
-    await_(lambda: 4 == len(began(told)))
+    wait_until(lambda: 4 == len(began(told)))
     for number in range(20, 26):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
     deadline = int(1000 * (time.time() + 600))
     preempted = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     assert GcsClient(address=ray_cluster.address).drain_node(leaving.node_id, preempted, "spot", deadline)[0]
-    await_(lambda: list(executor.wait(0.1)) == [] and 2 == executor.gpus)
+    wait_until(lambda: list(executor.wait(0.1)) == [] and 2 == executor.gpus)
     (told / "go").touch()
     assert [Done] * 10 == [type(each) for each in outcomes(drain(executor, 10))]
     where = [store.read(key_of(number))["node"][0].as_py() for number in range(16, 26)]
@@ -179,7 +180,7 @@ def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
     roots = [Job(jobs.small_or_large, jobs.Number(number)) for number in range(120)]
     with driven(executor, store, *roots) as (plan, _):
         # Both GPUs are full before a held job may end, so that neither takes the other's jobs.
-        await_(lambda: 2 + 4 == len(list(told.glob("began-*"))))
+        wait_until(lambda: 2 + 4 == len(list(told.glob("began-*"))))
         (told / "go").touch()
     rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
     assert {"T4": {1, 2}, "A100": {1, 4}} == {
@@ -201,6 +202,6 @@ def test_where_machines_come_by_themselves_calls_wait_for_as_many_gpus_as_the_pl
     executor = open_executor()
     assert executor.growing
     with driven(executor, store, *(Job(jobs.small_or_large, jobs.Number(number)) for number in range(60))):
-        await_(lambda: [0.25] * (3 * 4 - 4) == wanted_gpus(ray_cluster.address))
+        wait_until(lambda: [0.25] * (3 * 4 - 4) == wanted_gpus(ray_cluster.address))
         (told / "go").touch()
-    await_(lambda: [] == wanted_gpus(ray_cluster.address))
+    wait_until(lambda: [] == wanted_gpus(ray_cluster.address))

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.waiting import HANGING, wait_until
 
 pytest.importorskip("ray")
 
@@ -125,7 +127,7 @@ def test_a_lost_node_is_not_its_jobs_fault(
         assert 3 == executor.slots
         for number in (1, 2, 3):  # one per CPU, so one of them is on the second node
             executor.submit(call("until", number, first=number))
-        await_(lambda: 3 == len(list(tmp_path.glob("began-*"))))
+        wait_until(lambda: 3 == len(list(tmp_path.glob("began-*"))))
         ray_cluster.remove_node(node, allow_graceful=False)
         found = []
         while not found:  # the lost one comes first: the others wait
@@ -137,7 +139,7 @@ def test_a_lost_node_is_not_its_jobs_fault(
         assert 2 == sum(isinstance(outcome, Done) for outcome in found)
         executor.submit(call("double", 1.0, first=4))
         assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
-        await_(lambda: list(executor.wait(0.1)) == [] and 2 == executor.slots)
+        wait_until(lambda: list(executor.wait(0.1)) == [] and 2 == executor.slots)
     finally:
         executor.close()
         if node in ray_cluster.worker_nodes:
@@ -152,7 +154,7 @@ def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.
     opened = RayExecutor(store.location, address=ray_cluster.address)
     for number in range(1, 5):
         opened.submit(call("until", number, first=number))
-    await_(lambda: 2 == len(list(tmp_path.glob("began-*"))))
+    wait_until(lambda: 2 == len(list(tmp_path.glob("began-*"))))
     yield opened
     opened.cancel()
     opened.close()
@@ -160,7 +162,7 @@ def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.
 
 def test_once_it_is_halted_nothing_begins_and_what_runs_goes_on(holding: RayExecutor, tmp_path: Path) -> None:
     holding.halt()
-    await_(lambda: list(holding.wait(0.1)) == [] and 2 == holding.pending)
+    wait_until(lambda: list(holding.wait(0.1)) == [] and 2 == holding.pending)
     (tmp_path / "go").touch()
     found = outcomes(drain(holding, 2))
     assert [Done, Done] == [type(outcome) for outcome in found]
@@ -184,7 +186,7 @@ def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
         found.extend(outcomes(list(holding.wait(0.1))))
         return bool(found)
 
-    await_(lost)
+    wait_until(lost)
     assert [Lost(key_of(1), "it was ended", died=True)] == found
     assert [2, 3] == [each.number for each, _ in holding.running()]
     (tmp_path / "go").touch()
@@ -265,7 +267,7 @@ def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(
     assert (2, SHARERS) == (executor.gpus, executor.sharers)
     for number in range(1, 5):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=1.0))
-    await_(lambda: 2 == len(list(told.glob("began-*"))))
+    wait_until(lambda: 2 == len(list(told.glob("began-*"))))
     for number in range(5, 9):
         executor.submit(call("on_cpu", 0.0, first=number))
     assert 4 == len(drain(executor, 4))  # while both GPUs are held
@@ -286,7 +288,7 @@ def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(
 def test_as_many_calls_share_a_gpu_as_their_parts_say(told: Path, executor: RayExecutor, store: Store) -> None:
     for number in range(1, 11):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=gpu_fraction(3), sharers=3))
-    await_(lambda: 6 == len(list(told.glob("began-*"))))
+    wait_until(lambda: 6 == len(list(told.glob("began-*"))))
     (told / "go").touch()
     assert 10 == len(drain(executor, 10))
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 11)]
@@ -336,7 +338,7 @@ def driven(executor: RayExecutor, store: Store, *roots: Job) -> Iterator[tuple[P
     thread.start()
     try:
         yield plan, said
-        await_(lambda: not thread.is_alive())
+        wait_until(lambda: not thread.is_alive())
     finally:
         stop.ask("the test is over")
         thread.join()
@@ -358,15 +360,15 @@ def test_trainings_wait_for_a_gpu_that_an_autoscaler_may_bring_and_for_the_next_
     gpu = {"num_cpus": 0, "num_gpus": 1, "object_store_memory": 80 * 2**20}
     executor = RayExecutor(store.location, address=autoscaled.address)
     with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, said):
-        await_(lambda: [1.0] == wanted_gpus(autoscaled.address) and any("no GPU" in line for line in said))
+        wait_until(lambda: [1.0] == wanted_gpus(autoscaled.address) and any("no GPU" in line for line in said))
         assert [] == executor.running()  # so no time limit runs
         node = autoscaled.add_node(**gpu)
-        await_((told / "began-1").exists)
+        wait_until((told / "began-1").exists)
         (told / "began-1").unlink()
         autoscaled.remove_node(node, allow_graceful=False)
-        await_(lambda: [1.0] == wanted_gpus(autoscaled.address))
+        wait_until(lambda: [1.0] == wanted_gpus(autoscaled.address))
         node = autoscaled.add_node(**gpu)
-        await_((told / "began-1").exists)
+        wait_until((told / "began-1").exists)
         (told / "go").touch()
     autoscaled.remove_node(node)
     assert "0" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
@@ -382,7 +384,7 @@ def test_trainings_take_processors_once_the_autoscaler_says_that_none_of_its_mac
     client = GcsClient(address=autoscaled.address)
     executor = RayExecutor(store.location, address=autoscaled.address)
     with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
-        await_(lambda: [1.0] == wanted_gpus(autoscaled.address))
+        wait_until(lambda: [1.0] == wanted_gpus(autoscaled.address))
         refused = ResourceRequest(resources_bundle={"GPU": 1.0})
         said = AutoscalingState(autoscaler_state_version=1, infeasible_resource_requests=[refused])
         client.report_autoscaling_state(said.SerializeToString())
@@ -397,9 +399,9 @@ def test_trainings_that_have_not_begun_go_to_the_first_gpu_that_joins(
     executor = RayExecutor(store.location, address=ray_cluster.address)
     assert 0 == executor.gpus
     with driven(executor, store, *(Job(jobs.held_on_gpu, jobs.Number(number)) for number in range(4))) as (plan, _):
-        await_(lambda: 2 == len(list(told.glob("began-*"))))
+        wait_until(lambda: 2 == len(list(told.glob("began-*"))))
         node = ray_cluster.add_node(num_cpus=0, num_gpus=1, object_store_memory=80 * 2**20)
-        await_(lambda: 3 == len(list(told.glob("began-*"))))
+        wait_until(lambda: 3 == len(list(told.glob("began-*"))))
         (told / "go").touch()
     ray_cluster.remove_node(node)
     assert ["", "", "0", "0"] == sorted(store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"])
@@ -432,6 +434,8 @@ from orchestrator.errors import ClusterError
 from orchestrator.store import open_store
 from tests.orchestrator.executors.jobs import call, key_of
 from tests.orchestrator.executors.test_executors import drain
+from tests.support.waiting import wait_until
+from tests.support.waiting import HANGING
 
 store = open_store(sys.argv[1])
 executor = RayExecutor(store.location, cpus=2)
@@ -517,14 +521,6 @@ def listening(mark: str) -> set[str]:
     return found
 
 
-def await_(condition: Callable[[], bool]) -> None:
-    """Wait until this holds; only what hangs takes two minutes."""
-    end = time.monotonic() + 120.0
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 @pytest.mark.slow
 def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive_a_killed_driver(
     tmp_path: Path,
@@ -540,8 +536,8 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
     assert left_over(answer["mark"]) > 4
     assert {"127.0.0.1"} == listening(answer["mark"])
     driver.kill()
-    out, err = driver.communicate(timeout=120)
-    await_(lambda: 0 == left_over(answer["mark"]))
+    out, err = driver.communicate(timeout=HANGING)
+    wait_until(lambda: 0 == left_over(answer["mark"]))
     assert ("", "") == (out, err)
     assert [] == sorted((tmp_path / "home").rglob("*"))
     assert ["orchestrator.py", "tasks.py"] == sorted(path.name for path in (tmp_path / "here").rglob("*"))
@@ -551,7 +547,7 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
 @pytest.mark.parametrize("ending", ["killed head", "stopped head"])
 def test_a_cluster_without_its_head_ends_the_run_with_one_line(tmp_path: Path, ending: str) -> None:
     driver = start(tmp_path, ending)
-    out, err = driver.communicate(timeout=240)
+    out, err = driver.communicate(timeout=HANGING)
     assert (0, "") == (driver.returncode, err)
     said = out.splitlines()
     assert 2 == len(said)

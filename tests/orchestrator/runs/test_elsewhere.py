@@ -20,6 +20,7 @@ from orchestrator.store import open_store
 from orchestrator.store.entry import content
 from tests.support.s3 import BUCKET, Server
 from tests.support.shell import Here, Shell
+from tests.support.waiting import HANGING
 
 PLACE = f"s3://{BUCKET}/audits"
 WAITING = ("trouble=wait", "at=3")  # parts 0 to 2 are computed at once, the others once there is a file `go`
@@ -127,7 +128,7 @@ def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
     assert "running" == seen["state"]
     assert f"already has a driver: process {first.pid} on" in there(*command, code=1).stderr
     (log / "go").touch()
-    assert "finished" in first.communicate(timeout=60)[0]
+    assert "finished" in first.communicate(timeout=HANGING)[0]
     assert Counter(range(5)) == computed(log)
     assert "finished" == there.json("status")["state"]
 
@@ -164,7 +165,7 @@ def test_a_run_until_decided_ends_at_the_same_pair_on_two_machines_as_on_one(
     first.wait()
     (log / "go").touch()
     ended = there.json(*asked, "12", "--address", "none")
-    beside.communicate(timeout=120)
+    beside.communicate(timeout=HANGING)
     alone = Machine(tmp_path / "alone", {})
     alone.env = {"ENGRAM_STORE": str(tmp_path / "store")}
     for most in ("12", "14"):
@@ -192,7 +193,7 @@ def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
     s3.stop()
     (log / "go").touch()
     try:
-        _, err = run.communicate(timeout=120)
+        _, err = run.communicate(timeout=HANGING)
         assert 1 == run.returncode, err
         assert PLACE in err
         assert "paused" in err

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.scaffold import new_audit
 from tests.support.shell import ROOT, Here, Shell
+from tests.support.waiting import HANGING
 
 OFFER = "[engram.audits]\n{name} = {name}:AUDIT\n"
 
@@ -37,7 +38,9 @@ def test_a_new_audit_runs_and_its_test_passes_at_once(tmp_path: Path) -> None:
     said = shell("run", "word_gap", "--preset", "smoke", "--address", "none").stdout
     assert "Memorised: " in said
     assert "finished" in said
-    said, _ = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_word_gap.py").communicate(timeout=240)
+    said, _ = shell.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_word_gap.py").communicate(
+        timeout=HANGING
+    )
     assert "6 passed" in said
 
 
@@ -49,7 +52,7 @@ def test_a_new_audit_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
         ("ruff", "format", "--check", "--config", str(ROOT / "pyproject.toml"), str(tmp_path)),
     ):
         done = subprocess.run(
-            [sys.executable, "-m", *command], capture_output=True, text=True, cwd=tmp_path, timeout=240
+            [sys.executable, "-m", *command], capture_output=True, text=True, cwd=tmp_path, timeout=HANGING
         )
         assert 0 == done.returncode, done.stdout
 

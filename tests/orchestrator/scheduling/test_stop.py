@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.scheduling import stop as stop_module
 from orchestrator.scheduling.stop import OutOfTime, Stop
+from tests.support.waiting import HANGING
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -23,7 +24,7 @@ def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: s
         os.kill(os.getpid(), number)
         assert (
             "stopping: nothing more is begun, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
-        ) == said.get(timeout=60)
+        ) == said.get(timeout=HANGING)
         assert number.name == stop.reason
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
@@ -40,7 +41,7 @@ def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_fr
         library.pthread_mutex_lock(mutex)
         locked.set()
         os.kill(os.getpid(), signal.SIGINT)
-        heard.append(said.get(timeout=60))
+        heard.append(said.get(timeout=HANGING))
         library.pthread_mutex_unlock(mutex)
 
     other = threading.Thread(target=interrupt)

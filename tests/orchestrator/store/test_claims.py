@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from orchestrator.store import claims
 from orchestrator.store.bucket import Bucket
 from orchestrator.store.holder import this_process
 from tests.support.s3 import BUCKET, Server
+from tests.support.waiting import wait_until
 
 RUN = "toys-12345678"
 
@@ -52,13 +53,6 @@ def put_claim(bucket: Bucket, **changes: object) -> str:
 def elsewhere(bucket: Bucket) -> str:
     """Put a claim of a driver on another machine; its token."""
     return put_claim(bucket, **OTHER)
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    return condition()
 
 
 def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> None:
@@ -134,11 +128,11 @@ def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
     runs = [f"toys-{number}" for number in range(5)]
     with claims.claim(bucket, *runs, beat=0.05) as claim:
         assert [True] == [thread.daemon for thread in threading.enumerate() if thread.name == "claim"]
-        assert eventually(lambda: 6 == len(bucket.objects("claims")))
+        wait_until(lambda: 6 == len(bucket.objects("claims")))
         [beat] = bucket.objects("claims/.beats")
         assert beat.name.endswith(".json")
         bucket.delete("claims/toys-3.json")
-        assert eventually(lambda: 6 == len(bucket.objects("claims")))
+        wait_until(lambda: 6 == len(bucket.objects("claims")))
         assert not claim.lost
         with pytest.raises(Held, match="toys-3 already has a driver"):
             claims.claim(bucket, "toys-9", "toys-3")
@@ -192,12 +186,12 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(served: Bucket) -> None:
 def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
     with claims.claim(bucket, RUN, beat=0.1) as claim:
         bucket.delete(NAME)
-        assert eventually(lambda: bucket.holds(NAME))
+        wait_until(lambda: bucket.holds(NAME))
         assert not claim.lost
         elsewhere(bucket)
-        assert eventually(lambda: claim.lost)
+        wait_until(lambda: claim.lost)
         # A heart that went on would take the run back once the other has released it.
-        assert eventually(lambda: "claim" not in {thread.name for thread in threading.enumerate()})
+        wait_until(lambda: "claim" not in {thread.name for thread in threading.enumerate()})
     assert bucket.holds(NAME)  # the other's
 
 
@@ -207,9 +201,9 @@ def test_what_is_no_other_driver_s_claim_takes_no_run_away(bucket: Bucket) -> No
             bucket.put(NAME, text)
             beats = bucket.objects("claims/.beats")
             # Two heartbeats later it has been seen.
-            assert eventually(lambda before=beats: bucket.objects("claims/.beats") != before)
+            wait_until(lambda before=beats: bucket.objects("claims/.beats") != before)
             beats = bucket.objects("claims/.beats")
-            assert eventually(lambda before=beats: bucket.objects("claims/.beats") != before)
+            wait_until(lambda before=beats: bucket.objects("claims/.beats") != before)
             assert not claim.lost
     assert [] == bucket.objects("claims")
 
@@ -239,7 +233,7 @@ def test_a_server_that_is_away_takes_no_claim_away(served: Bucket, s3: Server) -
         s3.stop()
         time.sleep(0.5)
         s3.start()
-        assert eventually(lambda: served.holds(NAME))
+        wait_until(lambda: served.holds(NAME))
         assert not claim.lost
 
 

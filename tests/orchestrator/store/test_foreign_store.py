@@ -13,7 +13,8 @@ import pytest
 from orchestrator.store import open_store
 from orchestrator.store.transfer import copy_store
 from tests.support.s3 import Server
-from tests.support.shell import HANGING, Here, Shell
+from tests.support.shell import Here, Shell
+from tests.support.waiting import HANGING
 
 SECRET = b"a file outside of the store\n"
 KEY = "ab" * 32

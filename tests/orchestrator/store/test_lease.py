@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import orchestrator
 from orchestrator.errors import Held, Unreadable, Unwritable
 from orchestrator.store import lease as lease_module
 from orchestrator.store.lease import CLOCK, DRIVERS, Lease, acquire, holder, living_drivers
+from tests.support.waiting import wait_until
 
 ROOT = Path(orchestrator.__file__).parents[1]
 
@@ -27,6 +27,7 @@ import sys, time
 from pathlib import Path
 from orchestrator.errors import Held
 from orchestrator.store.lease import acquire
+from tests.support.waiting import wait_until
 if len(sys.argv) > 2:
     print("ready", flush=True)
     while not Path(sys.argv[2]).exists(): pass
@@ -68,13 +69,6 @@ def change(folder: Path, silent: float = 0.0, **fields: Any) -> None:
 
 def alone(folder: Path, **options: Any) -> Lease:
     return acquire([folder], **options)
-
-
-def eventually(true: Callable[[], object]) -> bool:
-    end = time.monotonic() + 60
-    while not true() and time.monotonic() < end:
-        time.sleep(0.01)
-    return bool(true())
 
 
 @pytest.fixture
@@ -144,7 +138,7 @@ def test_a_killed_driver_that_nobody_collected_is_dead(run: Path) -> None:
     process = driver(run)
     assert "have it" == said(process)
     os.kill(process.pid, signal.SIGKILL)  # and no wait: its parent is busy
-    assert eventually(lambda: holder(run) is None)
+    wait_until(lambda: holder(run) is None)
     alone(run).release()
     process.communicate()
 
@@ -244,7 +238,7 @@ def test_one_heart_beats_for_all_runs_of_a_driver(tmp_path: Path) -> None:
         [file] = (tmp_path / DRIVERS).glob("*.json")
         os.utime(file, (0, 0))
         written = {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
-        assert eventually(lambda: file.stat().st_mtime > 0)
+        wait_until(lambda: file.stat().st_mtime > 0)
         assert written == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
         assert {folder.name for folder in folders} == {name for name, _ in living_drivers(tmp_path)}
         assert all(holder(folder) for folder in folders)
@@ -346,7 +340,7 @@ def test_a_full_disk_does_not_stop_the_heart(run: Path, monkeypatch: pytest.Monk
         [file] = (run.parent / DRIVERS).glob("*.json")
         monkeypatch.setattr(lease_module.atomic_write, "replace", full)
         os.utime(file, (0, 0))
-        assert eventually(lambda: file.stat().st_mtime > 0)
+        wait_until(lambda: file.stat().st_mtime > 0)
         assert not lease.lost
         monkeypatch.undo()
     assert not (run / "lease.json").exists()

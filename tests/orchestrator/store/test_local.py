@@ -20,6 +20,7 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwrita
 from orchestrator.store import WriteEffect, open_store
 from orchestrator.store.entry import CorruptError
 from orchestrator.store.local import LocalStore
+from tests.support.waiting import HANGING
 
 ROOT = Path(orchestrator.__file__).parents[1]
 
@@ -81,7 +82,7 @@ def python(script: str, *arguments: object, around: tuple[str, ...] = ()) -> "su
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=HANGING)
     assert 0 == process.returncode, err
     return out
 
@@ -495,6 +496,7 @@ def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkey
 KILLED = """
 import random, signal, sys, time
 from test_local import *
+from tests.support.waiting import HANGING
 generator, total = random.Random(3), 0
 for point in range(20):
     store = LocalStore(Path(sys.argv[1], str(point)))

@@ -24,6 +24,7 @@ from tests.conftest import Copied
 from tests.support.mlflow_server import MlflowServer, client, name_of, tracked
 from tests.support.ports import free_port
 from tests.support.shell import Shell
+from tests.support.waiting import HANGING
 
 PROGRESS = ("system/jobs done", "system/jobs failed", "system/models per minute")
 TOYS = ("run", "toys", "--address", "none")
@@ -286,7 +287,7 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     engram.until(lambda: bool(list(receipts.glob("*/mlflow.json"))), run)
     server.signal(fault)
     engram.go()
-    said = run.communicate(timeout=240)[1]  # it has ended while the server was away
+    said = run.communicate(timeout=HANGING)[1]  # it has ended while the server was away
     assert 0 == run.returncode, said
     assert 1 == said.count("not tracked in full")
     (log,) = receipts.glob("*/events.jsonl")
@@ -329,7 +330,7 @@ def test_an_interrupted_run_ends_at_once_though_its_server_hangs(tmp_path: Path)
         engram.await_results(2, run)
         run.send_signal(signal.SIGTERM)
         engram.go()
-        said = run.communicate(timeout=240)[1]
+        said = run.communicate(timeout=HANGING)[1]
     assert 130 == run.returncode
     assert 1 == said.count("not tracked in full")
     assert "engram resume toys-" in said

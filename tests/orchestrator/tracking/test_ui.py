@@ -24,6 +24,7 @@ from tests.orchestrator.tracking.test_tracking import marked, shell
 from tests.orchestrator.tracking.test_uploader import Place
 from tests.support.ports import free_port
 from tests.support.shell import Here, Shell
+from tests.support.waiting import HANGING
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -52,7 +53,7 @@ def seen(url: str, profile: Path) -> str:
     """The page as a browser has it that was never here before."""
     assert BROWSER is not None
     command = [BROWSER, *FLAGS, *OFFLINE, f"--user-data-dir={profile}", url]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANGING, check=True).stdout
 
 
 def listening(port: int) -> set[str]:
@@ -82,19 +83,21 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(tracke
     assert port > first
     answers = "workflowType=machine_learning&viewStateShareKey=engram-answers"
     assert f"http://127.0.0.1:{port}/#/experiments/1/runs?{answers}" == url
-    with urllib.request.urlopen(url, timeout=120) as answer:
+    with urllib.request.urlopen(url, timeout=HANGING) as answer:
         assert b"MLflow" in answer.read()
     assert {"0100007F"} == listening(port)
     assert {"0100007F"} == listening(int(live.split(":")[2].strip("/")))
-    with urllib.request.urlopen(live, timeout=120) as answer:  # the newest run, with its page on this server of MLflow
+    with urllib.request.urlopen(
+        live, timeout=HANGING
+    ) as answer:  # the newest run, with its page on this server of MLflow
         assert f'<a href="http://127.0.0.1:{port}/#/experiments/1/runs/' in answer.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="404"):  # MLflow's assistant would run commands on this machine
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=120)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/ajax-api/3.0/mlflow/assistant/config", timeout=HANGING)
     if BROWSER:
         page = seen(url, tmp_path)  # with what was asked, the answer and its interval
         assert all(text in page for text in ("questions, smoke", "wordy", "6.8 [3.7, 9.8]", "words of an answer"))
     command.send_signal(signal.SIGINT)
-    said = command.communicate(timeout=120)[1]
+    said = command.communicate(timeout=HANGING)[1]
     assert 0 == command.returncode, said
     assert f"port {first} is taken" in said
     assert [] == marked(engram.env["TRACKED"])
@@ -128,10 +131,10 @@ def test_without_mlflow_the_live_page_alone_is_served(shell: Shell, number: sign
     shell("run", "toys", "--address", "none", "parts=2")
     command = shell.start("ui", "--mlflow", "off", "--port", str(free_port()))
     assert command.stdout is not None
-    with urllib.request.urlopen(command.stdout.readline().strip(), timeout=120) as answer:
+    with urllib.request.urlopen(command.stdout.readline().strip(), timeout=HANGING) as answer:
         assert "100 % finished" in answer.read().decode()
     command.send_signal(number)
-    said = command.communicate(timeout=120)[1]
+    said = command.communicate(timeout=HANGING)[1]
     assert (0, 1) == (command.returncode, len(said.splitlines())), said
 
 

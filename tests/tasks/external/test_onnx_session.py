@@ -16,6 +16,7 @@ from tasks.external import loading
 from tasks.external.model_file import ModelFile, pin
 from tasks.external.onnx_session import OnnxSession
 from tasks.worker import confined
+from tests.support.waiting import HANGING
 
 onnx = pytest.importorskip("onnx")
 
@@ -81,7 +82,7 @@ def test_the_child_ends_with_the_process_that_began_it(tmp_path: Path) -> None:
         "print(session._child.pid, flush=True); os._exit(0)"
     )
     command = [sys.executable, "-c", script, str(path)]
-    child = int(subprocess.run(command, capture_output=True, check=True, timeout=100).stdout)
+    child = int(subprocess.run(command, capture_output=True, check=True, timeout=HANGING).stdout)
     for _ in range(200):
         if not is_running(child):
             return

@@ -61,7 +61,7 @@ def test_probe_images_that_are_training_images_are_left_out_and_counted(tmp_path
     jobs = plan(on(data, data))
     summary = jobs["summary"]
     assert isinstance(summary, Job)
-    assert summary.config == PublishedCell("", left_out=2)
+    assert summary.config == PublishedCell("", left_out=2, chance=0.5)
     asked = evaluations(summary)[0]
     assert asked.seen == TrainingImages(data)
     trained = {image.tobytes() for image in load(data).train_images}

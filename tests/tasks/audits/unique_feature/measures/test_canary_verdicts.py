@@ -20,8 +20,10 @@ from tasks.audits.unique_feature.measures.canary_verdicts import (
     CALLED,
     CANARY_VERDICTS,
     EXACT_VERDICTS,
+    MEMORISED_BETS,
     MEMORISED_BEYOND,
     SHARED,
+    TOTAL_BETS,
     call_canaries,
     canary_verdicts,
     count_rows,
@@ -94,7 +96,7 @@ def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None
             continue
         assert (True, None, None, None) == (json.loads(setting)[SHARED], low, high, p_value), metric
     with_p = {metric for (metric, _), (*_, p_value, _) in by_name(rows(Tables([apart]), None)).items() if p_value}
-    assert with_p == {CALLED, BEYOND, MEMORISED_BEYOND}
+    assert with_p == {CALLED, BEYOND, MEMORISED_BEYOND, TOTAL_BETS, MEMORISED_BETS}
 
 
 def test_without_others_to_rank_it_among_no_canary_is_judged() -> None:
