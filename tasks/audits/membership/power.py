@@ -91,7 +91,7 @@ def record_rate(models: int, draws: int, level: float, records: int) -> float:
 
 def notes(config: Membership) -> Iterator[str]:
     """A warning about few records, of which one may be found for what the training on its partner does."""
-    if config.canaries or not config.models:
+    if config.canaries or not config.models or config.given.there:
         return
     records = count_records(config)
     if records < FEW_RECORDS:

@@ -33,14 +33,19 @@ READ = {"pairs": (*PAIRS, "contrast"), "single models": ("family", "divergences"
 NEEDED = {"chosen": "canary_scores"}
 
 
-@pytest.fixture(scope="module")
-def computed() -> dict[str, dict[str, pa.Table]]:
-    """Every table that a summary reads, of pairs and of single models."""
+def plans() -> dict[str, dict[str, Any]]:
+    """The plans of pairs and of single models."""
     small = replace(tiny(PRESETS["smoke"]), examples=60, epochs=1, probes=20, family=Family(count=19))  # type: ignore[arg-type]
     small = replace(small, data=pin(small.data), probe=pin(small.probe))
     whole = ("scores", "family", "course", "latents", "influence", "pictures")
     pairs = replace(small, measures=whole, choice="self-influence", dropout=True, beside_plain=True)
-    return {"pairs": tables(plan(pairs)), "single models": tables(plan(replace(small, canaries=0)))}
+    return {"pairs": dict(plan(pairs)), "single models": dict(plan(replace(small, canaries=0)))}
+
+
+@pytest.fixture(scope="module")
+def computed() -> dict[str, dict[str, pa.Table]]:
+    """Every table that a summary reads, of pairs and of single models."""
+    return {kind: tables(planned) for kind, planned in plans().items()}
 
 
 def rows(measure: Measure, found: list[pa.Table]) -> list[dict[str, Any]]:
@@ -62,9 +67,10 @@ def test_without_a_table_the_summary_has_the_rows_of_all_others(
 
 
 def test_the_summary_reads_every_table_that_has_rows_to_give(computed: dict[str, dict[str, pa.Table]]) -> None:
+    abouts = {kind: planned["summary"].config for kind, planned in plans().items()}
     for kind, names in READ.items():
         read = [computed[kind][name] for name in names]
-        assert summary(PublishedCell(), read).to_pylist() == computed[kind]["summary"].to_pylist()
+        assert summary(abouts[kind], read).to_pylist() == computed[kind]["summary"].to_pylist()
         assert len(read) == sum(bool(rows(measure, read)) for measure in MEASURES)
 
 
