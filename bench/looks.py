@@ -3,8 +3,9 @@
 Nothing is trained. Where nothing is memorised, the effect of a pair is normal around 0 with a spread of .2 nats, and
 its rank is uniform among 4,001. Where canaries are remembered, so many in 100 have p of at most 5 % (`bench.stopping`).
 Before: every look by the rules for a fixed number of pairs. Now: the first look by them, later ones by the bets on all
-ranks. A clearance is by the interval alone, as if all ranks were by chance, and the true effect is the smallest that
-matters.
+ranks. A later look accuses by bets on effects that are reduced by the smallest that matters; their p-values are no
+smaller, so the counts of false accusations here are upper bounds. A clearance is by the interval alone, as if all ranks
+were by chance, and the true effect is the smallest that matters.
 """
 
 from __future__ import annotations
