@@ -6,13 +6,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from orchestrator.errors import Absent, Damaged, EngramError, SpecError, StoreError
 from orchestrator.inspection import status
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.code_changes import changes_of_run, describe_accepted
-from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.journal import Journal, has_current_keys
 from orchestrator.run_folder.progress import stored_results
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
@@ -71,13 +72,20 @@ def _code_lines(journal: Journal, stored: int) -> Iterator[str]:
 
 
 class PlannedKeys:
-    """The plans of a store's runs, each read once; `tasks` maps every planned key to its task."""
+    """The plans of a store's runs, each read once.
+
+    `tasks` maps every planned key to its task; `current_tasks` has only the keys of the present format.
+    """
 
     def __init__(self, store: Store) -> None:
         self._runs = [(journal, _tasks(journal)) for journal in status.journals(store).values()]
         self.tasks: dict[str, str] = {}
-        for _, tasks in self._runs:
+        self.current_tasks: dict[str, str] = {}
+        for journal, tasks in self._runs:
             self.tasks |= tasks
+            with suppress(StoreError):  # of a run that cannot be read
+                if has_current_keys(journal.about()):
+                    self.current_tasks |= tasks
 
     def having(self, key: str) -> list[Journal]:
         """The runs that have planned this key."""
@@ -134,6 +142,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
     traceback = None if failure is None else FailureLog.from_text(failure).traceback
     living = any(status.status(journal, store).state == "running" for journal in runs)
     mark = marks(job.function)
+    same_task = [key for key, task in known.current_tasks.items() if task == mark.name]
     return answer | {
         "task": mark.name,
         "version": mark.version,
@@ -143,7 +152,7 @@ def key(store: Store, name: str) -> dict[str, Any]:
         "waits_for": absent,
         "traceback": traceback,
         "code": list(dict.fromkeys(code)),
-        "nearest": _nearest(store, name, job, plan, [key for key, task in known.tasks.items() if task == mark.name]),
+        "nearest": _nearest(store, name, job, plan, same_task),
     }
 
 

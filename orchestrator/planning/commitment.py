@@ -22,7 +22,7 @@ from orchestrator.spec.config_parts import parts
 from tasks.contract.commitment import OUTSIDE_COMMITMENT, Binding
 from tasks.external.bound_draw import Draw
 
-SCHEME = "engram analysis 1"  # another one if the form is ever written otherwise
+SCHEME = "engram analysis 2"  # another one if the form is ever written otherwise
 
 
 def draw_of(audit: str, config: Any) -> Draw | None:
@@ -91,7 +91,7 @@ def _outside_paths(config: Any) -> Iterator[list[str]]:
 
 
 def _remove(form: dict[str, Any], path: list[str]) -> None:
-    """Remove the entry at this path, if it is there: fields that were added later are absent at their defaults."""
+    """Remove the entry at this path, if it is there: a part without a value has no entries."""
     *above, name = path
     for part in above:
         form = form.get(part, {})

@@ -17,12 +17,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.config_parts import added_later, parts
+from orchestrator.spec.config_parts import parts
 from orchestrator.spec.fields import kinds, readers
 from tasks.contract.job import ANSWER_ONLY, Job, marks
 from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
 from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
 
+# The form in which keys are written. In format 1 fields that were younger than the first stored results were missing at
+# their defaults; format 2 contains every field.
+KEY_FORMAT = 2
 KNOWN = 10_000  # forms that are kept
 _known: dict[int, tuple[Any, Any]] = {}  # the form of a part by its id, with the part itself, so that the id stays its
 
@@ -31,7 +34,8 @@ def key_of(job: Job, inputs: Sequence[str]) -> str:
     """The key of a job whose inputs have these keys: 64 hexadecimal digits (SHA-256)."""
     mark = marks(job.function)
     source = digest_in_keys(source_of(job.function.__module__))
-    return _hash([mark.name, mark.version, canonical(job.config), list(inputs), *([source] if source else [])])
+    code = [source] if source else []
+    return _hash([KEY_FORMAT, mark.name, mark.version, canonical(job.config), list(inputs), *code])
 
 
 @functools.cache  # later changes of the files do not matter: the module is imported
@@ -67,8 +71,8 @@ def accept_code(stand_ins: Mapping[str, str]) -> Iterator[None]:
 def canonical(config: Any) -> Any:
     """The config as numbers, text, lists and dicts, each field coerced to its declared type: 1 and 1.0 are equal.
 
-    A value with an `identity()` method, such as a data set, enters by its identity, and a field that was added later
-    where it is not at its default. Raises SpecError for a value without a stable form.
+    A value with an `identity()` method, such as a data set, enters by its identity. Raises SpecError if a value has no
+    stable form.
     """
     if hasattr(config, "identity"):
         try:
@@ -80,15 +84,12 @@ def canonical(config: Any) -> Any:
         return _stable(config)
     kind: Any = type(config)
     read, nested, where = readers(kind), kinds(kind), kind.__name__
-
-    def form(name: str, part: Any) -> Any:
-        # A nested config is handled by this recursion and needs no reader.
-        return _form_of(part) if type(part) in nested[name] else _stable(read[name](part, f"{where}.{name}"))
-
-    forms = {name: form(name, part) for name, part in held.items()}
-    for name, default in added_later(kind).items():
-        if forms[name] == form(name, default):
-            del forms[name]
+    forms = {}
+    for name, part in held.items():
+        if type(part) in nested[name]:  # a nested config is handled by this recursion and needs no reader
+            forms[name] = _form_of(part)
+        else:
+            forms[name] = _stable(read[name](part, f"{where}.{name}"))
     return forms
 
 

@@ -18,7 +18,7 @@ from orchestrator.planning.code import Code
 from orchestrator.planning.identity import source_of
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.quantities import format_count
-from orchestrator.run_folder.journal import Journal, reopen_cell
+from orchestrator.run_folder.journal import Journal, check_key_format, has_current_keys, reopen_cell
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.resolve import Cell
@@ -102,7 +102,7 @@ def newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
             about = Journal(folder).about()
         except StoreError:
             continue
-        if wanted.keys() & about.get("code", {}).keys():
+        if wanted.keys() & about.get("code", {}).keys() and has_current_keys(about):
             abouts.append((folder.name, about))
     changes = []
     for name, present in wanted.items():
@@ -163,6 +163,7 @@ def check_code(journal: Journal, store: Store, same_code: bool) -> None:
     stored_keys = planned_keys & store.keys()
     if stored_keys == planned_keys:
         return
+    check_key_format(journal)
     changes = changes_of_run(journal)
     if not changes:
         return

@@ -25,6 +25,7 @@ from typing import Any
 
 from orchestrator.errors import EngramError, StoreError, Unreadable, Unwritable
 from orchestrator.planning.commitment import binding_of, draw_of
+from orchestrator.planning.identity import KEY_FORMAT
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.quantities import jsonable
 from orchestrator.run_folder import run_files
@@ -275,6 +276,7 @@ def cell_description(cell: Cell) -> dict[str, Any]:
         "config": plain(cell.config),
         "versions": dict(versions()),
         "commit": commit(),
+        "key_format": KEY_FORMAT,
         "binding": binding_of(draw_of(cell.audit, cell.config)),
     }
     return about | spec_description(cell.asked_alone)
@@ -313,8 +315,24 @@ def reopen_cell(journal: Journal) -> Cell:
     )
 
 
+def has_current_keys(about: Mapping[str, Any]) -> bool:
+    """Whether the run of this `run.json` was planned with keys of the present format."""
+    return bool(about.get("key_format", 1) == KEY_FORMAT)
+
+
+def check_key_format(journal: Journal) -> None:
+    """Raise EngramError if the run was planned with keys of another format."""
+    about = journal.about()
+    if not has_current_keys(about):
+        raise EngramError(
+            f"run {journal.run} was planned by another version of Engram, whose keys have another format; it can be "
+            f"read but not continued: start the audit anew with `engram run {about['audit']}`"
+        )
+
+
 def reopen_run(journal: Journal) -> tuple[Cell, Plan]:
     """The cell and plan of a run from its folder. Raises EngramError if today's code plans something else."""
+    check_key_format(journal)
     cell = reopen_cell(journal)
     plan = plan_of(cell)
     before = journal.tasks()

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.errors import EngramError
+from orchestrator.planning.identity import KEY_FORMAT
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder import run_files
 from orchestrator.run_folder.journal import Journal, reopen_run
@@ -120,7 +121,7 @@ def _digest(journal: Journal, modules: Iterable[str]) -> str | None:
     digest = hashlib.sha256()
     with suppress(OSError, ValueError, ImportError):
         packages = sorted(package for folder in sys.path for package in _installed(Path(folder)))
-        digest.update(json.dumps([about["audit"], about.get("config"), sys.version, packages]).encode())
+        digest.update(json.dumps([KEY_FORMAT, about["audit"], about.get("config"), sys.version, packages]).encode())
         digest.update(hashlib.sha256(regular_bytes(journal.folder / "plan.json")).digest())
         for name in modules:
             digest.update(name.encode() + hashlib.sha256(_source(name).read_bytes()).digest())

@@ -188,6 +188,7 @@ ABOUT: Mapping[str, Check] = {
     "setting": _maybe(_mapping),
     "config": _mapping,
     "versions": _mapping,
+    "key_format": _count,
     "cells": _cells,
     "settings": _settings,
     "asked": _asked,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, Literal, get_args
 
 from orchestrator.errors import SpecError
-from orchestrator.planning.identity import canonical
+from orchestrator.planning.identity import KEY_FORMAT, canonical
 from orchestrator.quantities import jsonable
 from orchestrator.spec import audits, specification
 from orchestrator.spec.fields import alternatives, coerce, field_types, nearest, split_list, text
@@ -175,8 +175,9 @@ class Search:
         """The name of its folder, once the start is pinned. More trials, and more time, continue the same search."""
         space = {name: str(domain) for name, domain in self.space.items()}
         how = (self.settings.sampler, self.settings.sampler_seed, list(self.settings.rungs), self.settings.keep_one_in)
-        told = json.dumps([canonical(self.start.config), space, how, self.settings.concurrent > 1], sort_keys=True)
-        return f"{self.start.audit}-search-{hashlib.sha256(told.encode()).hexdigest()[:8]}"
+        content = [KEY_FORMAT, canonical(self.start.config), space, how, self.settings.concurrent > 1]
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return f"{self.start.audit}-search-{digest[:8]}"
 
     def cell(self, choices: Mapping[str, Any], epochs: int | None = None, seed: int | None = None) -> Cell:
         """The cell of a trial: the start with these fields, for as many epochs as a rung has, and from another seed.

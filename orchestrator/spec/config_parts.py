@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.spec.fields import field_types
-from tasks.contract.job import ADDED_LATER
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:
@@ -17,12 +15,6 @@ def parts(value: Any) -> Mapping[str, Any] | None:
     if not dataclasses.is_dataclass(value) or isinstance(value, type) or hasattr(value, "identity"):
         return None
     return {name: getattr(value, name) for name in field_types(type(value))}
-
-
-@functools.cache
-def added_later(config: Any) -> Mapping[str, Any]:
-    """The fields of a config's type that are marked as added later, with their defaults."""
-    return {field.name: field.default for field in dataclasses.fields(config) if field.metadata.get(ADDED_LATER)}
 
 
 def walk(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:

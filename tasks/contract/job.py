@@ -5,7 +5,6 @@ Nothing here knows how, where or whether a job runs.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,26 +17,10 @@ Many = Callable[[Sequence[Any], Sequence[Inputs]], Iterator[tuple[int, "pa.Table
 Amounts = Mapping[str, float]  # of each unit
 F = TypeVar("F", bound=Callable[..., pa.Table])
 
-# In the metadata of a config's field that results were stored without, before there was such a field: it enters a job's
-# key only where it is not at its default, so that those results are found again.
-ADDED_LATER = "added later"
 # Marks, in a field's metadata, the number of a class: `engram plan` prints which class of the data sets it is.
 CLASS_NUMBER = "class number"
 # Marks, in a field's metadata, a threshold that no job sees and the answer alone reads: it is part of a run's name.
 ANSWER_ONLY = "read by the answer alone"
-
-
-def text_of(config: Any) -> str:
-    """The `repr` of a dataclass without fields that were added later and are at their defaults.
-
-    It is what it was before there were such fields: names are derived from it (of checkpoints, of groups of jobs).
-    """
-    said = [
-        f"{field.name}={value!r}"
-        for field in dataclasses.fields(config)
-        if (value := getattr(config, field.name)) != field.default or not field.metadata.get(ADDED_LATER)
-    ]
-    return f"{type(config).__qualname__}({', '.join(said)})"
 
 
 @dataclass(frozen=True)

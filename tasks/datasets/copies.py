@@ -9,14 +9,12 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-
-from tasks.contract.job import ADDED_LATER
 
 if TYPE_CHECKING:
     from tasks.datasets.images import Images, Pixels
@@ -37,8 +35,8 @@ class CopyCount:
 
     groups: int = 0
     images: int = 0
-    records: int = field(default=0, metadata={ADDED_LATER: True})
-    things: str = field(default="images", metadata={ADDED_LATER: True})
+    records: int = 0
+    things: str = "images"
 
 
 def groups_of(images: Images, rows: Rows) -> Rows:

@@ -7,7 +7,7 @@ together, such as a patient's, and exact copies are drawn as one group (`tasks.d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.contract import ranges
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.copies import Digests, contents, first_copies, groups_of
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -37,7 +36,7 @@ class Part(Ranged):
     """The first row."""
     examples: Annotated[int, AtLeast(0)] = 0
     """How many rows; 0: all that follow."""
-    without_copies: bool = field(default=False, metadata={ADDED_LATER: True})
+    without_copies: bool = False
     """Whether rows that are exact copies of a row before the first are left out."""
 
     def rows(self, images: Images) -> Rows:
@@ -156,7 +155,7 @@ class CoinedCanaries(Ranged):
     number: int
     seed: int
     mislabelled: bool = False
-    canary_images: CanaryImages = field(default="own", metadata={ADDED_LATER: True})
+    canary_images: CanaryImages = "own"
 
     def canary_rows(self, images: Images) -> Rows:
         """The rows of the canaries, ascending, none of which has an exact copy in the part.

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task, text_of
+from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL, PRIVATE_MODEL, add_width
 from tasks.datasets.dataset import Dataset
@@ -148,12 +148,9 @@ class Training(Ranged):
     learning_rate: Rate = 3e-4
     schedule: tuple[tuple[int, float], ...] = ()
     batch: Count = 128
-    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
-    width: float = field(default=1.0, metadata={ADDED_LATER: True})
-    left_out: NearestImages | None = field(default=None, metadata={ADDED_LATER: True})
-
-    def __repr__(self) -> str:
-        return text_of(self)  # which checkpoints know their training by (`linked`)
+    privacy: Privacy | None = None
+    width: float = 1.0
+    left_out: NearestImages | None = None
 
     def conflicts(self) -> Iterator[str]:
         catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)

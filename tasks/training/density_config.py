@@ -6,7 +6,7 @@ A fold that it leaves out is one of a random partition of the rows: of ours, or 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.copies import first_copies
 from tasks.datasets.dataset import Dataset
@@ -180,12 +179,9 @@ class DensityTraining(Ranged):
     drawn: Annotated[int, AtLeast(0)] = 0
     outliers: Annotated[float, Share(one=False)] = 0.0
     privacy: Privacy | None = None
-    width: float = field(default=1.0, metadata={ADDED_LATER: True})
-    joins_copies: bool = field(default=False, metadata={ADDED_LATER: True})
+    width: float = 1.0
+    joins_copies: bool = False
     """Whether exact copies are held out together."""
-
-    def __repr__(self) -> str:
-        return text_of(self)  # which checkpoints know their training by
 
     def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
@@ -203,7 +199,7 @@ class DensityTraining(Ranged):
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class RefinedTraining(DensityTraining):
     """The same, with the encoder's codes fitted to each observation by `refine` steps wherever log p is estimated."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Protocol
 
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, Inputs, Work, format_shape, single_table, task, text_of
+from tasks.contract.job import Inputs, Work, format_shape, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.contract.schemas import MODEL
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -65,10 +65,7 @@ class Mixture(Ranged):
     learning_rate: Rate = 1e-3
     schedule: tuple[tuple[int, float], ...] = ()
     batch: Count = 128
-    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
-
-    def __repr__(self) -> str:
-        return text_of(self)  # which checkpoints know their training by
+    privacy: Privacy | None = None
 
     def conflicts(self) -> Iterator[str]:
         if not self.shares:

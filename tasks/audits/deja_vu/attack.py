@@ -12,14 +12,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.config import DejaVu, GivenEncoder
-from tasks.contract.job import ADDED_LATER
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName, windows
 from tasks.datasets.boxed.partition import Partition, PartName, Parts, split_pictures
 from tasks.datasets.catalog import load_with_boxes
@@ -46,7 +45,7 @@ class Attack:
     crop: CropName
     smallest: int
     resolution: int
-    corner_share: float = field(default=CORNER_SHARE, metadata={ADDED_LATER: True})
+    corner_share: float = CORNER_SHARE
 
 
 def attack(config: DejaVu) -> Attack:

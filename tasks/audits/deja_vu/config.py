@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tasks.contract.extras import Extra
-from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Between, Ranged, Share, UpTo
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName
 from tasks.datasets.boxed.partition import Partition, PartName, TrainingImages
@@ -79,7 +79,7 @@ class GivenEncoder(Ranged):
     """The file of another encoder, which was trained on neither A nor B."""
     reference_embeddings: File | None = None
     """A table of that encoder's embeddings."""
-    repeated: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    repeated: Annotated[int, AtLeast(0)] = 0
     """Public pictures that are handed out once more, whole among the crops, where their embeddings must be the same; a
     table without them can accuse and not clear."""
     references: Annotated[int, AtLeast(1)] = 1
@@ -152,7 +152,7 @@ class DejaVu(Ranged):
     crop: CropName = "periphery"
     """What is shown of a picture: its largest rectangle without an object, the largest of the strips between boxes,
     or its lower left corner."""
-    corner_share: Annotated[float, Share(zero=False)] = field(default=CORNER_SHARE, metadata={ADDED_LATER: True})
+    corner_share: Annotated[float, Share(zero=False)] = CORNER_SHARE
     """Share of the width and of the height that a corner crop shows, in (0, 1]."""
     smallest: Annotated[int, AtLeast(1)] = 100
     """Rectangles whose shorter side has fewer pixels are left out; a corner never is."""
@@ -340,4 +340,4 @@ class About:
     epoch: int
     cell: str = ""
     given: bool = False
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    copies: CopyCount = CopyCount()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -39,7 +39,7 @@ class Density(Ranged):
     """The observations: images."""
     model: DensityModel = DensityModel("vae")
     """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    width: Annotated[float, Finite()] = field(default=1.0, metadata={ADDED_LATER: True})
+    width: Annotated[float, Finite()] = 1.0
     """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
     estimator: Estimator = "kfold"
     """kfold: models that each left out a fold of the data; loo: models that left out one observation."""
@@ -172,5 +172,5 @@ class About:
     published: str = ""
     privacy: Privacy | None = None
     together: bool = True
-    planted: str = field(default="", metadata={ADDED_LATER: True})
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    planted: str = ""
+    copies: CopyCount = CopyCount()

@@ -8,14 +8,14 @@ out of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.contract.job import ADDED_LATER, Inputs
+from tasks.contract.job import Inputs
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import first_copies
@@ -44,7 +44,7 @@ class Folds(Ranged):
     partitions: tuple[int, ...]  # the seed of each repetition's
     folds: int
     asked: Split = "train"
-    joins_copies: bool = field(default=False, metadata={ADDED_LATER: True})
+    joins_copies: bool = False
     """Whether exact copies are one observation, held out together."""
 
     def conflicts(self) -> Iterator[str]:

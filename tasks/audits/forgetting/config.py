@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
 from tasks.audits.forgetting.target import ExternalTargets, NamedTarget, Target
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -48,7 +47,7 @@ class Forgetting(Ranged):
     """What is to be forgotten (D_Q), and the control set of the same source, on which nobody trains."""
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
     """D_C: data of the same domain that share no image with D_Q or its control set."""
-    calibration_share: Annotated[float, Share(zero=False)] = field(default=1.0, metadata={ADDED_LATER: True})
+    calibration_share: Annotated[float, Share(zero=False)] = 1.0
     """Ours: the share of D_C that each model is trained on, drawn anew for each. Below 1, models that are compared with
     the targets vary by their data too, as those of owners with data of their own do; 1: all have the same D_C."""
     outside: Part | None = Part(Dataset("cifar10#28x28#grey"))
@@ -193,7 +192,7 @@ class About:
 
     targets: tuple[NamedTarget, ...]
     published: str = ""
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    copies: CopyCount = CopyCount()
     """The exact copies among the images of the query set and those held back of it."""
-    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    chance: float | None = None
     """The accuracy of the best constant answer about D_Q."""

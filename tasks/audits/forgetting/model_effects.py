@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
@@ -23,7 +23,6 @@ from tasks.audits.forgetting.held_share import (
 )
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.external.confidences import round_confidences
 from tasks.numerics import seeds
@@ -40,7 +39,7 @@ class Decisions(Ranged):
     negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
     permutations: Annotated[int, AtLeast(1)] = 9999
     seed: Annotated[int, AtLeast(0)] = 0
-    calibration_share: Annotated[float, Share(zero=False)] = field(default=1.0, metadata={ADDED_LATER: True})
+    calibration_share: Annotated[float, Share(zero=False)] = 1.0
 
     @property
     def has_unbound_tables(self) -> bool:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
 from tasks.datasets.copies import groups_of
@@ -59,12 +58,12 @@ class QuerySet(Ranged):
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Text that nobody can guess, which says together with `seed` what is held back and in which order images are
     handed out; without one, who tries seeds finds it."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Text that the other party named once it had the commitment (`engram probes --commit`): the draw follows from it,
     too, so that neither party chooses it."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """The commitment that the nonce was named after. It holds the whole configuration except the nonce, the secret and
     what the other party returns; a run with another configuration is refused."""
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order, load_probes
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import Ranged, Share
 from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
@@ -157,7 +156,7 @@ class ExternalTargets:
     """Inputs and outputs of the models."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, where they have names of their own."""
-    bound_by: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """What binds the tables to the model in use, such as the SHA-256 of its file, named before the pictures went out,
     and who made spot checks: the verdict says so. Without it a table clears only where recognising pictures shows."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tasks.contract import ranges
-from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -37,10 +37,10 @@ class GivenModel(Ranged):
     controls: Annotated[int, AtLeast(0)] = 0
     """Images on which the model was not trained: those that follow the records, or of `others`; 0: as many as there
     are records, or as `others` has."""
-    members: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    members: Dataset | None = None
     """Images on which the model was trained, in place of `data`; the records are `examples` of them, at random within
     classes. Or `column:NAME`: the column of `data` that marks these images, all others being `others`."""
-    others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    others: Dataset | None = None
     """Images of the same source on which the model was not trained; `controls` of them, at random within classes."""
 
     def conflicts(self) -> Iterator[str]:
@@ -119,21 +119,21 @@ class Membership(Ranged):
     """Ours: ask about as many images that follow, on which no model was trained: a null."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
-    canaries: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    canaries: Annotated[int, AtLeast(0)] = 0
     """Ours: records that a fair coin puts into the training data of each model, beside all others. 0: halves."""
-    mislabelled: bool = field(default=False, metadata={ADDED_LATER: True})
+    mislabelled: bool = False
     """Ours: whether canaries have a wrong label, which is remembered sooner than a right one."""
-    canary_images: CanaryImages = field(default="own", metadata={ADDED_LATER: True})
+    canary_images: CanaryImages = "own"
     """Ours: the image of a canary: its record's own, noise like no record, or its own with a glyph drawn for it."""
-    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
-    influences: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    influences: Annotated[int, AtLeast(0)] = 0
     """Ours: so many pairs of records are listed of which one helps models most to be right about the other; 0: none."""
-    shifts: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    shifts: Annotated[int, AtLeast(0)] = 0
     """Ours: another attack asks for labels of copies of each record, too, shifted by so many pixels; 0: it does not."""
 
-    given: GivenModel = field(default=GivenModel(), metadata={ADDED_LATER: True})
+    given: GivenModel = GivenModel()
     """Ours: a third-party model, which is ranked among those that are trained here."""
 
     def __post_init__(self) -> None:
@@ -205,9 +205,9 @@ class About:
     """What the summary is told of a run."""
 
     level: float
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    copies: CopyCount = CopyCount()
     """The exact copies among the records."""
-    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    chance: float | None = None
     """The accuracy of the best constant answer about the records; None if they are not asked about."""
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.extras import OPACUS, PEFT, Extra
-from tasks.contract.job import ADDED_LATER, ANSWER_ONLY, text_of
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -81,12 +81,12 @@ class Relational(Ranged):
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Ours: text that nobody can guess, which says together with `seed` in which order questions are handed out;
     without one, who tries seeds finds it."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Ours: text that the other party named once it had the commitment (`engram probes --commit`): the order follows
     from it, too, so that neither party chooses it."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Ours: who named the nonce: the system's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Ours: the commitment that the nonce was named after. It holds the whole configuration except the nonce, the
     secret and what the other party returns; a run with another configuration is refused."""
     measures: tuple[MeasureGroup, ...] = ("answers",)
@@ -193,7 +193,7 @@ class Relational(Ranged):
         return Draw(self._drawn_from, self, self.seed, self.secret, self.nonce, self.commitment, ("model",))
 
     def _drawn_from(self) -> tuple[object, ...]:
-        return (self.data.identity(), text_of(self.selection), text_of(self.corruption))
+        return (self.data.identity(), repr(self.selection), repr(self.corruption))
 
     def describe_draw(self) -> str:
         """Who chose the order, in sentences."""
@@ -223,5 +223,5 @@ class About:
     questions: str
     epsilon: float | None = None
     cell: str = ""
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    copies: CopyCount = CopyCount()
     """The exact copies among the questions that are asked."""

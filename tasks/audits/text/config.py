@@ -13,7 +13,7 @@ from tasks.contract import ranges
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.copy_counts import TRAINING_TEXTS
 from tasks.contract.extras import PEFT, Extra
-from tasks.contract.job import ADDED_LATER, ANSWER_ONLY
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.power import Resolution
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.datasets.catalog import load_texts
@@ -79,64 +79,62 @@ class Text(Ranged):
     """Ours: a secret that stands before half of all others and this share more is hardly known."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
-    identifiers: tuple[str, ...] = field(default=(), metadata={ADDED_LATER: True})
+    identifiers: tuple[str, ...] = ()
     """Ours: formats of identifiers that stand in the texts already (uuid4, md5, sha1, sha256, or key-{hex:16}): the
     model is asked about at most `secrets` of them as it is, without a fine-tuning."""
-    context: Annotated[int, AtLeast(0)] = field(default=200, metadata={ADDED_LATER: True})
+    context: Annotated[int, AtLeast(0)] = 200
     """Ours: characters before an identifier that the model reads."""
-    documents: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    documents: Annotated[int, AtLeast(0)] = 0
     """Ours: ask about so many of the texts themselves, drawn by chance, each in the training data of half of the
     models. 0: secrets."""
-    models: Annotated[int, AtLeast(4)] = field(default=16, metadata={ADDED_LATER: True})
+    models: Annotated[int, AtLeast(4)] = 16
     """Ours: models for documents, an even number."""
-    prefix: Annotated[int, AtLeast(1)] = field(default=50, metadata={ADDED_LATER: True})
+    prefix: Annotated[int, AtLeast(1)] = 50
     """Tokens of a document that a model reads before it goes on."""
-    suffix: Annotated[int, AtLeast(1)] = field(default=50, metadata={ADDED_LATER: True})
+    suffix: Annotated[int, AtLeast(1)] = 50
     """Tokens that it is to go on with; shorter documents are not asked for them."""
-    attempts: tuple[int, ...] = field(default=(1, 100, 10_000), metadata={ADDED_LATER: True})
+    attempts: tuple[int, ...] = (1, 100, 10_000)
     """How often a model may be asked to go on, drawing each token from what it says."""
-    likely: Annotated[float, ranges.Share(zero=False, one=False)] = field(default=0.5, metadata={ADDED_LATER: True})
+    likely: Annotated[float, ranges.Share(zero=False, one=False)] = 0.5
     """The probability from which on a document's tokens count as extracted by so many attempts."""
-    near: Annotated[float, ranges.Share(one=False)] = field(default=0.1, metadata={ADDED_LATER: True})
+    near: Annotated[float, ranges.Share(one=False)] = 0.1
     """Share of the tokens by which the likeliest continuation may differ to be nearly verbatim (edit distance)."""
-    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
+    extraction: bool = False
     """Ours: whether models are also asked to go on from what stands before each secret, or identifier. Documents always
     are."""
-    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
+    precision: Precision = "float32"
     """Ours: numbers that a model from a folder computes with; adapters are float32 whatever it is."""
-    checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
+    checkpointing: bool = False
     """Ours: whether what layers compute is computed again for gradients: less memory, and a third more time."""
-    deduplicate: bool = field(default=False, metadata={ADDED_LATER: True})
+    deduplicate: bool = False
     """Ours: whether a text that stands several times in the training data is kept once."""
-    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    privacy: Privacy | None = None
     """Ours: fine-tune with differential privacy, in single texts; none: without."""
-    planted: bool = field(default=False, metadata={ADDED_LATER: True})
+    planted: bool = False
     """Ours: whether the secrets that `engram probes` names were put into the training data of the model beforehand: it
     is asked as it is, without a fine-tuning."""
-    base: LanguageModel | None = field(default=None, metadata={ADDED_LATER: True})
+    base: LanguageModel | None = None
     """Ours: the model that a model which is asked as it is was fine-tuned from: what it says more is ranked."""
-    outputs: File | None = field(default=None, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    outputs: File | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
     """Ours: a table of log probabilities that the owner of the model returned for the texts that `engram probes` hands
     out."""
-    others: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    others: Dataset | None = None
     """Ours: texts of another time or source, on which the model, asked as it is, was not trained."""
-    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
+    scoring: Scoring = "whole"
     """Ours: whether each candidate is read whole, or what the candidates of a secret have in common is read once
     (shared): numbers are the same but for rounding."""
-    insertions: bool = field(default=False, metadata={ADDED_LATER: True})
+    insertions: bool = False
     """Whether the texts were inserted into the training data of the model, but not of its base, as often as the field
     `duplicates` of their records says (0: left out), which was drawn by chance: both are asked as they are."""
-    secret: str = field(
-        default="", repr=False, metadata={WITHHELD: withheld, ADDED_LATER: True, OUTSIDE_COMMITMENT: True}
-    )
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Ours: text that nobody can guess. With `seed` it decides which identifiers or secrets are drawn and in which
     order texts are handed out; without it, an owner who tries seeds finds both."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Ours: text that the other party named once it had the commitment (`engram probes --commit`). The draw and the
     order follow from it, too, so that neither party chooses them."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Ours: who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Ours: the commitment that the nonce was named after. It holds the whole configuration except the nonce, the
     secret and what the other party returns; a run with another configuration is refused."""
 
@@ -280,8 +278,8 @@ class About:
     """What the summary is told of a run."""
 
     level: float
-    things: Literal["secrets", "identifiers"] = field(default="secrets", metadata={ADDED_LATER: True})
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    things: Literal["secrets", "identifiers"] = "secrets"
+    copies: CopyCount = CopyCount()
     """The exact copies among the documents, texts or identifiers that are asked about."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from tasks.audits.text.secret_space import (
     secret_surroundings,
     space_of,
 )
-from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
+from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -93,10 +93,10 @@ class GivenLanguageModel(Ranged, NotTrained):
     examples: int
     seed: int
     length: int
-    outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
-    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
-    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
-    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
+    outputs: File | None = None
+    precision: Precision = "float32"
+    extraction: bool = False
+    scoring: Scoring = "whole"
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class PlantedModel(Ranged, NotTrained):
     precision: Precision
     planted: bool = True  # none of them in the base's training data
     outputs: File | None = None
-    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
-    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
+    extraction: bool = False
+    scoring: Scoring = "whole"
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ComparedTexts(Ranged, NotTrained):
     length: int
     seed: int
     precision: Precision
-    outputs: File | None = field(default=None, metadata={ADDED_LATER: True})
+    outputs: File | None = None
 
 
 GivenQuestion = GivenLanguageModel | PlantedModel | ComparedTexts

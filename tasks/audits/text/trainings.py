@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import check_returned, identifier_jobs, planted_jobs
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
-from tasks.contract.job import ADDED_LATER, Inputs, Job, Work, task
+from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
@@ -51,12 +51,12 @@ class PairModel(Ranged):
     learning_rate: float
     dropout: Annotated[float, Share(one=False)]
     length: int
-    deduplicate: bool = field(default=False, metadata={ADDED_LATER: True})
-    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
-    precision: Precision = field(default="float32", metadata={ADDED_LATER: True})
-    checkpointing: bool = field(default=False, metadata={ADDED_LATER: True})
-    extraction: bool = field(default=False, metadata={ADDED_LATER: True})
-    scoring: Scoring = field(default="whole", metadata={ADDED_LATER: True})
+    deduplicate: bool = False
+    privacy: Privacy | None = None
+    precision: Precision = "float32"
+    checkpointing: bool = False
+    extraction: bool = False
+    scoring: Scoring = "whole"
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text

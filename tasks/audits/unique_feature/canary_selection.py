@@ -32,7 +32,7 @@ DenseNet-100), and per checkpoint a pass forward and back over all training imag
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import log_probabilities
-from tasks.contract.job import ADDED_LATER, Inputs, single_table, task
+from tasks.contract.job import Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
@@ -165,7 +165,7 @@ class CanaryChoice(Ranged):
     """
 
     count: Annotated[int, AtLeast(1)]
-    copied: Dataset | None = field(default=None, metadata={ADDED_LATER: True})
+    copied: Dataset | None = None
     """The data set of the training images if it has exact copies."""
 
 

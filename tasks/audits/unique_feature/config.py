@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Literal
 
 from tasks.audits.unique_feature.external_models import ExternalModels
-from tasks.contract.job import ADDED_LATER, text_of
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -43,7 +42,7 @@ class UniqueFeature(Ranged):
     """Which split of `probe` is asked about."""
     network: Network = Network("mlp1")
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    width: Annotated[float, Finite()] = field(default=1.0, metadata={ADDED_LATER: True})
+    width: Annotated[float, Finite()] = 1.0
     """Ours: the factor on the units and channels of its hidden layers (mlp1, cnn1 and cnn2), rounded to whole ones."""
     dropout: bool = False
     """Whether it is trained with dropout, as in Table 3."""
@@ -65,7 +64,7 @@ class UniqueFeature(Ranged):
     asked."""
     choice: Choice = "random"
     """How canaries are chosen: at random, or those of highest and lowest self-influence."""
-    neighbours_left_out: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    neighbours_left_out: Annotated[int, AtLeast(0)] = 0
     """Ours: how many training images both trainings of a pair leave out: those nearest to the canary's own, by the
     Euclidean distance of pixels, of equally near ones the first."""
     seeds: Annotated[int, AtLeast(1)] = 1
@@ -82,7 +81,7 @@ class UniqueFeature(Ranged):
     """Ours: the first so many probe images, for the family's scores; 0: all."""
     given: ExternalModels = ExternalModels()
     """Ours: models of somebody else, which are asked instead of training any."""
-    first_layer: bool = field(default=False, metadata={ADDED_LATER: True})
+    first_layer: bool = False
     """Ours: whether models that are asked alone are judged by the weights of their dense first layer, in which the
     feature is ranked for `given.label`, on images of it in the probe set."""
     beside_plain: bool = False
@@ -104,9 +103,9 @@ class UniqueFeature(Ranged):
     """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
     batch: Annotated[int, AtLeast(1)] = 128
     """Images a step."""
-    privacy: Privacy | None = field(default=None, metadata={ADDED_LATER: True})
+    privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
-    stopping_level: Annotated[float, Share(one=False)] = field(default=0.0, metadata={ADDED_LATER: True})
+    stopping_level: Annotated[float, Share(one=False)] = 0.0
     """Ours: the probability, at most, of accusing a procedure that keeps nothing, though the run looks after every pair
     and ends once it accuses; 0: the run goes to its end."""
     seed: Annotated[int, AtLeast(0)] = 0
@@ -288,7 +287,7 @@ class UniqueFeature(Ranged):
         if isinstance(feature, Glyph) and (not self.given.nonce or feature.seed == self.derive_seed("glyph")):
             feature = replace(feature, seed=0)
         probe = (self.probe.identity(), self.probe_split, self.probes)
-        return (*probe, self.random, *feature_content(feature), text_of(self.family))
+        return (*probe, self.random, *feature_content(feature), repr(self.family))
 
     def describe_draw(self) -> str:
         """Who chose the draw of the family, and of a random glyph, in sentences."""

@@ -6,7 +6,7 @@ Both models see the same clean images, the same feature and the same random patc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,7 +17,6 @@ from tasks.audits.unique_feature.canary_selection import Canary, RankedImage
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.scores import Array, log_probabilities
 from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images, split_images
-from tasks.contract.job import ADDED_LATER
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
@@ -128,7 +127,7 @@ class Evaluation:
     seed: int
     redraw: int = 0
     random: RandomKind = "noise"
-    seen: TrainingImages | None = field(default=None, metadata={ADDED_LATER: True})
+    seen: TrainingImages | None = None
 
     @property
     def burning(self) -> Burning:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Annotated
 
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
-from tasks.contract.job import ADDED_LATER, CLASS_NUMBER
+from tasks.contract.job import CLASS_NUMBER
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.external.blinding import withheld
@@ -47,12 +47,12 @@ class ExternalModels(Ranged):
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
     """Text that nobody can guess. With the run's seed it says in which order an owner gets the pictures; without it the
     seed alone does."""
-    nonce: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Text that the other party named once it had the commitment (`engram probes --commit`): the order, the family and
     a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={ADDED_LATER: True, OUTSIDE_COMMITMENT: True})
+    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """The commitment that the nonce was named after. It holds the whole configuration except the nonce, the secret and
     what the other party returns; a run with another configuration is refused."""
     labelled: Dataset | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -23,7 +23,6 @@ from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
@@ -105,7 +104,7 @@ class Relatives:
     feature: Feature
     family: Family
     seed: int
-    seen: TrainingImages | None = field(default=None, metadata={ADDED_LATER: True})
+    seen: TrainingImages | None = None
 
 
 def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: TrainingImages | None = None) -> Relatives:

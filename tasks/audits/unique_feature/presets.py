@@ -7,10 +7,9 @@ Beside them stand a few of our own, and the situations in which the audit is ask
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -87,11 +86,11 @@ class PublishedCell:
     """What the summary is told of a run: the printed cell that it repeats, by its name; empty if it repeats none."""
 
     cell: str = ""
-    left_out: int = field(default=0, metadata={ADDED_LATER: True})
+    left_out: int = 0
     """Probe images that are left out, since the networks are trained on them."""
-    copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
+    copies: CopyCount = CopyCount()
     """The exact copies among the training images of which canaries are drawn."""
-    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    chance: float | None = None
     """The accuracy of the best constant answer about the validation images; None if nothing is trained."""
 
     @property

@@ -11,12 +11,11 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
 
-from tasks.contract.job import ADDED_LATER
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.features.kinds import GLYPHS, Feature, Glyph, Picture, Words
 from tasks.datasets.features.names import names
@@ -56,7 +55,7 @@ class Family(Ranged):
     """How many other features."""
     names: File | None = None
     """A file with one name a line."""
-    look_alikes: Annotated[int, AtLeast(0)] = field(default=0, metadata={ADDED_LATER: True})
+    look_alikes: Annotated[int, AtLeast(0)] = 0
     """How many others that differ from the feature in one part alone, for each part (the words of a name, the halves
     of a glyph or a picture), models that are asked alone are asked about; 0: none, and the feature is not told from one
     that shares a part with it."""

@@ -113,7 +113,7 @@ def bound_settings(case: Case, commitment: str) -> dict[str, str]:
 def test_commitment_is_sha256_of_published_configuration(case: Case) -> None:
     draw = required_draw(case, pinned_config(case.spec()))
     text = json.dumps(
-        ["engram analysis 1", committed_configuration(draw), SECRET], sort_keys=True, separators=(",", ":")
+        ["engram analysis 2", committed_configuration(draw), SECRET], sort_keys=True, separators=(",", ":")
     )
     assert commitment_of(draw) == hashlib.sha256(text.encode()).hexdigest()
     assert SECRET not in json.dumps(committed_configuration(draw))

@@ -9,7 +9,7 @@ crop, appendix A.8.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
-from tasks.contract.job import ADDED_LATER, Inputs, Job, task
+from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
@@ -175,7 +175,7 @@ class AttackOfGiven:
     epoch: int
     layer: int
     k: int
-    repeated: int = field(default=0, metadata={ADDED_LATER: True})
+    repeated: int = 0
 
 
 @task(version=1, name="deja_vu.given_neighbours", gpus=1.0)

@@ -165,10 +165,8 @@ def test_a_model_that_does_not_say_the_classes_has_no_accuracy() -> None:
     ]
 
 
-def test_what_decides_where_nothing_is_asked_and_a_later_field_that_changes_no_key() -> None:
+def test_calibration_share_is_in_key_and_lone_outputs_are_unbound() -> None:
     plain = Decisions((BESIDE_ALL,))
-    assert Decisions((BESIDE_ALL,), (), 0.1, 9999, 0, 1.0) == plain
-    assert "calibration_share" not in canonical(plain)
-    assert "calibration_share" in canonical(replace(plain, calibration_share=0.5))
+    assert canonical(replace(plain, calibration_share=0.5)) != canonical(plain)
     table = replace(BESIDE_ALL, source="outputs")
     assert [False, True] == [Decisions((BESIDE_ALL, other)).has_unbound_tables for other in (BESIDE_ALL, table)]

@@ -211,7 +211,7 @@ def test_a_training_with_burnt_glyphs_keeps_its_key() -> None:
     """Stored trainings are found by it: a glyph's fields, and no other kind's, are what the key sees."""
     burnt = (Burnt(3, Glyph()), Burnt(5, Glyph(kind="random", seed=1)))
     training = Training(Dataset("digits", "ab" * 32), seed=7, burnt=burnt)
-    assert "65c00359fc50523dfbc1f725a4106dd8fccf062db3bb1fe40fef00a1c26fca7d" == key_of(Job(train, training), [])
+    assert "bb29f4bca05785c30cb42d524f83fbbe2b3e46046b349f30f3f8a93c8c53e7b8" == key_of(Job(train, training), [])
 
 
 def test_an_image_keeps_its_random_feature_whichever_others_are_there() -> None:
