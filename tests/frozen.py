@@ -3,12 +3,14 @@
     make frozen BASE=main~5
     python -m tests.frozen main~5 --only unique_feature --only density/smoke
 
-Both trees answer the same questions by their command lines alone: the plans of every preset (by the names of their
-runs, which are hashes of all their keys), every table and every figure of every preset at `scale=tiny`, `--help` of
-every command, and `list --json` and `show --json`. What differs is named, by kind; the exit code is 1 if anything does.
+Both trees answer the same questions by their command lines alone: the plans of every preset, the key and the table of
+every job and every figure of every preset at `scale=tiny`, `--help` of every command, and `list --json` and
+`show --json`. What differs is named, by kind; the exit code is 1 if anything does.
 
-No digest is kept from one machine to another, since processors round differently. A table is compared by the values
-that it reads back as, a figure byte by byte. Prices are left out: they are measured on each run's own machine.
+Jobs are identified by their preset, their task and their place in the plan, not by their keys: a change of keys shows
+which tables change with them. The names of runs, which follow from keys, are compared as keys. No digest is kept from
+one machine to another, since processors round differently. A table is compared by the values that it reads back as, a
+figure byte by byte. Prices are left out: they are measured on each run's own machine.
 """
 
 from __future__ import annotations
@@ -97,10 +99,16 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
     shows = [["show", audit, "--json"] for audit in sorted({audit for audit, _ in chosen})]
     plans = [["plan", audit, "--preset", preset, "--json"] for audit, preset in chosen]
     inventory = {"list": told}
-    for command, (code, out, err) in zip(shows + plans, tree.answer(shows + plans), strict=True):
-        inventory[f"{command[0]} {command[1]} {command[3] if command[0] == 'plan' else ''}".strip()] = (
-            json.dumps(without_prices(json.loads(out)), sort_keys=True) if code == 0 else f"{code} {err}"
-        )
+    for (_, audit, *_), (code, out, err) in zip(shows, tree.answer(shows), strict=True):
+        inventory[f"show {audit}"] = json.dumps(without_prices(json.loads(out))) if code == 0 else f"{code} {err}"
+    for (audit, preset), (code, out, err) in zip(chosen, tree.answer(plans), strict=True):
+        name = f"{audit}/{preset}"
+        if code:
+            inventory[f"plan {name}"] = f"{code} {err}"
+            continue
+        planned = without_prices(json.loads(out))
+        inventory[f"key of runs of {name}"] = " ".join(cell.pop("run") for cell in planned["cells"])
+        inventory[f"plan {name}"] = json.dumps(planned, sort_keys=True)
     for command, (code, _, err) in zip(runs, tree.answer(runs), strict=True):
         inventory[f"run {command[1]} {command[3]}"] = str(code) if code == 0 else f"{code} {err.splitlines()[-1:]}"
     return inventory | dict(help_texts(tree)) | dict(stored_digests(tree.folder / "engram-store"))
@@ -117,12 +125,34 @@ def help_texts(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 def stored_digests(store: Path) -> Iterator[tuple[str, str]]:
-    """The digest of every table, by its key, and of every figure, by its run and name."""
-    for path in sorted(store.glob("results/*/*.arrow")):
-        with pa.ipc.open_file(path) as reader:
-            yield f"table {path.stem}", digest_table(reader.read_all())
-    for path in sorted(store.glob("runs/*/figures/*.svg")):
-        yield f"figure {path.parts[-3]}/{path.name}", hashlib.sha256(path.read_bytes()).hexdigest()
+    """The key and the digest of the table of every job, and the digest of every figure."""
+    digests: dict[str, str] = {}
+    for folder in sorted(store.glob("runs/*")):
+        if not (folder / "plan.json").is_file():  # a sweep's folder
+            continue
+        about = json.loads((folder / "run.json").read_text())
+        cell = f"{about['audit']}/{about['preset']}"
+        if about["setting"]:
+            cell += f" {json.dumps(about['setting'], sort_keys=True)}"
+        places: Counter[str] = Counter()
+        for key, task in json.loads((folder / "plan.json").read_text())["jobs"]:
+            places[task] += 1
+            job = f"{cell} {task} {places[task]}"
+            yield f"key {job}", key
+            if key not in digests:
+                digests[key] = digest_stored(store, key)
+            yield f"table {job}", digests[key]
+        for path in sorted(folder.glob("figures/*.svg")):
+            yield f"figure {cell} {path.name}", hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digest_stored(store: Path, key: str) -> str:
+    """The digest of the table that is stored under this key; a word if there is none."""
+    path = store / "results" / key[:2] / f"{key}.arrow"
+    if not path.is_file():
+        return "absent"
+    with pa.ipc.open_file(path) as reader:
+        return digest_table(reader.read_all())
 
 
 def digest_table(table: pa.Table) -> str:
@@ -153,7 +183,7 @@ def describe(base: Mapping[str, str], found: Mapping[str, Sequence[str]], most: 
     counts = Counter(name.split()[0] for name in base)
     lines = [f"{', '.join(f'{count} of {kind}' for kind, count in sorted(counts.items()))} compared"]
     for kind, names in found.items():
-        lines += ["", f"{kind}: {len(names)} differ", *(f"  {each}" for each in names[:most])]
+        lines += ["", f"{kind}: {len(names)} of {counts[kind]} differ", *(f"  {each}" for each in names[:most])]
     return "\n".join(lines)
 
 
