@@ -63,9 +63,7 @@ def test_version_config_and_inputs_are_in_the_key() -> None:
 
 
 def test_key_is_sha256_of_format_task_config_and_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        second, "__module__", "tasks.contract.job"
-    )  # else the file of the test is in the key
+    monkeypatch.setattr(second, "__module__", "tasks.contract.job")  # else the file of the test is in the key
     content = [KEY_FORMAT, "one", 2, {"data": {"identity": "abc"}, "rate": 1.0}, ["a"]]
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     assert key(Config(), ("a",), second) == hashlib.sha256(text.encode()).hexdigest()

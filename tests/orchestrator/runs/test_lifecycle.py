@@ -21,7 +21,7 @@ import toys
 from orchestrator.errors import EngramError, Held, SpecError, StoreError
 from orchestrator.inspection import results
 from orchestrator.inspection.status import status
-from orchestrator.run_folder import recorded_plan
+from orchestrator.run_folder import recorded_plan, run_files
 from orchestrator.run_folder.journal import Journal
 from orchestrator.runs.lifecycle import resume, start
 from orchestrator.runs.report import Report
@@ -321,6 +321,20 @@ def test_a_run_of_other_task_versions_is_not_resumed_as_if_it_were_the_same(
         missing_ok=True
     )  # whose digest a new source changes
     with pytest.raises(EngramError, match=r"planned by other versions of toys\.part"):
+        resume(report.run, store, HERE)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_run_with_keys_of_another_format_is_not_resumed(store: Store, is_complete: bool) -> None:
+    report = run(store)
+    folder = Path(store.location) / "runs" / report.run
+    about = run_files.unseal((folder / "run.json").read_bytes())
+    del about["key_format"]  # format 1 was not recorded
+    (folder / "run.json").write_bytes(run_files.seal(about))
+    (folder / recorded_plan.FILE).unlink(missing_ok=True)
+    if not is_complete:
+        next(Path(store.location).glob("results/*/*.arrow")).unlink()
+    with pytest.raises(EngramError, match=f"run {report.run} was planned by another version of Engram, whose keys"):
         resume(report.run, store, HERE)
 
 
