@@ -326,7 +326,7 @@ def check_key_format(journal: Journal) -> None:
     if not has_current_keys(about):
         raise EngramError(
             f"run {journal.run} was planned by another version of Engram, whose keys have another format; it can be "
-            f"read but not continued: start the audit anew with `engram run {about['audit']}`"
+            f"read but not continued: start the audit again with `engram run {about['audit']}`"
         )
 
 
