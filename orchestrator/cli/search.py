@@ -130,10 +130,12 @@ def search(
 def resume_search(name: str, opened: Store, how: Execution, store: str | None, json: bool) -> int:
     """Continue the search of this name as it was asked for, and print its answer; return the exit code."""
     from orchestrator.cli.progress import watching
-    from orchestrator.run_folder.journal import Journal
+    from orchestrator.run_folder.journal import Journal, check_key_format
     from orchestrator.searches import definition
 
-    about = Journal(opened.folder("runs", name)).about()
+    journal = Journal(opened.folder("runs", name))
+    check_key_format(journal)
+    about = journal.about()
     found = definition.reopen_search(about["audit"], about["search"], {})
     with ExitStack() as shown:
         return _run_search(found, opened, how, store, shown, shown.enter_context(watching()), json)
@@ -208,6 +210,7 @@ def _reopen_search(
     what: str | None, given: Mapping[str, Any], store: str | None, asked: Mapping[str, Any], options: RunOptions
 ) -> tuple[Spec, Search, Execution]:
     """The search of this name, or the newest; what it is about cannot be changed, by what is `given` either."""
+    from orchestrator.run_folder.journal import check_key_format
     from orchestrator.searches import definition as searches
     from orchestrator.searches.searching import find_search
     from orchestrator.spec import specification
@@ -218,6 +221,7 @@ def _reopen_search(
             raise SpecError(f"{name} is given with --resume; that would be another search: leave out --resume")
     with command_store(store) as opened:
         journal = find_search(opened, what)
+        check_key_format(journal)
         about = journal.about()
     found = searches.reopen_search(about["audit"], about["search"], asked)
     spec = specification.Spec(about["audit"], execution=options.settings(), store=store)

@@ -321,12 +321,13 @@ def has_current_keys(about: Mapping[str, Any]) -> bool:
 
 
 def check_key_format(journal: Journal) -> None:
-    """Raise EngramError if the run was planned with keys of another format."""
+    """Raise EngramError if the run or search was planned with keys of another format."""
     about = journal.about()
     if not has_current_keys(about):
+        command = "search" if "search" in about else "run"
         raise EngramError(
             f"run {journal.run} was planned by another version of Engram, whose keys have another format; it can be "
-            f"read but not continued: start the audit again with `engram run {about['audit']}`"
+            f"read but not continued: start the audit again with `engram {command} {about['audit']}`"
         )
 
 

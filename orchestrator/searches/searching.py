@@ -21,7 +21,7 @@ from orchestrator.errors import EngramError, SpecError, Unwritable
 from orchestrator.inspection import pages, status
 from orchestrator.inspection.search_results import CUT, FRESH, START, SearchAnswer
 from orchestrator.planning.extras import check_extras
-from orchestrator.planning.identity import run_id
+from orchestrator.planning.identity import KEY_FORMAT, run_id
 from orchestrator.planning.plan import plan_of
 from orchestrator.run_folder.cancellation import CANCELLED, Cancellation
 from orchestrator.run_folder.journal import Journal, cell_description
@@ -85,6 +85,7 @@ class SearchFolder:
         return {
             "audit": self.search.start.audit,
             "preset": self.search.spec.preset,
+            "key_format": KEY_FORMAT,
             "cells": list(cells),
             "settings": [dict(setting) for setting in settings],
             "search": told,
