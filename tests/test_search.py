@@ -320,6 +320,19 @@ def test_what_is_resumed_is_a_search_and_stays_what_it_was(tmp_path: Path) -> No
     assert "give an audit or a file" in here("search", code=2).stderr
 
 
+@pytest.mark.parametrize("command", [("search", "--resume"), ("resume",)])
+def test_search_with_keys_of_another_format_is_not_resumed(tmp_path: Path, command: tuple[str, ...]) -> None:
+    here = Here(tmp_path)
+    here("run", "tunable", "--address", "none")
+    name = "tunable-search-01234567"
+    runs = tmp_path / "engram-store" / "runs"
+    (trial,) = (path.name for path in runs.iterdir() if path.name.startswith("tunable"))
+    Journal(runs / name).create({"audit": "tunable", "cells": [trial], "search": {}}, None)
+    refused = here(*command, name, code=1).stderr
+    assert f"run {name} was planned by another version of Engram, whose keys have another format" in refused
+    assert "engram search tunable" in refused
+
+
 def test_a_file_says_all_of_a_search(here: Here) -> None:
     (here.folder / "search.yaml").write_text(
         f"audit: tunable\nset: {{folder: {here.folder}, epochs: 4}}\n"
