@@ -139,7 +139,7 @@ def judge_readers(seed: int, _store: Path) -> Answers:
         chance = random.Random(f"{seed} {share}")
         given = evading_answers.drawn_answers(size.config, share, "nothing changed", chance)
         subject = INNOCENT if share == evading_answers.GUESSED else f"{share:g}"
-        answers[subject] = evading_answers.judge(size.config, given).after
+        answers[subject] = evading_answers.judge(size.config, given).answer
     return answers
 
 
