@@ -101,6 +101,11 @@ class Evidence:
         """
         return upper_limit(float(self.m["high"]), self.evasions)
 
+    @property
+    def is_negative(self) -> bool:
+        """Whether answers were sent that are worse on training questions, so that remembered ones may be evaded."""
+        return bool(self.evasions) and self.m["high"] < 0
+
 
 def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) -> Name:
     """The name of the decisive row, or of one beside it."""
@@ -209,9 +214,9 @@ RULES = Rules[Evidence](
         ),
         Rule(
             NOT_JUDGED,
-            "of a part, fewer answers to corrupted contexts are right than the best constant would give (exact "
-            "binomial test, p at most {few_right} % for each part; the constant is the commonest reference answer of "
-            "the other part)",
+            "of the answers to the corrupted contexts of a part that are of the kind of the reference answers, fewer "
+            "are right than the best constant would give (exact binomial test, p at most {few_right} % for each part; "
+            "the constant is the commonest reference answer of the other part)",
             lambda evidence: evidence.few_right is not None,
             FEW_RIGHT_ERROR,
             scope="answers that were sent",
@@ -219,8 +224,9 @@ RULES = Rules[Evidence](
         ),
         Rule(
             NOT_JUDGED,
-            "the whole interval of relational m lies below 0: training questions are answered worse than held-out ones",
-            lambda evidence: evidence.m["high"] < 0,
+            "the whole interval of relational m lies below -{negligible} percentage points: training questions are "
+            "answered worse than held-out ones",
+            lambda evidence: evidence.m["high"] < -evidence.negligible,
             WORSE_ERROR,
             scope="answers that were sent",
             applies=is_given,
@@ -242,8 +248,8 @@ RULES = Rules[Evidence](
             "not seen",
             "the whole interval lies below {negligible} percentage points; of answers that were sent, also once those "
             "of another kind and those of the ten commonest texts (above their share of the reference answers) are "
-            "taken for evasions of what is known",
-            lambda evidence: evidence.upper < evidence.negligible,
+            "taken for evasions of what is known, and only if the interval does not lie below 0",
+            lambda evidence: evidence.upper < evidence.negligible and not evidence.is_negative,
         ),
         undecided(),
     ),
@@ -307,6 +313,11 @@ def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
         return f"; but {describe_repeats(evidence.repeats)}."
     if rule.answer == "memorised":
         return f". {ERROR}"
+    if rule.answer == "undecided" and evidence.is_negative:
+        return (
+            "; but the whole interval lies below 0, and training questions that are answered worse than held-out ones "
+            "may be those that are remembered: ask for a system that answers every question by its best guess."
+        )
     if rule.answer == "undecided" and evidence.m["high"] < evidence.negligible <= evidence.upper:
         evaded = max(each.evaded for each in evidence.evasions)
         return (

@@ -7,11 +7,13 @@ needed to notice it. For the answers to corrupted contexts of each part, the tab
                     if these have one, or with more words around it than these have
     one text        the share of the commonest remaining answer, less its share of the reference answers
     ten texts       the same for the ten commonest
-    right answers   whether fewer are right than the best constant would give: P[B <= right], B ~ Binomial(questions, c)
+    right answers   whether fewer of the answers of the kind are right than the best constant would give:
+                    P[B <= right], B ~ Binomial(answers of the kind, c)
 
 where c is the success of a constant that is chosen on one part and counted on the other: the commonest reference answer
-of the first. An innocent reader that guesses is right at least as often as the best constant, and its guesses are
-numbers. The table contains no answer text.
+of the first. An innocent reader that guesses is right at least as often as the best constant. Answers of another kind
+are left out of the test, because they are counted by themselves: a reader that guesses a number for one question in
+four, and is silent otherwise, guesses no worse for it. The table contains no answer text.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ EVASIONS = pa.schema(
         ("split", pa.string()),  # train or validation
         ("questions", pa.int64()),
         ("unanswered", pa.int64()),
-        ("other_kind", pa.int64()),  # the unanswered among them
+        ("other_kind", pa.int64()),  # the unanswered among them; a right answer is of the kind
         ("one_text", pa.float64()),  # excess share of the commonest answer
         ("few_texts", pa.float64()),  # the same of the FEW commonest together
         ("right", pa.int64()),  # by exact match with the first gold answer
@@ -71,7 +73,7 @@ class Comparison:
     data: Dataset
 
 
-@task(version=2, name="relational.evasions")
+@task(version=3, name="relational.evasions")
 def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
     """Count the evading answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
     questions = load_questions(config.data)
@@ -139,20 +141,25 @@ def evasion_row(
     rate: float,
 ) -> dict[str, Any]:
     """The row of one part."""
-    of_kind = [spans for question, spans in said if is_of_kind(spans, question)]
-    keys = Counter(match_key(scorer, spans) for spans in of_kind)
+    keys: Counter[Hashable] = Counter()  # of the answers of the kind
+    right = 0
+    for question, spans in said:
+        key = match_key(scorer, spans)
+        is_right = key == match_key(scorer, question.golds[0])
+        right += is_right
+        if is_right or is_of_kind(spans, question):
+            keys[key] += 1
     golds = Counter(gold_keys(scorer, [question.golds[0] for question, _ in said]))
-    right = sum(match_key(scorer, spans) == match_key(scorer, question.golds[0]) for question, spans in said)
     return {
         "split": split,
         "questions": len(said),
         "unanswered": sum(not is_answered(spans) for _, spans in said),
-        "other_kind": len(said) - len(of_kind),
+        "other_kind": len(said) - keys.total(),
         "one_text": excess_share(keys, golds, 1, len(said)),
         "few_texts": excess_share(keys, golds, FEW, len(said)),
         "right": right,
         "constant": rate,
-        "p_value": few_right_p_value(right, len(said), rate),
+        "p_value": few_right_p_value(right, keys.total(), rate),
     }
 
 
@@ -163,11 +170,11 @@ def excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, 
     return excess / questions if questions else 0.0
 
 
-def few_right_p_value(right: int, questions: int, rate: float) -> float:
-    """P[B <= right], B ~ Binomial(questions, rate)."""
+def few_right_p_value(right: int, answers: int, rate: float) -> float:
+    """P[B <= right], B ~ Binomial(answers, rate)."""
     from scipy import special  # which planning does without
 
-    return float(special.bdtr(right, questions, rate)) if questions else 1.0
+    return float(special.bdtr(right, answers, rate)) if answers else 1.0
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
@@ -184,7 +191,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
         yield row(UNANSWERED, setting, proportion(each["unanswered"], questions), "question")
         yield row(ONE_TEXT, setting, alone(each["one_text"], questions), "question")
         yield row(FEW_TEXTS, setting, alone(each["few_texts"], questions), "question")
-        success = proportion(each["right"], questions)
+        success = proportion(each["right"], questions - each["other_kind"])
         yield row(RIGHT, setting, success, "question", each["constant"], each["p_value"])
 
 

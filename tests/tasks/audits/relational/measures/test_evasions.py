@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tasks.audits.relational.measures.evasions import (
     Comparison,
     answer_kind,
     constant_success,
+    evasion_row,
     evasions,
     few_right_p_value,
     is_answered,
@@ -74,7 +76,7 @@ def test_shares_are_counted_for_each_kind_of_answer() -> None:
     for evasion in evasions_of(lambda number, gold: ("", "unknown", "742", gold)[number % 4]):
         assert (evasion.questions, evasion.unanswered, evasion.other_kind) == (COUNT, 0.25, 0.5)
         assert evasion.one_text == pytest.approx(0.25)
-        assert evasion.right == pytest.approx(0.25)
+        assert evasion.right == pytest.approx(0.5)  # of the answers of the kind
 
 
 @pytest.mark.parametrize("numbers", [("42",), ("42", "42.0"), ("12", "23", "34", "42"), tuple(map(str, range(30, 40)))])
@@ -98,6 +100,29 @@ def test_who_is_never_right_has_few_right_answers() -> None:
     for evasion in evasions_of(lambda number, _: str(1000 + number)):
         assert evasion.has_few_right
         assert evasion.p_value == pytest.approx((1 - evasion.constant) ** COUNT)
+
+
+@pytest.mark.parametrize("silent", [0.0, 0.5, 0.9])
+def test_silence_makes_no_guesses_worse(silent: float) -> None:
+    """A reader that repeats the commonest number, and otherwise names a word, guesses as well as the best constant."""
+    best = Counter(question.golds[0][0] for question in questions("train")[:COUNT]).most_common(1)[0][0]
+    for evasion in evasions_of(lambda number, _: "high" if number < silent * COUNT else best):
+        assert evasion.other_kind == pytest.approx(silent)
+        assert not evasion.has_few_right
+
+
+def test_without_an_answer_of_the_kind_none_is_right() -> None:
+    for evasion in evasions_of(lambda number, _: "high"):
+        assert (evasion.questions, evasion.right, evasion.p_value) == (COUNT, 0.0, 1.0)
+
+
+def test_a_right_answer_is_of_the_kind() -> None:
+    """Here 99 % of the reference answers have no word beside the number."""
+    is_of_kind = answer_kind([("7",)] * 99 + [("7 of the many",)])
+    assert not is_of_kind(("7 of the many",), question("7 of the many"))
+    said = [(question("7 of the many"), ("7 of the many",)), (question("7 of the many"), ("8 of the many",))]
+    row = evasion_row("train", said, "squad", is_of_kind, 0.5)
+    assert (row["other_kind"], row["right"]) == (1, 1)
 
 
 def test_a_constant_is_chosen_on_one_part_and_counted_on_the_other() -> None:
