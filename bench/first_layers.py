@@ -1,7 +1,7 @@
 """How often one model shows a glyph of one training image: by its first layer, beside references, and by its outputs.
 
     python bench/first_layers.py [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
-                                 [--data mnist] [--examples 10000] [--out FILE]
+                                 [--data mnist] [--examples 10000] [--epochs 5] [--out FILE]
 
 Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
 One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
@@ -323,6 +323,7 @@ def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
     data = load(config.trained_on)
     counts = ink_counts(data.train_images[: config.examples or None]).reshape(data.shape)[1:6, 1:6]
     yield "data", f"{config.trained_on.name}, {config.examples or len(data.train_images)} training images"
+    yield "epochs", f"{config.epochs} at most, patience {config.patience}"
     yield "seed", str(config.seed)
     yield (
         "models",
@@ -341,12 +342,14 @@ if __name__ == "__main__":
     )
     given.add_argument("--data", default="mnist", help="the data set; mnist unless given")
     given.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
+    given.add_argument("--epochs", type=int, help="at most; those of the published training unless given")
     asked_for = given.parse_args()
     torch.set_num_threads(1)
     if asked_for.tiny:
         config = replace(bench_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
     else:
         config = bench_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
+        config = replace(config, epochs=asked_for.epochs or config.epochs)
     models = train(config, asked_for.innocent, asked_for.references)
     counted = table(count_answers(config, models))
     setting = here("", torch.device("cpu")) | dict(facts(config, models))
