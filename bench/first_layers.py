@@ -6,7 +6,8 @@
 Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
 One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
 `slopes` and `references` are those of `exact_ranks`, of the model alone and beside four clean ones; `first layer` is
-that of `weight_ranks`, and `density score` the one that it had before. The verdict says *memorised* where the ranks
+that of `weight_ranks`, and `density score` the one that it had before. `ink of all images` stands for an auditor who
+counts ink in the whole data set, of which the owner trained on a part. The verdict says *memorised* where the ranks
 among the look-alikes are small, too. An owner's model is asked about the glyphs of the others as well, and about one
 for each half of its own that differs there; an innocent model about those of all owners. A cheat alters the first layer
 before it is handed over. Checkpoints are the model after 1, 2, 4, ... epochs. Intervals are those of Clopper and
@@ -165,6 +166,7 @@ def pixel_scores(
         scores["references"] = weighted_slopes(region.added, beside, region.inked)
     scores["density score"] = density_scores(layers[-1], region.where, counts)
     scores["first layer"] = layers[-1].pixel_scores(region.where, counts)
+    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.where, ink_counts(data.train_images))
     for name, altered in cheats(layers[-1].weights, counts).items():
         scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, counts)
     return region, scores | checkpoint_scores(layers, region.where, counts)

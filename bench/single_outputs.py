@@ -1,24 +1,23 @@
-"""What the outputs of one model show of a glyph of one training image, however they are calibrated and averaged.
+"""Count how often the outputs of one model show a glyph of one training image, by calibration and images.
 
     python bench/single_outputs.py [--tiny] [--seed 520000] [--owners 20] [--clean 10] [--out FILE]
 
-The models are those of `first_layers.py` on 10,000 images of MNIST: every owner's with a drawn glyph in one training
-image; its references and innocent models are the clean ones. A model is asked by the slopes of the label's centred
-logit in its pixels: the mean gradient over images, which outputs for many images give as well. They are weighted and
+`first_layers.py` trains the models on 10,000 images of MNIST: each owner's model with a drawn glyph in one training
+image, and references and innocent models without any. The score of a model is the slope of the label's centred logit in
+each pixel: the mean gradient over images, which outputs for many images give as well. The slopes are weighted and
 compared in several ways:
 
     alone                  1 / (ink + 10), without any other model
-    4 references           the same less the mean of four clean models, as the audit has it
+    4 references           the same less the mean of four clean models, as in the audit
     all references         the same with all clean models
-    measured noise         all references; each pixel's variance is that of the clean models in pixels of about as much
-                           ink, and their mean counts as far as it exceeds its own error
-    same model elsewhere   no reference: the variance is that of the model's own slopes in such pixels elsewhere
+    measured noise         all references; the variance of a pixel is measured on the clean models in pixels with
+                           similar ink, and their mean counts only where it exceeds its own error
+    same model elsewhere   no reference: the variance of the model's own slopes in similar pixels elsewhere
     carriers               as `measured noise`, on other images: of other classes, of half the contrast, of the label
-                           mixed with other classes, blank ones, and the owner's own canary
+                           mixed with other classes, blank images, and the owner's own canary
     all carriers           the mean over these, without the owner's own image
 
-Ranks are among all 4,457,400 glyphs, and those of the others' glyphs are the null. Intervals are those of Clopper and
-Pearson.
+Ranks are among all 4,457,400 glyphs; the glyphs of other owners are the null. Intervals are Clopper and Pearson's.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ OWN_IMAGE = "the owner's own image"
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """The images, how many of those of training ink each pixel (h w,), and with how much ink."""
+    """The data set, the number of training images that ink each pixel (h w,), and their ink in it."""
 
     data: Images
     counts: Counts
@@ -64,73 +63,73 @@ class Domain:
 
     @property
     def outside(self) -> NDArray[np.int64]:
-        """The pixels beside the glyphs' place."""
+        """The pixels outside the block in which glyphs lie."""
         inside = np.zeros(self.data.shape[:2], bool)
         inside[1:6, 1:6] = True
         return np.flatnonzero(~inside.ravel())
 
 
 def carrier_images(domain: Domain, one: Asked, label: int, seed: int) -> Mapping[str, Pixels]:
-    """The sets of images, by what they are, each image with a glyph drawn anew."""
+    """The sets of images by name; every image carries a random glyph."""
     data = domain.data
     of_label = data.test_images[data.test_labels == label][:IMAGES]
     others = data.test_images[data.test_labels != label][: len(of_label)]
     assert isinstance(one.canary.image, int)
-    own = data.train_images[one.canary.image : one.canary.image + 1]
+    owner_image = data.train_images[one.canary.image : one.canary.image + 1]
     sets = {
         LABEL_IMAGES: of_label,
         "images of other classes": others,
         "half the contrast": of_label // 2,
         "mixed with other classes": of_label // 2 + others // 2,
         "blank images": np.zeros_like(of_label),
-        OWN_IMAGE: np.repeat(own, len(of_label), axis=0),
+        OWN_IMAGE: np.repeat(owner_image, len(of_label), axis=0),
     }
     return {name: with_drawn_glyphs(images, seed) for name, images in sets.items()}
 
 
 def with_drawn_glyphs(images: Pixels, seed: int) -> Pixels:
-    drawn = [draw_member(Glyph(), seeds.derive(seed, "carried", number)) for number in range(len(images))]
-    return np.concatenate([burn(images[row : row + 1], glyph) for row, glyph in enumerate(drawn)])
+    glyphs = [draw_member(Glyph(), seeds.derive(seed, "carried", number)) for number in range(len(images))]
+    return np.concatenate([burn(images[row : row + 1], glyph) for row, glyph in enumerate(glyphs)])
 
 
 def model_slopes(model: pa.Table, images: Pixels, label: int, blank: NDArray[np.int64]) -> Array:
-    """The slopes of the label's centred logit in every pixel (pixels,), in units of those of pixels without ink."""
+    """The slopes of the label's centred logit in every pixel (pixels,), in units of their spread without ink."""
     layer = trained_first_layer(architecture_of(model), weights_of_model(model), images, label)
     slopes = layer.gradients @ layer.weights
     return np.asarray(slopes / slopes[blank].std())
 
 
-def calibrated_slopes(domain: Domain, own: Array, references: Sequence[Array]) -> dict[str, Array]:
+def calibrated_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) -> dict[str, Array]:
     """Every calibration's values of the pixels (pixels,)."""
     weights = 1 / (domain.ink + LEAST_INK)
     few, every = np.mean(references[:ASKED_REFERENCES], axis=0), np.mean(references, axis=0)
     return {
-        "alone": own * weights,
-        "4 references": (own - few) * weights,
-        "all references": (own - every) * weights,
-        "measured noise": whiten_slopes(domain, own, references),
-        "same model elsewhere": own / elsewhere_variance(domain, own),
+        "alone": slopes * weights,
+        "4 references": (slopes - few) * weights,
+        "all references": (slopes - every) * weights,
+        "measured noise": whiten_slopes(domain, slopes, references),
+        "same model elsewhere": slopes / elsewhere_variance(domain, slopes),
     }
 
 
-def whiten_slopes(domain: Domain, own: Array, references: Sequence[Array]) -> Array:
+def whiten_slopes(domain: Domain, slopes: Array, references: Sequence[Array]) -> Array:
     classes, stacked = ink_class(domain.counts), np.stack(references)
     mean, variance = stacked.mean(axis=0), stacked.var(axis=0, ddof=1)
-    values = np.zeros_like(own)
+    values = np.zeros_like(slopes)
     for ink in np.unique(classes):
         same = classes == ink
         noise = float(variance[same].mean())
-        kept = max(0.0, 1 - noise / len(references) / float((mean[same] ** 2).mean()))
-        values[same] = (own[same] - kept * mean[same]) / noise
+        retained_mean = max(0.0, 1 - noise / len(references) / float((mean[same] ** 2).mean()))
+        values[same] = (slopes[same] - retained_mean * mean[same]) / noise
     return values
 
 
-def elsewhere_variance(domain: Domain, own: Array) -> Array:
-    """The variance of the model's own slopes in pixels beside the glyphs' place with about as much ink: (pixels,)."""
+def elsewhere_variance(domain: Domain, slopes: Array) -> Array:
+    """The variance of the model's own slopes in pixels with similar ink outside the glyphs' block: (pixels,)."""
     classes, outside = ink_class(domain.counts), domain.outside
-    variance = np.zeros_like(own)
+    variance = np.zeros_like(slopes)
     for ink in np.unique(classes):
-        variance[classes == ink] = comparison(own[outside], classes[outside], int(ink))[1] ** 2
+        variance[classes == ink] = comparison(slopes[outside], classes[outside], int(ink))[1] ** 2
     return variance
 
 
@@ -142,53 +141,55 @@ def pixel_values(config: UniqueFeature, domain: Domain, one: Asked, references: 
     scores: dict[str, Array] = {}
     by_carrier: dict[str, Array] = {}
     for carrier, images in carrier_images(domain, one, label, config.seed).items():
-        own, *others = (model_slopes(model, images, label, blank) for model in (one.model, *references))
+        slopes, *reference_slopes = (model_slopes(model, images, label, blank) for model in (one.model, *references))
         if carrier == LABEL_IMAGES:
-            scores |= calibrated_slopes(domain, own, others)
-        by_carrier[carrier] = whiten_slopes(domain, own, others)
+            scores |= calibrated_slopes(domain, slopes, reference_slopes)
+        by_carrier[carrier] = whiten_slopes(domain, slopes, reference_slopes)
     scores |= {f"measured noise, {name}": values for name, values in by_carrier.items() if name != LABEL_IMAGES}
-    asked = [values for name, values in by_carrier.items() if name != OWN_IMAGE]
-    return scores | {"measured noise, all carriers": np.mean(asked, axis=0)}
+    averaged = [values for name, values in by_carrier.items() if name != OWN_IMAGE]
+    return scores | {"measured noise, all carriers": np.mean(averaged, axis=0)}
 
 
 @dataclass(frozen=True)
-class Found:
+class OwnerRanks:
     """The p-values of the owners' glyphs in their own models, and of the other owners' glyphs there."""
 
-    own: list[float]
+    asked: list[float]
     others: list[float]
 
 
-def rank_all_glyphs(config: UniqueFeature, owners: Sequence[Asked], references: Sequence[pa.Table]) -> dict[str, Found]:
+def rank_all_glyphs(
+    config: UniqueFeature, owners: Sequence[Asked], references: Sequence[pa.Table]
+) -> dict[str, OwnerRanks]:
     data = load(config.trained_on)
     training = data.train_images[: config.examples or None]
     domain = Domain(data, ink_counts(training), pixel_ink(training).ravel())
     glyphs = [inked_cells(glyph_of(one)) for one in owners]
-    found: defaultdict[str, Found] = defaultdict(lambda: Found([], []))
+    ranks: defaultdict[str, OwnerRanks] = defaultdict(lambda: OwnerRanks([], []))
     for number, one in enumerate(owners):
         for name, values in pixel_values(config, domain, one, references).items():
             cells = cell_sums(values.reshape(data.shape[:2]), glyph_of(one))
-            own, others = split_ranks(cells, glyphs, number)
-            found[name].own.append(own)
-            found[name].others.extend(others)
+            asked, others = split_ranks(cells, glyphs, number)
+            ranks[name].asked.append(asked)
+            ranks[name].others.extend(others)
         print(f"{number + 1} of {len(owners)} models asked", flush=True)
-    return dict(found)
+    return dict(ranks)
 
 
 def split_ranks(cells: Array, glyphs: Sequence[Cells], number: int) -> tuple[float, list[float]]:
-    """The p-value of the glyph of this number, and those of the others."""
+    """The p-value of the glyph of this number, and the p-values of the other glyphs."""
     subsets = Subsets(cells)
     p_values = [subsets.p_value(glyph) for glyph in glyphs]
     return p_values.pop(number), p_values
 
 
-def table(found: Mapping[str, Found]) -> str:
+def table(ranks: Mapping[str, OwnerRanks]) -> str:
     lines = ["| score of outputs | found at 5 % | 1 % | 0.1 % | glyphs of other owners at 5 % |", f"|{5 * '---|'}"]
-    for name, ranks in found.items():
-        own = np.array(ranks.own)
-        called = [describe_count(own <= level) for level in LEVELS]
-        wrong = sum(p_value <= LEVELS[0] for p_value in ranks.others)
-        lines.append(f"| {' | '.join([name, *called])} | {wrong} of {len(ranks.others)} |")
+    for name, p_value_lists in ranks.items():
+        p_values = np.array(p_value_lists.asked)
+        found_counts = [describe_count(p_values <= level) for level in LEVELS]
+        false_calls = sum(p_value <= LEVELS[0] for p_value in p_value_lists.others)
+        lines.append(f"| {' | '.join([name, *found_counts])} | {false_calls} of {len(p_value_lists.others)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -196,7 +197,9 @@ if __name__ == "__main__":
     given = parser(__doc__)
     given.add_argument("--seed", type=int, default=520000, help="from which all chance follows")
     given.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
-    given.add_argument("--clean", type=int, default=10, help="clean models beside the four references; 10 unless given")
+    given.add_argument(
+        "--clean", type=int, default=10, help="clean models in addition to the four references; 10 unless given"
+    )
     asked_for = given.parse_args()
     torch.set_num_threads(1)
     if asked_for.tiny:

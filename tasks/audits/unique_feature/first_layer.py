@@ -1,9 +1,9 @@
-"""What a training image left in the weights of a dense first layer, pixel by pixel.
+"""Score every pixel by the shift that one training image left in the weights of a dense first layer.
 
 A pixel that no other training image inks moves its weights at the canary's steps alone, by one shift d that it shares
 with all other such pixels of the feature: w_up = w0_up + d_u for unit u and an inked pixel p. The weights w0 of the
-initialisation hide d; their density h is that of the model's own weights in pixels that the images of the domain do not
-ink. The evidence for a shift is the log likelihood ratio against none, for shifts that lean to the gradient g:
+initialisation hide d; their density h is estimated from the model's own weights in pixels that no image of the domain
+inks. The evidence for a shift is the log likelihood ratio against none, for shifts that lean to the gradient g:
 
     E_p = sum over units u of log h_d(w_up) / h(w_up),  d_u normal with mean 0.05 g_u and standard deviation 0.05
 
@@ -13,8 +13,8 @@ networks begin, has ends, and a few weights beyond them show a shift that the su
 has none; there the gradient decides.
 
 The training images move the weights of pixels that they ink by more than one canary does. So the evidence of each pixel
-is compared with that of other pixels of the same model that about as many images ink (within a power of two), with mean
-m and standard deviation s. A pixel's score is the log likelihood ratio of a normal shift of E_p by 3 s0, s0 being the s
+is compared with other pixels of the same model that a similar number of images ink (within a power of two), whose
+evidence has mean m and standard deviation s. A pixel's score is the log likelihood ratio of a normal shift of E_p by 3 s0, s0 being the s
 of pixels without ink:
 
     S_p = z t - t^2 / 2,  z = (E_p - m) / s,  t = 3 s0 / s
@@ -22,8 +22,8 @@ of pixels without ink:
 It is large for a pixel without other ink that shifted, about -4.5 for one that did not, and near 0 where others' ink
 hides whether it did. A feature's score is the sum over its pixels.
 
-The model, its label and the domain alone enter S, and not the feature that is asked about: ranks of a drawn one are
-exact. The score is ours; its constants were fixed on 24 models that none of the reported counts holds
+The score depends on the model, its label and the domain, and not on the feature in question, so the rank of a drawn
+feature is exact. The score is ours; its constants were fixed on 24 models that none of the reported counts holds
 (`bench/first_layers.py`).
 """
 
@@ -51,7 +51,7 @@ TILT = 0.05  # mean shift of a unit in which the label's gradient is at its root
 REACH = 6.0  # of the density beyond the outermost weight
 
 ASSUMED_SHIFT = 3.0  # of the evidence of a pixel without ink, in its standard deviations
-LEAST_PIXELS = 10  # with which a pixel is compared; where as many have no ink, these alone give the density
+LEAST_PIXELS = 10  # with which a pixel is compared, and the fewest pixels without ink that give the density
 BINS = 4001
 
 
@@ -59,16 +59,16 @@ BINS = 4001
 class FirstLayer:
     """The `weights` (units, pixels) of a dense first layer, and the label's `gradients` (units,) in its biases.
 
-    Pixels are those of a flattened image (h, w, c).
+    Pixels are in the order of a flattened image (h, w, c).
     """
 
     weights: Array
     gradients: Array
 
     def pixel_scores(self, where: NDArray[np.int64], counts: Counts) -> Array:
-        """S_p of the pixels `where`; `counts` says of every pixel of an image how many of the domain's images ink it.
+        """S_p of the pixels `where`; `counts` holds, for every pixel of an image, how many images of the domain ink it.
 
-        Pixels are compared with those elsewhere in the image, or with one another where there are none.
+        Pixels are compared with the rest of the image, or with one another if the image has no other pixels.
         """
         elsewhere = np.setdiff1d(np.arange(len(counts)), where)
         if not len(elsewhere):
@@ -131,11 +131,11 @@ def ink_class(counts: Counts) -> NDArray[np.int64]:
 def comparison(evidence: Array, classes: NDArray[np.int64], ink: int) -> tuple[float, float]:
     """The mean and the standard deviation of the evidence of pixels of the class `ink`.
 
-    Where these are fewer than LEAST_PIXELS, those of the nearest classes are taken, too.
+    If there are fewer than LEAST_PIXELS, pixels of the nearest classes are added.
     """
     distances = np.abs(classes - ink)
-    needed = min(LEAST_PIXELS, len(distances))
-    near = evidence[distances <= np.sort(distances)[needed - 1]]
+    fewest = min(LEAST_PIXELS, len(distances))
+    near = evidence[distances <= np.sort(distances)[fewest - 1]]
     return float(near.mean()), float(near.std(ddof=1)) if len(near) > 1 else 0.0
 
 
