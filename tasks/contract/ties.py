@@ -20,12 +20,12 @@ MOST_TIED = 0.05
 CONDITION = f"more than {100 * MOST_TIED:g} % of the pairs of scores that are compared are equal"
 
 
-def tied_row(share: float | None, n: int, unit: str, of: str = "") -> Row:
+def tied_row(share: float | None, n: int, unit: str, **setting: str) -> Row:
     """The summary row of the share of pairs of scores that are equal, over n units.
 
-    `of` names whose scores they are, if a summary has several such rows.
+    The setting says whose scores they are (of="given model"), if a summary has several such rows.
     """
-    return row(TIED, {"of": of} if of else {}, Estimate(share, None, None, n), unit, 0.0)
+    return row(TIED, setting, Estimate(share, None, None, n), unit, 0.0)
 
 
 def most_tied(rows: Rows) -> Row | None:
