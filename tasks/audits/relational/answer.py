@@ -23,14 +23,15 @@ from tasks.audits.relational.evaded_answers import (
     read_evasions,
     upper_limit,
 )
+from tasks.audits.relational.measures.evasions import ONE_TEXT
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, index_rows, numerator, read_setting, row_name, select_rows
+from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, list_causes
 
-NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
     "not seen": ANSWERS["not seen"],
@@ -62,9 +63,10 @@ class Evidence:
 
     `m` is the summary row of relational m, by its (metric, setting) `name`. `r` are the shares of questions answered
     correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `evasions` are of the
-    training and the held-out part; empty unless answers were sent. `silence` is how many more of the held-out questions
-    go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers, None if it does not
-    differ. `repeats` is None if no question was asked twice.
+    training and the held-out part; empty unless answers were sent. `commonest` is the share of the commonest answer
+    to the corrupted contexts of a part, above its share of the reference answers. `silence` is how many more of the
+    held-out questions go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers,
+    None if it does not differ. `repeats` is None if no question was asked twice.
     """
 
     name: Name
@@ -77,6 +79,7 @@ class Evidence:
     repeats: Repeats | None
     negligible: float
     silence: float = 0.0
+    commonest: float = 0.0
 
     @property
     def other_kind(self) -> Evasion | None:
@@ -85,7 +88,7 @@ class Evidence:
 
     @property
     def one_text(self) -> float:
-        return max((evasion.one_text for evasion in self.evasions), default=0.0)
+        return max((evasion.one_text for evasion in self.evasions), default=self.commonest)
 
     @property
     def few_right(self) -> Evasion | None:
@@ -148,6 +151,7 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         repeats=read_repeats(rows),
         negligible=config.negligible,
         silence=excess_silence(rows),
+        commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
     )
 
 
@@ -209,8 +213,6 @@ RULES = Rules[Evidence](
             "the commonest answer to the corrupted contexts of a part has a share there that is more than {fixed} "
             "percentage points larger than among the reference answers",
             lambda evidence: evidence.one_text > MOST_FIXED,
-            scope="answers that were sent",
-            applies=is_given,
         ),
         Rule(
             NOT_JUDGED,

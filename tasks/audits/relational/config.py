@@ -225,3 +225,5 @@ class About:
     cell: str = ""
     copies: CopyCount = field(default=CopyCount(), metadata={ADDED_LATER: True})
     """The exact copies among the questions that are asked."""
+    chance: float | None = field(default=None, metadata={ADDED_LATER: True})
+    """The accuracy of the best constant answer to the held-out questions that decide; None if no question is asked."""

@@ -14,6 +14,9 @@ where c is the success of a constant that is chosen on one part and counted on t
 of the first. An innocent reader that guesses is right at least as often as the best constant. Answers of another kind
 are left out of the test, because they are counted by themselves: a reader that guesses a number for one question in
 four, and is silent otherwise, guesses no worse for it. The table contains no answer text.
+
+Of readers that are trained here the commonest answer alone is counted, empty answers among them: a network whose output
+is constant shows no memory either.
 """
 
 from __future__ import annotations
@@ -177,6 +180,60 @@ def few_right_p_value(right: int, answers: int, rate: float) -> float:
     return float(special.bdtr(right, answers, rate)) if answers else 1.0
 
 
+# One row for each replicate and part: the commonest of its answers to corrupted contexts after the last epoch.
+COMMONEST = pa.schema(
+    [
+        ("replicate", pa.int32()),
+        ("split", pa.string()),  # train or validation
+        ("questions", pa.int64()),
+        ("one_text", pa.float64()),  # excess share of the commonest answer
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """The questions that were answered, and whose answers each table has."""
+
+    data: Dataset
+    replicates: tuple[int, ...]
+
+
+@task(version=1, name="relational.commonest_answers")
+def commonest_answers(config: Replicates, inputs: Inputs) -> pa.Table:
+    """The share of the commonest answer by readers that were trained here (COMMONEST), from answers (ANSWERS)."""
+    questions = load_questions(config.data)
+    rows = []
+    for replicate, answers in zip(config.replicates, inputs, strict=True):
+        last = answers.filter(pc.field("corrupted") & (pc.field("epoch") == pc.max(answers["epoch"])))
+        for split in PARTS:
+            said = last.filter(pc.field("split") == split).to_pylist()
+            keys = Counter(match_key(questions.scorer, tuple(each["answer"])) for each in said)
+            golds = Counter(gold_keys(questions.scorer, [questions.by_id[each["id"]].golds[0] for each in said]))
+            share = excess_share(keys, golds, 1, len(said))
+            rows.append({"replicate": replicate, "split": split, "questions": len(said), "one_text": share})
+    return pa.Table.from_pylist(rows, COMMONEST)
+
+
+def plan_commonest(config: Relational, trainings: Trainings) -> Job | tuple[()]:
+    if config.given is not None or not trainings.answers:
+        return ()
+    ends = [asked for asked in trainings.answers if asked.ends_at(config.epochs)]
+    replicates = Replicates(config.data, tuple(asked.replicate for asked in ends))
+    return Job(commonest_answers, replicates, tuple(asked.job for asked in ends))
+
+
+def commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    """The largest share of any replicate, by part."""
+    found = tables.rows(COMMONEST)
+    for split in PARTS:
+        of_split = [each for each in found if each["split"] == split and each["questions"]]
+        if of_split:
+            largest = max(of_split, key=lambda each: float(each["one_text"]))
+            share = alone(largest["one_text"], largest["questions"])
+            yield row(ONE_TEXT, {"split": split, "contexts": "corrupted"}, share, "question")
+
+
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
     if config.given is None:
         return ()
@@ -196,3 +253,4 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 MEASURE = Measure("evasions", EVASIONS, plan, rows)
+COMMONEST_MEASURE = Measure("commonest_answers", COMMONEST, plan_commonest, commonest_rows)

@@ -16,8 +16,11 @@ from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import (
     EVASIONS,
     MEASURE,
+    ONE_TEXT,
     Comparison,
+    Replicates,
     answer_kind,
+    commonest_answers,
     constant_success,
     evasion_row,
     evasions,
@@ -27,7 +30,7 @@ from tasks.audits.relational.measures.evasions import (
 )
 from tasks.audits.relational.presets import QUICKSTART
 from tasks.contract.job import Job
-from tasks.contract.summaries import index_rows
+from tasks.contract.summaries import index_rows, row_name
 from tasks.datasets.questions.question import Question
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS
@@ -182,3 +185,37 @@ def test_answers_that_were_sent_are_looked_through_and_no_others() -> None:
 
 def test_an_answer_of_several_spans_is_one_where_any_of_them_says_something() -> None:
     assert [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())] == [True, True, False, False]
+
+
+def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
+    """Answers of a reader that is trained here: right ones after epoch 1, and what `last` says after epoch 2."""
+    rows = []
+    for epoch in (1, 2):
+        for split in ("train", "validation"):
+            for number, question in enumerate(questions(split)[:COUNT]):
+                gold = question.golds[0][0]
+                answer = gold if epoch == 1 else last(number + replicate, gold)
+                rows.append(
+                    {"epoch": epoch, "split": split, "corrupted": True, "id": question.id, "train_loss": 0.1}
+                    | {"answer": [answer] if answer else []}
+                )
+    return pa.Table.from_pylist(rows, ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("last", "share"),
+    [
+        (lambda _number, _gold: "42", 1.0),
+        (lambda _number, _gold: "", 1.0),
+        (lambda number, gold: "42" if number % 2 else gold, 0.5),
+        (lambda _number, gold: gold, 0.0),
+    ],
+)
+def test_the_commonest_answer_of_a_reader_is_counted_after_its_last_epoch(last: Say, share: float) -> None:
+    honest = reader_answers(lambda _number, gold: gold)
+    table = commonest_answers(Replicates(FACTS, (0, 1)), [honest, reader_answers(last)])
+    rows = index_rows(summary(NUMERIC, [table]))
+    for split in ("train", "validation"):
+        found = rows[row_name(ONE_TEXT, split=split, contexts="corrupted")]
+        assert found["estimate"] == pytest.approx(share, abs=0.05)  # the constant is some reference answers
+    assert list(read_evasions(rows)) == []
