@@ -15,7 +15,7 @@ has none; there the gradient decides.
 The training images move the weights of pixels that they ink by more than one canary does. So the evidence of each pixel
 is compared with other pixels of the same model that a similar number of images ink (within a power of two), whose
 evidence has mean m and standard deviation s. A pixel's score is the log likelihood ratio of a normal shift of E_p by
-3 s0, where s0 is the s of pixels without ink:
+3 s0, s0 being the s of pixels without ink:
 
     S_p = z t - t^2 / 2,  z = (E_p - m) / s,  t = 3 s0 / s
 
