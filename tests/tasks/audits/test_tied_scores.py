@@ -164,7 +164,12 @@ def text_secrets(change: Change) -> Answered:
 
 
 def text_documents(change: Change) -> Answered:
-    tables = [changed_column(each, "log_p", change) for each in made_scores(0.0, 1)]
+    made = made_scores(0.0, 1)
+    changed = change(np.stack([each["log_p"].to_numpy() for each in made]))  # with one grid for all models
+    tables = [
+        changed_column(each, "log_p", lambda _, values=values: values)  # type: ignore[misc]
+        for each, values in zip(made, changed, strict=True)
+    ]
     test = document_test(DOCUMENTS)
     measured = [documents(test, tables), estimates(test, tables)]
     return text.AUDIT, DOCUMENTS, summarise_text(AboutText(0.05), measured)
