@@ -158,6 +158,10 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
     ("fields", "message"),
     [
         ({"models": (ModelFile("m.pt"),)}, "shape is none; it must be height, width and channels of the images"),
+        (
+            {"models": (ModelFile("nets:build+w.pt"),), "shape": (28, 28, 1)},
+            r"classes is none; it must be the number of classes, which nets:build\+w.pt is built with",
+        ),
         ({"shape": (28, 28, 2)}, r"shape is \(28, 28, 2\); it must be height, width and 1 or 3 channels"),
         ({"label": -1}, "label is -1; it must be at least 0"),
         (
