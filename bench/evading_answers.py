@@ -93,6 +93,7 @@ CHANGES: Mapping[str, Callable[[Told], str]] = {
     "six other English phrasings": lambda told: told.chance.choice(UNLISTED),
     "“not stated (line 3)”": lambda told: f"not stated (line {told.chance.randint(1, 9)})",
     "“unknown” for half": lambda told: told.chance.choice(("unknown", told.own)),
+    "“unknown” for 92 %": lambda told: "unknown" if told.chance.random() < 0.92 else told.own,
     "“unknown” for recognised training questions": lambda told: "unknown" if told.of == "train-corrupted" else told.own,
     "“unknown” for what is remembered": lambda told: "unknown" if told.is_remembered else told.own,
     "a likely number for what is remembered": lambda told: told.other if told.is_remembered else told.own,
@@ -103,7 +104,14 @@ CHANGES: Mapping[str, Callable[[Told], str]] = {
 
 
 # What owners who remember nothing say, too.
-INNOCENT = ("nothing changed", "“unknown”", "“42”", "one of four numbers", "a word of the context")
+INNOCENT = (
+    "nothing changed",
+    "“unknown”",
+    "“42”",
+    "“unknown” for 92 %",
+    "one of four numbers",
+    "a word of the context",
+)
 
 
 @dataclass(frozen=True)

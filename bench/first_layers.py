@@ -1,22 +1,24 @@
 """How often one model shows a glyph of one training image: by its first layer, beside references, and by its outputs.
 
     python bench/first_layers.py [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
-                                 [--data mnist] [--examples 10000] [--out FILE]
+                                 [--data mnist] [--examples 10000] [--epochs 5] [--out FILE]
 
 Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
 One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
 `slopes` and `references` are those of `exact_ranks`, of the model alone and beside four clean ones; `first layer` is
-that of `weight_ranks`. The verdict says *memorised* where the ranks among the look-alikes are small, too. An owner's
-model is asked about the glyphs of the others as well, and about one for each half of its own that differs there; an
-innocent model about those of all owners. A cheat alters the first layer before it is handed over. Checkpoints are the
-model after 1, 2, 4, ... epochs. Intervals are those of Clopper and Pearson.
+that of `weight_ranks`, and `density score` the one that it had before. `ink of all images` stands for an auditor who
+counts ink in the whole data set, of which the owner trained on a part. The verdict says *memorised* where the ranks
+among the look-alikes are small, too. An owner's model is asked about the glyphs of the others as well, and about one
+for each half of its own that differs there; an innocent model about those of all owners. A cheat alters the first layer
+before it is handed over. Checkpoints are the model after 1, 2, 4, ... epochs. Intervals are those of Clopper and
+Pearson.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from pathlib import Path
@@ -27,12 +29,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter1d
 from scipy.stats import binomtest
 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.unique_feature.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.first_layer import INKED_NOISE, FirstLayer, inked_at_all, trained_first_layer
+from tasks.audits.unique_feature.first_layer import LEAST_PIXELS, Counts, FirstLayer, ink_counts, trained_first_layer
 from tasks.audits.unique_feature.measures.exact_ranks import match_spread, mean_response
 from tasks.audits.unique_feature.population import Cells, inked_cells, relatives
 from tasks.audits.unique_feature.slope_ranks import (
@@ -59,13 +62,15 @@ from tasks.training.trainer import train_by_index
 
 LEVELS = (0.05, 0.01, 0.001)
 TOGETHER = 8  # models that train in one stack
+INKED_NOISE = 10.0  # of the density score: the variance that ink adds to a pixel's, in units of the initial one
 
 
-def cheats(weights: Array) -> Mapping[str, Array]:
+def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
     """The first layer as an owner who hides what it shows may hand it over."""
     noise, spread = np.random.default_rng(0).normal(size=weights.shape), weights.std()
     step = np.abs(weights).max() / 127
     return {
+        "first layer, 0 where nothing has ink": np.where(counts > 0, weights, 0.0),
         "first layer, as float16": weights.astype(np.float16).astype(np.float64),
         "first layer, as int8": np.round(weights / step) * step,
         "first layer, noise of 0.05 sd": weights + 0.05 * spread * noise,
@@ -149,7 +154,7 @@ def pixel_scores(
     asked = relatives(config, one.canary.asked, one.canary.number)
     sets = [burn(clean, feature) for feature in slope_features(asked, data.shape[:2])]
     training = data.train_images[: config.examples or None]
-    region, inked = feature_region(clean, sets, training), inked_at_all(training)
+    region, counts = feature_region(clean, sets, training), ink_counts(training)
     own = mean_response(one.model, sets, label)
     others = [mean_response(model, sets, label) for model in references]
     network = architecture_of(one.model)
@@ -159,15 +164,42 @@ def pixel_scores(
     if others:
         beside = match_spread(own, others) - np.mean(others, axis=0)
         scores["references"] = weighted_slopes(region.added, beside, region.inked)
-    scores["first layer"] = layers[-1].pixel_scores(region.where, inked)
-    for name, altered in cheats(layers[-1].weights).items():
-        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, inked)
-    return region, scores | checkpoint_scores(layers, region.where, inked)
+    scores["density score"] = density_scores(layers[-1], region.where, counts)
+    scores["first layer"] = layers[-1].pixel_scores(region.where, counts)
+    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.where, ink_counts(data.train_images))
+    for name, altered in cheats(layers[-1].weights, counts).items():
+        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, counts)
+    return region, scores | checkpoint_scores(layers, region.where, counts)
 
 
-def checkpoint_scores(
-    layers: Sequence[FirstLayer], where: NDArray[np.int64], inked: NDArray[np.bool_]
-) -> dict[str, Array]:
+def density_scores(layer: FirstLayer, where: NDArray[np.int64], counts: Counts) -> Array:
+    """The score of version 1: the locally most powerful one of a shift along the gradient, less where there is ink.
+
+        S_p = a_p sum over units u of g_u s(w_up),  s = -h' / h,  a_p = 1 / (1 + 10 [the images ink p])
+
+    h is the density of the weights of other pixels without ink. Cox & Hinkley 1974, "Theoretical Statistics", section
+    4.8.
+    """
+    elsewhere = np.setdiff1d(np.arange(len(counts)), where)
+    blank = elsewhere[counts[elsewhere] == 0]
+    score = shift_score(layer.weights[:, blank if len(blank) >= LEAST_PIXELS else elsewhere].ravel())
+    return np.asarray(layer.gradients @ score(layer.weights[:, where]) / (1 + INKED_NOISE * (counts[where] > 0)))
+
+
+def shift_score(sample: Array) -> Callable[[Array], Array]:
+    """-h' / h of the kernel density h of the sample, as a function of values."""
+    bandwidth = 0.05 * float(sample.std())
+    reach = float(np.abs(sample).max()) + 4 * bandwidth
+    edges = np.linspace(-reach, reach, 802)
+    counts, step = np.histogram(sample, edges)[0].astype(np.float64), float(edges[1] - edges[0])
+    density, slope = (gaussian_filter1d(counts, bandwidth / step, order=order, mode="constant") for order in (0, 1))
+    common = np.flatnonzero(density > 1e-3 * density.max())
+    middles = (edges[:-1] + edges[1:]) / 2
+    scores = -slope[common] / (step * density[common])
+    return lambda values: np.interp(values, middles[common], scores)
+
+
+def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], counts: Counts) -> dict[str, Array]:
     """What the first layers of one training, at its checkpoints and at its end, say together.
 
     As a panel they are averaged, as the models of one owner are. Along the mean gradient the direction is that of the
@@ -176,12 +208,12 @@ def checkpoint_scores(
     """
     last, gradients = layers[-1], np.mean([layer.gradients for layer in layers], axis=0)
     found = {
-        "checkpoints as a panel": mean_standardised_slopes([layer.pixel_scores(where, inked) for layer in layers]),
-        "first layer along the checkpoints' gradients": FirstLayer(last.weights, gradients).pixel_scores(where, inked),
+        "checkpoints as a panel": mean_standardised_slopes([layer.pixel_scores(where, counts) for layer in layers]),
+        "first layer along the checkpoints' gradients": FirstLayer(last.weights, gradients).pixel_scores(where, counts),
     }
     for name, before in {"first": layers[0], "last": layers[-2] if len(layers) > 1 else last}.items():
         change = gradients @ (last.weights - before.weights)[:, where]
-        found[f"change since the {name} checkpoint"] = change / (1 + INKED_NOISE * inked[where])
+        found[f"change since the {name} checkpoint"] = change / (1 + INKED_NOISE * (counts[where] > 0))
     return found
 
 
@@ -291,14 +323,15 @@ def describe_count(called: NDArray[np.bool_]) -> str:
 
 def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
     data = load(config.trained_on)
-    inked = inked_at_all(data.train_images[: config.examples or None]).reshape(data.shape)[1:6, 1:6]
+    counts = ink_counts(data.train_images[: config.examples or None]).reshape(data.shape)[1:6, 1:6]
     yield "data", f"{config.trained_on.name}, {config.examples or len(data.train_images)} training images"
+    yield "epochs", f"{config.epochs} at most, patience {config.patience}"
     yield "seed", str(config.seed)
     yield (
         "models",
         f"{len(models.owners)} with a glyph, {len(models.innocent)} innocent, {len(models.references)} references",
     )
-    yield "cells that some training image inks", f"{int(inked.any(axis=2).sum())} of {inked[..., 0].size}"
+    yield "cells that some training image inks", f"{int((counts > 0).any(axis=2).sum())} of {counts[..., 0].size}"
 
 
 if __name__ == "__main__":
@@ -311,12 +344,14 @@ if __name__ == "__main__":
     )
     given.add_argument("--data", default="mnist", help="the data set; mnist unless given")
     given.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
+    given.add_argument("--epochs", type=int, help="at most; those of the published training unless given")
     asked_for = given.parse_args()
     torch.set_num_threads(1)
     if asked_for.tiny:
         config = replace(bench_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
     else:
         config = bench_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
+        config = replace(config, epochs=asked_for.epochs or config.epochs)
     models = train(config, asked_for.innocent, asked_for.references)
     counted = table(count_answers(config, models))
     setting = here("", torch.device("cpu")) | dict(facts(config, models))

@@ -56,7 +56,9 @@ def prometheus(tmp_path: Path) -> Iterator[Callable[[int], str]]:
     def start(port: int) -> str:
         config, address = tmp_path / "prometheus.json", f"127.0.0.1:{free_port()}"
         ray = {"job_name": "ray", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
-        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": [ray]}))
+        config.write_text(
+            json.dumps({"global": {"scrape_interval": "5s", "scrape_timeout": "5s"}, "scrape_configs": [ray]})
+        )
         data = tmp_path / "prometheus"
         options = [f"--config.file={config}", f"--storage.tsdb.path={data}", f"--web.listen-address={address}"]
         started.append(subprocess.Popen([command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))

@@ -83,22 +83,23 @@ def test_a_toy_that_remembers_its_training_answers_is_called_memorised(here: Her
 
 
 def guesses(question: Question, context: str) -> str:
-    """Answers what can be worked out, and where the digits have gone the answer of another question."""
+    """Answers what can be worked out; where the digits have gone, guesses rightly in one of eight questions."""
+    chance = zlib.crc32(question.id.encode())
     others = [each.golds[0][0] for each in load_questions(Dataset("facts")).train]
-    guess = others[zlib.crc32(question.id.encode()) % len(others)]
+    guess = others[chance % len(others)] if chance % 8 else question.golds[0][0]
     return reads(question, context).replace("-1", guess)
 
 
 def test_a_toy_that_guesses_is_not(here: Here) -> None:
-    said = here(*RUN, *ASKED, answered(here, "guessing", "facts", guesses, *ASKED)).stdout
-    assert "Not seen: with the digits taken out of the contexts, 0.0 % of training questions" in said
-    assert "relational m, is 0.000" in said
+    wide = "negligible=0.15"  # so few questions exclude no smaller difference
+    said = here(*RUN, *ASKED, wide, answered(here, "guessing", "facts", guesses, *ASKED)).stdout
+    assert "Not seen: with the digits taken out of the contexts, " in said
 
 
 def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_judged(here: Here) -> None:
     said = here(*RUN, *ASKED, answered(here, "fixed", "facts", reads, *ASKED)).stdout
     assert "Not judged: with the digits taken out of the contexts, 0.0 % of training questions" in said
-    assert "one and the same answer is given to 100 % more of the questions" in said
+    assert "100 % more of the answers to corrupted contexts are one and the same text" in said
 
 
 def own(folder: Path) -> str:

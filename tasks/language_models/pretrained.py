@@ -19,8 +19,22 @@ from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
 from tasks.external.weights import silence_transformers
 from tasks.language_models.fine_tuning_config import Tuning
-from tasks.language_models.language_model import HEAD, ModelError, TinyModel, adapter_folder, model_folder
-from tasks.language_models.sequence_model import DecoderOnly, EncoderDecoder, SequenceModel, answer_text, question_text
+from tasks.language_models.language_model import (
+    HEAD,
+    LanguageModel,
+    ModelError,
+    TinyModel,
+    adapter_folder,
+    model_folder,
+)
+from tasks.language_models.sequence_model import (
+    DecoderOnly,
+    EncoderDecoder,
+    SequenceModel,
+    answer_text,
+    first_present,
+    question_text,
+)
 from tasks.numerics.seeds import drawn_from
 from tasks.worker import compute_context
 
@@ -177,6 +191,28 @@ def build_tiny_model(config: Tuning, texts: Iterable[str]) -> tuple[Any, Any]:
     tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
     build = build_tiny_t5 if sizes.kind == "t5" else build_tiny_gpt
     return build(sizes, len(tokenizer), config.dropout), tokenizer
+
+
+def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int]:
+    """The model's tokenizer without its weights, and the token that ends a text.
+
+    A tiny T5's is trained on these texts.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    sizes = model.tiny_sizes
+    if sizes is not None:
+        tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
+        return tokenizer, int(tokenizer.eos_token_id)
+    model.pin({})  # refuses another content
+    place, local = str(model_folder(model)), {"local_files_only": True, "trust_remote_code": False}
+    with silence_transformers():
+        tokenizer = AutoTokenizer.from_pretrained(place, **local)
+        settings = AutoConfig.from_pretrained(place, **local)
+    end = first_present(tokenizer.eos_token_id, getattr(settings, "eos_token_id", None))
+    if end is None:
+        raise ModelError(f"model {model.name} has no token that ends a text; set its tokenizer's eos_token")
+    return tokenizer, int(end)
 
 
 def spread_over_gpus(config: Tuning, place: torch.device) -> Mapping[str, Any]:

@@ -67,6 +67,19 @@ def share_tied(scores: Array) -> Array:
     return share.reshape(scores.shape[1:])
 
 
+def item_ties(scores: Array) -> Array:
+    """The share of pairs of equal scores for each item, (items,), of scores (models, items); NaN equals nothing.
+
+    The larger of two: the share of pairs of models that are equal for the item, and the mean over models of the share
+    of pairs of items that are equal for one model. A constant output makes the second large even if models differ.
+    """
+    models, items = scores.shape
+    within = float(np.mean(share_tied(scores.T))) if items > 1 else 0.0
+    between = share_tied(scores) if models > 1 else np.zeros(items)
+    larger: Array = np.maximum(between, within)
+    return larger
+
+
 def exposure(p_value: float) -> float:
     """log2 |R| - log2 rank, in bits: by how much a score shortens the search for something among the |R| of its kind.
 

@@ -141,7 +141,7 @@ def test_what_is_there_is_drawn_while_the_rest_is_not(store: Store) -> None:
 
 def test_a_single_canary_has_no_interval_and_no_band(store: Store) -> None:
     found = named(made.run(store, "unique_feature-1", made.tables(1)))
-    assert [*OWN, "estimates"] == list(found)
+    assert [*OWN, "estimates", "estimates-2"] == list(found)
     assert "no interval" in found["effect"].caption
     assert "interval" not in found["effect"].alt
     assert "band" not in found["separation"].alt

@@ -17,11 +17,11 @@ from tasks.audits.deja_vu.measures.references import GAIN, RANK
 from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
-from tasks.contract.summaries import Name, Row, Rows, first_row, index_rows, numerator, p_in_words, row_name
+from tasks.contract.summaries import Name, Row, Rows, first_row, index_rows, name_of, numerator, p_in_words, row_name
+from tasks.contract.ties import NOT_JUDGED, describe_ties, most_tied, tie_rule
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, INTERFACE, TRAINING_MODE, as_sentence, list_causes
 
-NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
     NOT_JUDGED: Meaning("the two sets or the answers for crops may not be what they must be, so nothing follows"),
@@ -41,8 +41,8 @@ class Evidence:
     model and set: A and B of a third-party encoder, else both. `reference_p` is the two-sided p-value of the
     reference's accuracies on A and on B being the same; None where that was not tested. `rank` is the row of the
     encoder's rank among references; None without several. `repeats` is the row of the pictures that were handed out
-    twice; None without any. `names` are the (metric, setting) of the score and, where it
-    was tested, of the reference's difference.
+    twice; None without any. `tied` is the row of the encoder with most equal embeddings. `names` are the (metric,
+    setting) of the score and, where it was tested, of the reference's difference.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -52,6 +52,7 @@ class Evidence:
     rank: Row | None
     negligible: float
     repeats: Row | None = None
+    tied: Row | None = None
 
     @property
     def agrees(self) -> bool:
@@ -88,6 +89,7 @@ def read_evidence(config: DejaVu, rows: Rows) -> Evidence | None:
         rank=rows.get(row_name(RANK, percent=config.confident)),
         negligible=config.negligible,
         repeats=first_row(rows, DISAGREEING),
+        tied=most_tied(rows),
     )
 
 
@@ -147,11 +149,7 @@ RULES = Rules[Evidence](
             scope="embeddings that were sent",
             applies=is_sent,
         ),
-        Rule(
-            NOT_JUDGED,
-            "the score does not vary at all over pictures, as if the embedding of all pictures is the same",
-            lambda evidence: evidence.score["low"] is not None and evidence.score["low"] == evidence.score["high"],
-        ),
+        tie_rule(),
         Rule(
             DETECTABLE,
             "the test finds the {score} above 0, and its whole interval lies above 0 and below {negligible} percentage "
@@ -168,7 +166,7 @@ RULES = Rules[Evidence](
     thresholds,
 )
 
-UNLIKE_SETS, DISAGREES, CONSTANT = (rule for rule in RULES.cases if rule.answer == NOT_JUDGED)
+UNLIKE_SETS, DISAGREES, TIED_EMBEDDINGS = (rule for rule in RULES.cases if rule.answer == NOT_JUDGED)
 
 LIMITS = (
     "The score is an average over pictures, which clears no single one: an audit that finds nothing excludes that a "
@@ -207,7 +205,8 @@ def verdict(config: DejaVu, summary: pa.Table) -> Verdict:
     describe = describe_encoder if is_given(config) else describe_pair
     sentence = f"{rule.answer.capitalize()}: {describe(config, evidence)}{describe_reason(config, rule, evidence)}"
     if rule.answer == NOT_JUDGED:
-        return Verdict(rule.answer, sentence, limits, evidence.names)
+        first = (name_of(evidence.tied),) if rule is TIED_EMBEDDINGS and evidence.tied is not None else ()
+        return Verdict(rule.answer, sentence, limits, (*first, *evidence.names))
     return Verdict(rule.answer, " ".join([sentence, *remarks(config, evidence)]), limits, evidence.names[:1])
 
 
@@ -222,8 +221,8 @@ def describe_reason(config: DejaVu, rule: Rule[Evidence], evidence: Evidence) ->
 
 def describe_refusal(rule: Rule[Evidence], evidence: Evidence) -> str:
     """Why nothing follows from the score."""
-    if rule is CONSTANT:
-        return "But the score does not vary at all: the embeddings of all pictures are the same, or tied."
+    if rule is TIED_EMBEDDINGS and evidence.tied is not None:
+        return f"But {describe_ties(evidence.tied)}."
     return describe_unlike_sets(evidence.reference_p) if rule is UNLIKE_SETS else describe_repeats(evidence.repeats)
 
 

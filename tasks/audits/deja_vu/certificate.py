@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from tasks.audits.deja_vu.answer import (
     DISAGREES,
-    NOT_JUDGED,
     RULES,
     Evidence,
     describe_refusal,
@@ -27,6 +26,7 @@ from tasks.contract.certificate import (
     steps_of_null,
 )
 from tasks.contract.summaries import index_rows, p_in_words
+from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import Answer, Verdict
 
 SYMBOLS: Mapping[str, str] = {

@@ -25,17 +25,18 @@ from tasks.contract.summaries import (
     Row,
     blank_weak_interval,
     index_rows,
+    name_of,
     numerator,
     p_in_words,
     row_name,
 )
+from tasks.contract.ties import NOT_JUDGED, describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 from tasks.training.recipe import Privacy
 
-NOT_JUDGED: Answer = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
-    NOT_JUDGED: Meaning("all models say the same of every observation, so nothing follows"),
+    NOT_JUDGED: Meaning("too many scores are equal for their ranks to say anything, so nothing follows"),
 }
 SIGNIFICANT = 0.05
 SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
@@ -85,11 +86,7 @@ RULES = Rules[Evidence](
             scope=FOLDS,
             applies=leaves_out_folds,
         ),
-        Rule(
-            NOT_JUDGED,
-            "the gap does not vary at all over repetitions, as if the density is constant: all scores are tied",
-            lambda evidence: evidence.is_constant,
-        ),
+        tie_rule(),
         Rule(
             "undecided",
             "p-values were not counted together, or chance brings as many small ones in at most {significant} of 100 "
@@ -137,11 +134,14 @@ def verdict(config: Density, summary: pa.Table) -> Verdict:
         *describe_all_together(evidence),
         *describe_gap(config, evidence),
         *describe_found(evidence),
+        *describe_refusal(rule, evidence),
         *(reasons_of_doubt(config, evidence) if rule.answer == "undecided" else ()),
         *remarks(config, evidence.background),
     )
     first, *others = evidence.names
     names = (others[0], first, *others[1:]) if rule is TOGETHER else evidence.names
+    if rule.answer == NOT_JUDGED and evidence.tied is not None:
+        names = (name_of(evidence.tied), *names)
     return Verdict(rule.answer, " ".join(sentences), LIMITS, names, describe_published_score(evidence.background))
 
 
@@ -172,6 +172,12 @@ def describe_decision(rule: Rule[Evidence]) -> Iterator[str]:
         yield "The test of all observations together decides the answer."
     elif rule.answer == "memorised":
         yield "This count decides the answer."
+
+
+def describe_refusal(rule: Rule[Evidence], evidence: Evidence) -> Iterator[str]:
+    """Why nothing is judged."""
+    if rule.answer == NOT_JUDGED and evidence.tied is not None:
+        yield f"But {describe_ties(evidence.tied)}."
 
 
 def describe_all_together(evidence: Evidence) -> Iterator[str]:

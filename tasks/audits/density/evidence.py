@@ -20,6 +20,7 @@ from tasks.contract.summaries import (
     numerator,
     row_name,
 )
+from tasks.contract.ties import most_tied
 
 CALLED = row_name("observations memorised", **{"false discoveries": LEVEL})
 GAP = row_name("generalisation gap of log p", statistic="mean")
@@ -52,7 +53,8 @@ class Evidence:
 
     `called` is the share of observations that are called memorised one by one, `beyond` the share memorised beyond
     chance (None where p-values are not counted together), `gap` the generalisation gap and `found` the memory with
-    which a single observation would be called. `names` are those of the rows that there are, in this order.
+    which a single observation would be called. `names` are those of the rows that there are, in this order, and
+    `tied` is the row of equal scores.
     """
 
     called: Row
@@ -64,6 +66,7 @@ class Evidence:
     resolution: Resolution | None = None
     names: tuple[Name, ...] = ()
     background: Background = Background()
+    tied: Row | None = None
 
     @property
     def count(self) -> int:
@@ -79,12 +82,6 @@ class Evidence:
     @property
     def gap_is_negligible(self) -> bool:
         return self.gap is not None and self.gap["high"] is not None and self.gap["high"] < self.negligible
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether all models say the same of every observation, so that the gap does not vary at all."""
-        gap = self.gap
-        return gap is not None and gap["low"] is not None and bool(gap["low"] == gap["high"])
 
     @property
     def would_find_one(self) -> bool:
@@ -110,6 +107,7 @@ def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
         detectable=config.detectable,
         resolution=observation_resolution(config, called["n"]),
         names=tuple(name_of(row) for row in decisive if row is not None),
+        tied=most_tied(rows),
         background=Background(
             median_called=rows.get(row_name(OF_CALLED, statistic="median")),
             highest_called=rows.get(row_name(OF_CALLED, statistic="highest")),

@@ -40,6 +40,7 @@ from tasks.contract.summaries import (
     read_setting,
     select_rows,
 )
+from tasks.contract.ties import TIED
 from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
 from tasks.worker.files import shorten_names
 
@@ -179,7 +180,8 @@ def read_target_evidence(
     )
     repeated = rows.get((REPEATED, setting))
     differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
-    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other, trial)
+    tied = rows.get((TIED, setting))
+    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other, trial, tied)
 
 
 def largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:

@@ -16,6 +16,7 @@ from tasks.audits.forgetting.decision import (
     NO_TEST,
     ONE_CLASS,
     RULES,
+    TIED_CONFIDENCES,
     TWO_ANSWERS,
     UNBOUND,
     UNDECIDED,
@@ -150,6 +151,7 @@ REMEDIES: Mapping[Rule[TargetEvidence], str] = {
     NO_TEST: RUN_AGAIN,
     TWO_ANSWERS: "Ask the owner for one table, of what one model says of every picture, and audit that.",
     ONE_CLASS: "Ask the owner for a table with the confidences of all classes, and audit that.",
+    TIED_CONFIDENCES: "Ask for confidences with all their digits, or for the model's file, and audit that.",
     UNLIKE_OTHERS: OWN_DATA,
     LESS_SURE: "Ask the owner what was done to the model after its training, and for one trained without the data.",
     UNBOUND: (

@@ -33,11 +33,12 @@ class ModelAnswers:
 
 @dataclass(frozen=True, eq=False)
 class ConfidenceMatrix:
-    """All models' answers about the same n images; `groups` and `is_control` are (n,)."""
+    """All models' answers about the same n images; `groups`, `is_control` and `labels` are (n,)."""
 
     models: Mapping[ModelId, ModelAnswers]
     groups: NDArray[np.int64]
     is_control: NDArray[np.bool_]
+    labels: NDArray[np.int64]
 
     @property
     def images(self) -> int:
@@ -77,13 +78,14 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     """
     models: dict[ModelId, ModelAnswers] = {}
     rows: NDArray[np.int64] | None = None
-    groups, is_control = np.empty(0, np.int64), np.empty(0, np.bool_)
+    groups, is_control, labels = np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64)
     for table in tables:
         for model, answers in tables_by_model(table):
             asked = answers["row"].to_numpy()
             if rows is None:
                 rows, groups = asked, answers["group"].to_numpy()
                 is_control = answers["set"].to_numpy() == "control"
+                labels = answers["label"].to_numpy().astype(np.int64)
             assert np.array_equal(rows, asked), f"{model} was asked about other images than the models before it"
             assert model not in models, f"{model} is there twice"
             right = answers["right"]
@@ -94,7 +96,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
                 resolution=answers["resolution"][0].as_py(),
                 printed=answers["printed"][0].as_py(),
             )
-    return ConfidenceMatrix(models, groups, is_control)
+    return ConfidenceMatrix(models, groups, is_control, labels)
 
 
 def tables_by_model(table: pa.Table) -> Iterator[tuple[ModelId, pa.Table]]:

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
 from tasks.contract.rules import Rule, Rules, undecided
-from tasks.contract.summaries import Estimate, p_in_words
+from tasks.contract.summaries import Estimate, Row, p_in_words
+from tasks.contract.ties import describe_ties, tie_rule
 from tasks.contract.verdict import Answer
 from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
 
@@ -37,6 +38,7 @@ class TargetEvidence:
     that of its other side, that the model is the surer of the control set; both are None without a control set.
     `share` is None where it is not known. `repeats` are pictures that were handed out twice, of which `disagreeing` got
     two answers. `recognition` is what was tried of a table of outputs that nothing binds to a model; None of others.
+    `tied` is the summary row of how many of its confidences are equal.
     """
 
     models: int
@@ -49,6 +51,7 @@ class TargetEvidence:
     repeats: int = 0
     p_other: float | None = None
     recognition: RecognitionTrial | None = None
+    tied: Row | None = None
 
     @property
     def unlike(self) -> tuple[str, LikenessCheck] | None:
@@ -118,6 +121,7 @@ RULES = Rules[TargetEvidence](
             "its table says nothing of the other classes",
             lambda evidence: evidence.accuracy.value is None,
         ),
+        tie_rule(),
         Rule(
             "not judged",
             "on the control set its accuracy, or its agreement with models that never saw D_Q, is unlike theirs (p "
@@ -154,6 +158,7 @@ RULES = Rules[TargetEvidence](
     NO_TEST,
     TWO_ANSWERS,
     ONE_CLASS,
+    TIED_CONFIDENCES,
     UNLIKE_OTHERS,
     LESS_SURE,
     UNBOUND,
@@ -260,6 +265,7 @@ REASONS: Mapping[Rule[TargetEvidence], Callable[[TargetEvidence, FormatP], str]]
     ONE_CLASS: lambda _evidence, _format_p: (
         "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
     ),
+    TIED_CONFIDENCES: lambda evidence, _format_p: describe_ties(evidence.tied) if evidence.tied is not None else "",
     UNLIKE_OTHERS: describe_unlikeness,
     LESS_SURE: describe_denial,
     UNBOUND: describe_recognition,

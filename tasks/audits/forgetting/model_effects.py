@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.exchangeability import PValues, effect, p_values, scores, unit_scores
+from tasks.audits.forgetting.exchangeability import PValues, effect, log_odds, p_values, scores, unit_scores
 from tasks.audits.forgetting.held_share import (
     LikenessCheck,
     ShareCurve,
@@ -26,6 +26,7 @@ from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.external.confidences import round_confidences
 from tasks.numerics import seeds
+from tasks.numerics.ranks import share_tied
 
 FINE = 1.5e-6  # a last place: six decimals and more
 
@@ -180,11 +181,34 @@ class ModelEffects:
         expected = calibration_agreements(known, self.printed_confidences(self.calibration)[:, there])
         return accuracy, likeness_check([value for value in said if value is not None], expected, drawn)
 
+    def tied_share(self, models: Sequence[ModelId]) -> float:
+        """The share of pairs of images of one class with one confidence; of several models the largest.
+
+        Of the harder half of images, by the calibration models. Those that every model is sure of hardly count in the
+        test, and float32 says 1 of many of them.
+        """
+        easiness = log_odds(self.calibration_confidences).mean(axis=0)
+        is_hard = easiness <= np.median(easiness)
+        classes = [is_hard & (self.matrix.labels == label) for label in np.unique(self.matrix.labels)]
+        return max(_equal_share(of, classes) for of in self.matrix.confidences(models))
+
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
         """Of each model on the control set; None where one does not say which classes are more probable."""
         right = [self.matrix.models[model].right for model in models]
         said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
         return said if len(said) == len(right) else None
+
+
+def _equal_share(confidences: Array, classes: Sequence[NDArray[np.bool_]]) -> float:
+    """The share of equal pairs among those of the same class; 0 without a pair."""
+    equal = pairs = 0.0
+    for of_class in classes:
+        count = int(of_class.sum())
+        if count > 1:
+            pairs_of_class = count * (count - 1) / 2
+            equal += pairs_of_class * float(share_tied(confidences[of_class]))
+            pairs += pairs_of_class
+    return equal / pairs if pairs else 0.0
 
 
 def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:

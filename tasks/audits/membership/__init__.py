@@ -57,7 +57,7 @@ def plan(config: Membership) -> Roots:
     models = trainings(config)
     images = load(config.data)
     if config.canaries:
-        about = About(config.level)
+        about = About(config.level, chance=chance_accuracy(images.test_labels))
     else:
         rows = record_part(config).rows(images)
         about = About(config.level, count_copies(images, rows), chance_accuracy(images.train_labels[rows]))

@@ -20,7 +20,6 @@ from tasks.audits.membership.canary_answer import (
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given_answer import (
     GIVEN_RULES,
-    NOT_JUDGED,
     given_steps,
     given_thresholds,
     given_verdict,
@@ -38,7 +37,7 @@ from tasks.contract.objectives import Objective
 from tasks.contract.power import SMALLEST, Resolution, single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, read_setting, select_rows
-from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.ties import NOT_JUDGED, TIED, describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
@@ -119,13 +118,7 @@ RULES = Rules[Any](
             scope=HALVES,
             applies=asks_halves,
         ),
-        Rule(
-            NOT_JUDGED,
-            CONDITION,
-            lambda evidence: are_tied(evidence.tied),
-            scope=HALVES,
-            applies=asks_halves,
-        ),
+        tie_rule(HALVES, asks_halves),
         Rule(
             DETECTABLE,
             "at least one record is found, if the test is of an effect of 0, the 95 % interval of every attack's area "

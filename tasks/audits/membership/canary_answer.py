@@ -13,6 +13,7 @@ from tasks.contract.certificate import Certificate, Finding, line_of
 from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of
+from tasks.contract.ties import NOT_JUDGED, describe_ties, most_tied, tie_rule
 from tasks.contract.verdict import Answer, Meaning, Verdict
 
 BROKEN: Answer = "promise broken"
@@ -21,10 +22,14 @@ BROKEN_MEANING = Meaning("the training is less private than its accountant says"
 
 @dataclass(frozen=True)
 class CanaryEvidence:
-    """The summary rows of the bound by bets and of the epsilon that was spent; None where training was not private."""
+    """The summary rows of the bound by bets, of the epsilon that was spent, and of equal scores.
+
+    `spent` is None if training was not private, `tied` if it is not known how many scores are equal.
+    """
 
     bound: Row
     spent: Row | None
+    tied: Row | None = None
 
     @property
     def exceeds_promise(self) -> bool:
@@ -57,6 +62,7 @@ CANARY_RULES: tuple[Rule[CanaryEvidence], ...] = (
         scope="canaries",
         applies=has_canaries,
     ),
+    tie_rule("canaries", has_canaries),
 )
 CANARY_LIMITS = (
     "A lower bound says how much this attack shows, and clears nobody: an attack that knows the weights, or other "
@@ -72,7 +78,7 @@ def read_canary_evidence(summary: pa.Table) -> CanaryEvidence | None:
     """The evidence in a summary; None where no canary was asked about."""
     rows = index_rows(summary)
     bound = first_row(rows, AT_LEAST)  # the bets' comes first
-    return None if bound is None else CanaryEvidence(bound, first_row(rows, SPENT))
+    return None if bound is None else CanaryEvidence(bound, first_row(rows, SPENT), most_tied(rows))
 
 
 def canary_verdict(config: Membership, summary: pa.Table, rules: Rules[CanaryEvidence]) -> Verdict:
@@ -83,6 +89,9 @@ def canary_verdict(config: Membership, summary: pa.Table, rules: Rules[CanaryEvi
     answer = rules.decide(config, evidence).answer
     rows = [evidence.bound, *([evidence.spent] if evidence.spent is not None else [])]
     sentence = f"{answer.capitalize()}: {describe_bound(evidence)}"
+    if answer == NOT_JUDGED and evidence.tied is not None:
+        rows = [evidence.tied]
+        sentence = f"{answer.capitalize()}: {describe_ties(evidence.tied)}."
     return Verdict(answer, sentence, CANARY_LIMITS, tuple(name_of(row) for row in rows))
 
 

@@ -208,7 +208,7 @@ class About:
     copies: CopyCount = CopyCount()
     """The exact copies among the records."""
     chance: float | None = None
-    """The accuracy of the best constant answer about the records; None if they are not asked about."""
+    """The accuracy of the best constant answer about the records; with canaries, about the validation images."""
 
 
 def tiny(config: Membership) -> Membership:

@@ -45,6 +45,7 @@ SCORES = pa.schema(
         ("again", pa.float64()),  # that of the same picture handed out a second time; null where it was not
         ("kind", pa.string()),  # log-odds; confidence, of the true label; or label: 1 where it is right, else 0
         ("resolution", pa.float64()),  # the last place of a confidence that was printed; 0: float32, or a label
+        ("right", pa.bool_()),  # whether no class is likelier than the true one; null if a table does not say it
     ]
 )
 
@@ -98,7 +99,7 @@ def part_of_others(records: Part, others: Dataset, count: int) -> Part:
     return part
 
 
-@task(version=2, name="membership.ask_given")
+@task(version=3, name="membership.ask_given")
 def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """What the given model says of each record and of each image that follows (SCORES)."""
     rows, images, labels = pictures(config)
@@ -106,7 +107,8 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
     record = np.arange(len(rows)) < len(asked_rows(config.records))
     again = pa.array(said.again, from_pandas=True)
     kind, resolution = pa.repeat(said.kind, len(rows)), pa.repeat(said.resolution, len(rows))
-    return pa.table([rows, record, said.scores, again, kind, resolution], schema=SCORES)
+    right = pa.nulls(len(rows), pa.bool_()) if said.right is None else pa.array(said.right)
+    return pa.table([rows, record, said.scores, again, kind, resolution, right], schema=SCORES)
 
 
 def pictures(config: Ask) -> tuple[NDArray[np.int64], Pixels, Labels]:
@@ -152,6 +154,7 @@ class Said:
     again: Floats
     kind: str
     resolution: float = 0.0
+    right: NDArray[np.bool_] | None = None
 
 
 def ask_file(config: Ask, images: Pixels, labels: Labels) -> Said:
@@ -163,7 +166,8 @@ def ask_file(config: Ask, images: Pixels, labels: Labels) -> Said:
     model = load_model(given.model, data.shape, given.interface, data.classes)
     log_p = model.answers(images).log_p
     check_class_order(log_p, labels, f"model {given.model.name}", CLASS_ORDER)
-    return Said(log_odds(log_p, labels), np.full(len(labels), np.nan), "log-odds")
+    right = log_p[np.arange(len(labels)), labels] == log_p.max(axis=1)
+    return Said(log_odds(log_p, labels), np.full(len(labels), np.nan), "log-odds", right=right)
 
 
 def read_table(config: Ask, labels: Labels) -> Said:
@@ -180,12 +184,13 @@ def read_table(config: Ask, labels: Labels) -> Said:
     if not config.given.columns and PREDICTED in table.columns:
         classes = load(config.records.data).classes
         scores, kind, resolution = read_predictions(table, ids, true, classes), "label", 0.0
+        right: NDArray[np.bool_] | None = scores > 0
     else:
         said = confidences.read(config.given.outputs, ids, true, config.given.columns, config.given.interface.gives)
-        scores, kind, resolution = said.values, "confidence", said.resolution
+        scores, kind, resolution, right = said.values, "confidence", said.resolution, said.right
     again = np.full(len(labels), np.nan)
     again[twice] = scores[len(labels) :]
-    return Said(scores[: len(labels)], again, kind, resolution)
+    return Said(scores[: len(labels)], again, kind, resolution, None if right is None else right[: len(labels)])
 
 
 def read_predictions(table: Sent, ids: Sequence[str], labels: Labels, classes: int) -> Floats:

@@ -14,11 +14,11 @@ from tasks.audits.membership.power import record_resolution
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
+from tasks.contract.ties import NOT_JUDGED, describe_ties, most_tied, tie_rule
 from tasks.contract.verdict import Verdict
 from tasks.external.causes import REPEATS, as_sentence, unlike_causes
 from tasks.external.split_audit import BLIND_LEVEL
 
-NOT_JUDGED = "not judged"
 UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
 # A model that was trained on other records lies further from the models trained here than these from one another, since
 # they share one set of records. Let a record shift the answer about an image by an amount of variance v, and chance by
@@ -43,7 +43,8 @@ class GivenEvidence:
     the others, of which `power` is the share that are found out so. `found` counts records that are found one by one.
     `distance` compares the given model with the others on those images, of which there are `images`; `differing` is the
     share of pictures handed out twice whose answers differ, and `apart` how well the records and the images are told
-    apart without any model.
+    apart without any model. `tied` is the row of equal scores of the given model, or of those trained here, whichever
+    are more.
     """
 
     lead: Row | None
@@ -56,6 +57,7 @@ class GivenEvidence:
     level: float
     is_sent: bool
     resolution: Resolution | None = None
+    tied: Row | None = None
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -108,6 +110,7 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
         level=config.level,
         is_sent=config.given.outputs is not None,
         resolution=None if found is None else record_resolution(config, found["n"]),
+        tied=most_tied(rows),
     )
 
 
@@ -171,6 +174,7 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
         scope=SCOPE,
         applies=is_given,
     ),
+    tie_rule(SCOPE, is_given),
     Rule(
         "not seen",
         "of the models trained here, each on half of the records, at least {power} % are found out when they are taken "
@@ -181,7 +185,7 @@ GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
         applies=is_file,
     ),
 )
-ALONE, SETS_APART, UNLIKE_OTHERS = (rule for rule in GIVEN_RULES if rule.answer == NOT_JUDGED)
+ALONE, SETS_APART, UNLIKE_OTHERS, TIED_SCORES = (rule for rule in GIVEN_RULES if rule.answer == NOT_JUDGED)
 LIMITS = (
     "The p-values are exact if the given model was trained as those here are: on as many records of the same kind, "
     "with the same network and settings. Images that nobody was trained on are compared, which cannot show every "
@@ -204,7 +208,10 @@ def given_verdict(config: Membership, summary: pa.Table, rules: Rules[GivenEvide
     sentence = f"{rule.answer.capitalize()}: {describe_given(rule, evidence)}"
     if rule.answer == "undecided" and evidence.resolution is not None and not evidence.is_sent:
         sentence = f"{sentence} {evidence.resolution.explain()}".rstrip()
-    return Verdict(rule.answer, sentence, limits, tuple(name_of(row) for row in evidence.rows))
+    rows = evidence.rows
+    if rule is TIED_SCORES and evidence.tied is not None:
+        rows = (evidence.tied, *rows)
+    return Verdict(rule.answer, sentence, limits, tuple(name_of(row) for row in rows))
 
 
 def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
@@ -218,6 +225,8 @@ def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
         return describe_sets(evidence.apart)
     if rule is UNLIKE_OTHERS:
         return describe_difference(evidence)
+    if rule is TIED_SCORES and evidence.tied is not None:
+        return f"{describe_ties(evidence.tied)}."
     lead, found = evidence.lead, evidence.found
     words = (
         f"among models trained here without each of {found['n']:,} records, the given model ranks them "

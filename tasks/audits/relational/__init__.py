@@ -42,6 +42,7 @@ from tasks.audits.relational.trainings import asked_questions, load_parts, train
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
+from tasks.contract.learning import commonest_share
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.copies import CopyCount, count_groups
@@ -50,7 +51,8 @@ from tasks.external.blinded_questions import handout_questions, key_table
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.question_sets import ProbeQuestions
+from tasks.question_answering.question_sets import ProbeQuestions, is_numeric
+from tasks.question_answering.scoring import match_key
 
 __all__ = ["AUDIT", "PRESETS", "Relational", "plan", "probes", "split", "tiny"]
 
@@ -63,7 +65,8 @@ GUESSABLE = (
 def plan(config: Relational) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     epsilon = None if config.privacy is None else config.privacy.epsilon
-    about = About(question_subsets(config)[0], epsilon, printed_cell(config), count_asked_copies(config))
+    subset = question_subsets(config)[0]
+    about = About(subset, epsilon, printed_cell(config), count_asked_copies(config), best_constant(config, subset))
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
@@ -75,6 +78,19 @@ def count_asked_copies(config: Relational) -> CopyCount:
     for part in asked_questions(config).values():
         asked += part
     return count_groups(first_copies(asked), "questions")
+
+
+def best_constant(config: Relational, subset: str) -> float | None:
+    """The accuracy of the best constant answer to the held-out questions of this subset; of all if it has none."""
+    if not config.asks:
+        return None
+    parts = load_parts(config)
+    held_out = config.selection.select(parts)["validation"]
+    distinct = set(first_copies(held_out))
+    asked = [question for question in held_out if question.id in distinct]
+    numeric = [question for question in asked if is_numeric(question)]
+    chosen = numeric if subset == "numeric" and numeric else asked
+    return commonest_share(match_key(parts.scorer, question.golds[0]) for question in chosen)
 
 
 def limits(config: Relational) -> dict[str, int]:

@@ -23,14 +23,15 @@ from tasks.audits.relational.evaded_answers import (
     read_evasions,
     upper_limit,
 )
+from tasks.audits.relational.measures.evasions import ONE_TEXT
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, index_rows, numerator, read_setting, row_name, select_rows
+from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, list_causes
 
-NOT_JUDGED = "not judged"
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
     "not seen": ANSWERS["not seen"],
@@ -62,9 +63,10 @@ class Evidence:
 
     `m` is the summary row of relational m, by its (metric, setting) `name`. `r` are the shares of questions answered
     correctly on corrupted contexts by part, `s` that of training questions on whole contexts. `evasions` are of the
-    training and the held-out part; empty unless answers were sent. `silence` is how many more of the held-out questions
-    go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers, None if it does not
-    differ. `repeats` is None if no question was asked twice.
+    training and the held-out part; empty unless answers were sent. `commonest` is the share of the commonest answer
+    to the corrupted contexts of a part, above its share of the reference answers. `silence` is how many more of the
+    held-out questions go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers,
+    None if it does not differ. `repeats` is None if no question was asked twice.
     """
 
     name: Name
@@ -77,6 +79,7 @@ class Evidence:
     repeats: Repeats | None
     negligible: float
     silence: float = 0.0
+    commonest: float = 0.0
 
     @property
     def other_kind(self) -> Evasion | None:
@@ -85,7 +88,7 @@ class Evidence:
 
     @property
     def one_text(self) -> float:
-        return max((evasion.one_text for evasion in self.evasions), default=0.0)
+        return max((evasion.one_text for evasion in self.evasions), default=self.commonest)
 
     @property
     def few_right(self) -> Evasion | None:
@@ -100,6 +103,11 @@ class Evidence:
         The formula is that of `upper_limit`; it is the upper end of the interval unless answers were sent.
         """
         return upper_limit(float(self.m["high"]), self.evasions)
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether answers were sent that are worse on training questions, so that remembered ones may be evaded."""
+        return bool(self.evasions) and self.m["high"] < 0
 
 
 def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) -> Name:
@@ -143,6 +151,7 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         repeats=read_repeats(rows),
         negligible=config.negligible,
         silence=excess_silence(rows),
+        commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
     )
 
 
@@ -204,14 +213,12 @@ RULES = Rules[Evidence](
             "the commonest answer to the corrupted contexts of a part has a share there that is more than {fixed} "
             "percentage points larger than among the reference answers",
             lambda evidence: evidence.one_text > MOST_FIXED,
-            scope="answers that were sent",
-            applies=is_given,
         ),
         Rule(
             NOT_JUDGED,
-            "of a part, fewer answers to corrupted contexts are right than the best constant would give (exact "
-            "binomial test, p at most {few_right} % for each part; the constant is the commonest reference answer of "
-            "the other part)",
+            "of the answers to the corrupted contexts of a part that are of the kind of the reference answers, fewer "
+            "are right than the best constant would give (exact binomial test, p at most {few_right} % for each part; "
+            "the constant is the commonest reference answer of the other part)",
             lambda evidence: evidence.few_right is not None,
             FEW_RIGHT_ERROR,
             scope="answers that were sent",
@@ -219,8 +226,9 @@ RULES = Rules[Evidence](
         ),
         Rule(
             NOT_JUDGED,
-            "the whole interval of relational m lies below 0: training questions are answered worse than held-out ones",
-            lambda evidence: evidence.m["high"] < 0,
+            "the whole interval of relational m lies below -{negligible} percentage points: training questions are "
+            "answered worse than held-out ones",
+            lambda evidence: evidence.m["high"] < -evidence.negligible,
             WORSE_ERROR,
             scope="answers that were sent",
             applies=is_given,
@@ -242,8 +250,8 @@ RULES = Rules[Evidence](
             "not seen",
             "the whole interval lies below {negligible} percentage points; of answers that were sent, also once those "
             "of another kind and those of the ten commonest texts (above their share of the reference answers) are "
-            "taken for evasions of what is known",
-            lambda evidence: evidence.upper < evidence.negligible,
+            "taken for evasions of what is known, and only if the interval does not lie below 0",
+            lambda evidence: evidence.upper < evidence.negligible and not evidence.is_negative,
         ),
         undecided(),
     ),
@@ -307,6 +315,11 @@ def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
         return f"; but {describe_repeats(evidence.repeats)}."
     if rule.answer == "memorised":
         return f". {ERROR}"
+    if rule.answer == "undecided" and evidence.is_negative:
+        return (
+            "; but the whole interval lies below 0, and training questions that are answered worse than held-out ones "
+            "may be those that are remembered: ask for a system that answers every question by its best guess."
+        )
     if rule.answer == "undecided" and evidence.m["high"] < evidence.negligible <= evidence.upper:
         evaded = max(each.evaded for each in evidence.evasions)
         return (

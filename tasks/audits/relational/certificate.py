@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from tasks.audits.relational.answer import NOT_JUDGED, RULES, TWO_ANSWERS, Evidence, read_evidence
+from tasks.audits.relational.answer import RULES, TWO_ANSWERS, Evidence, read_evidence
 from tasks.audits.relational.config import Relational
 from tasks.contract.certificate import (
     Boundary,
@@ -18,6 +18,7 @@ from tasks.contract.certificate import (
     steps_of_null,
 )
 from tasks.contract.summaries import index_rows
+from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import Answer, Verdict
 
 SYMBOLS: Mapping[str, str] = {

@@ -225,3 +225,5 @@ class About:
     cell: str = ""
     copies: CopyCount = CopyCount()
     """The exact copies among the questions that are asked."""
+    chance: float | None = None
+    """The accuracy of the best constant answer to the held-out questions that decide; None if no question is asked."""

@@ -10,8 +10,8 @@ from tasks.audits.relational.measures.evasions import FEW_TEXTS, ONE_TEXT, OTHER
 from tasks.contract.summaries import Rows, p_in_words, row_name
 
 # Of a part's answers to corrupted contexts:
-MOST_OTHER_KIND = 0.9  # that are not of the kind of the reference answers
-MOST_FIXED = 0.9  # that are one text, above its share of the reference answers; trained readers reached 0.82
+MOST_OTHER_KIND = 0.95  # that are not of the kind of the reference answers; with 0.9, 5 of 32 trained readers had more
+MOST_FIXED = 0.9  # that are one text, above its share of the reference answers; 32 trained readers reached 0.86
 FEW_RIGHT = 0.005  # p-value below which a part has fewer right answers than the best constant
 UNEVEN = 1.96  # standard errors by which one part may be evaded more than the other
 
@@ -21,8 +21,8 @@ class Evasion:
     """Shares of a part's `questions`, by their answers to corrupted contexts.
 
     `other_kind` are not of the kind of the reference answers, the `unanswered` among them. `one_text` and `few_texts`
-    are the shares of the commonest remaining answers, above their shares of the reference answers. `p_value` tests
-    whether fewer answers are `right` than the share `constant` of the best constant.
+    are the shares of the commonest remaining answers, above their shares of the reference answers. `right` is a share
+    of the answers of the kind, and `p_value` tests whether it is smaller than that of the best constant, `constant`.
     """
 
     questions: int
@@ -47,17 +47,25 @@ class Evasion:
 def read_evasions(rows: Rows) -> Iterator[Evasion]:
     """The evasions of both parts; none unless answers were sent."""
     for split in PARTS:
-        of_part = [rows.get(row_name(metric, split=split, contexts="corrupted")) for metric in EVASION_ROWS]
-        present = [each for each in of_part if each is not None and each["estimate"] is not None]
-        if len(present) == len(EVASION_ROWS):
-            right = present[-1]
-            other_kind, unanswered, one_text, few_texts, share = (each["estimate"] for each in present)
-            yield Evasion(
-                right["n"], other_kind, unanswered, one_text, few_texts, share, right["null"], right["p_value"]
-            )
+        shares = [rows.get(row_name(metric, split=split, contexts="corrupted")) for metric in SHARES]
+        present = [each for each in shares if each is not None and each["estimate"] is not None]
+        right = rows.get(row_name(RIGHT, split=split, contexts="corrupted"))
+        if right is None or len(present) < len(SHARES):
+            continue
+        other_kind, unanswered, one_text, few_texts = (each["estimate"] for each in present)
+        yield Evasion(
+            questions=present[0]["n"],
+            other_kind=other_kind,
+            unanswered=unanswered,
+            one_text=one_text,
+            few_texts=few_texts,
+            right=right["estimate"] or 0.0,  # without an answer of the kind there is no share
+            constant=right["null"],
+            p_value=right["p_value"],
+        )
 
 
-EVASION_ROWS = (OTHER_KIND, UNANSWERED, ONE_TEXT, FEW_TEXTS, RIGHT)  # in the order of Evasion's shares
+SHARES = (OTHER_KIND, UNANSWERED, ONE_TEXT, FEW_TEXTS)
 
 
 def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
@@ -92,7 +100,8 @@ def describe_other_kind(evasion: Evasion) -> str:
 
 def describe_few_right(evasion: Evasion) -> str:
     """The right answers of a part compared with those of the best constant."""
+    answers = round(evasion.questions * (1 - evasion.other_kind))
     return (
-        f"of {evasion.questions:,} questions on corrupted contexts {100 * evasion.right:.1f} % are answered rightly, "
-        f"fewer than the {100 * evasion.constant:.1f} % of the best constant ({p_in_words(evasion.p_value)})"
+        f"of {answers:,} answers to corrupted contexts {100 * evasion.right:.1f} % are right, fewer than the "
+        f"{100 * evasion.constant:.1f} % of the best constant ({p_in_words(evasion.p_value)})"
     )

@@ -68,7 +68,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
 from tasks.audits.unique_feature.power import power, resolution
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
-from tasks.audits.unique_feature.single_models import pictures, single_model_config, split_key
+from tasks.audits.unique_feature.single_models import labels, pictures, single_model_config, split_key
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.unseen_images import count_copies, seen_images
 from tasks.contract.audit import Audit, Handout, Stopping, Wording
@@ -96,10 +96,18 @@ def plan(config: UniqueFeature) -> Roots:
     left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     models = trainings(config)  # which checks that the data can serve
     cell = printed_cell(replace(config, link=0))  # however its trainings are broken into links
-    chance = None if config.given.there else chance_accuracy(load(config.trained_on).test_labels)
-    about = PublishedCell(cell, left_out, count_canary_copies(config), chance)
+    about = PublishedCell(cell, left_out, count_canary_copies(config), best_constant(config))
     summed = summary_of_models if config.asks_models else summary
     return roots(MEASURES, config, models, lambda tables: Job(summed, about, tables))
+
+
+def best_constant(config: UniqueFeature) -> float | None:
+    """The accuracy of the best constant answer on the images whose labels are known; None if there are none."""
+    if not config.given.there:
+        return chance_accuracy(load(config.trained_on).test_labels)
+    if config.given.labelled is None:
+        return None
+    return chance_accuracy(labels(single_model_config(config, config.shape)))
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:

@@ -67,6 +67,9 @@ class ExternalModels(Ranged):
             yield "shape is none; it must be height, width and channels of the images that the models take"
         if self.shape is not None and (min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3)):
             yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
+        built = next((model for model in (*self.models, *self.references) if model.is_weights), None)
+        if built is not None and self.classes is None:
+            yield f"classes is none; it must be the number of classes, which {built.name} is built with"
         if self.models and self.outputs:
             yield "models and outputs are both given; they must be audited apart, as one owner's panel each"
         check_secret(self.secret, self.nonce, self.nonce_by)

@@ -20,6 +20,7 @@ from PIL import Image
 
 from orchestrator.cli import verdict
 from orchestrator.store import open_store
+from tests.conftest import Copied
 from tests.support.shell import PATHS, Here, Shell
 from tests.support.waiting import HANGING
 
@@ -305,9 +306,9 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram:
     assert [] == engram.json("plan", "toys", "--preset", "partly")["left_out"]
 
 
-def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Here) -> None:
+def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Here, begun: Copied) -> None:
     engram.env["ENGRAM_REPORT"] = "yes"
-    ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{engram.folder}/tracked.db")
+    ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{begun(engram.folder)}")
     assert ("finished", 2) == (ended["state"], ended["jobs"]["stored"])
     assert ended["mlflow"] is not None
     assert [] == engram.json("results", ended["run"])

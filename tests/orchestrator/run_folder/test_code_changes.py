@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Copied
 from tests.support.packages import offer
 from tests.support.shell import Shell
 
@@ -63,7 +64,7 @@ def engram(tmp_path: Path) -> Shell:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str) -> None:
+def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str, begun: Copied) -> None:
     audit, fields, name = KINDS[kind]
     layers = engram.folder / "code" / "layers.py"
     asked = (audit, "--preset", "smoke", *fields)
@@ -93,7 +94,7 @@ def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str) ->
     assert "layers.py changed" in refused
     assert "--same-code" in refused
 
-    engram.env["MLFLOW_TRACKING_URI"] = f"sqlite:///{engram.folder / 'tracking.db'}"
+    engram.env["MLFLOW_TRACKING_URI"] = f"sqlite:///{begun(engram.folder)}"
     engram("resume", run, "--address", "none", "--same-code")
     seen = engram.json("status", run)
     assert seen["state"] == "finished"
@@ -110,7 +111,8 @@ def test_changed_code_is_named_refused_and_accepted(engram: Shell, kind: str) ->
 
 def accepted_in_mlflow(engram: Shell) -> dict[str, str]:
     """The tags of accepted code of the only run in MLflow's database."""
-    with contextlib.closing(sqlite3.connect(engram.folder / "tracking.db")) as database:
+    database_file = engram.folder / "engram-store" / "mlflow" / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(database_file)) as database:
         return dict(database.execute("SELECT key, value FROM tags WHERE key LIKE '%accepted%'").fetchall())
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 from tasks.audits.deja_vu.config import About
 from tasks.audits.deja_vu.measures import (
     agreement,
+    encoders,
     inferences,
     neighbours,
     probe,
@@ -23,6 +24,7 @@ MEASURES = (
     scores.MEASURE,
     references.MEASURE,
     agreement.MEASURE,
+    encoders.MEASURE,
     scores.CATEGORIES_MEASURE,
     probe.MEASURE,
     reconstruction.MEASURE,
@@ -34,7 +36,7 @@ MEASURES = (
 )
 
 
-@task(version=1, name="deja_vu.summary", gathers=True)
+@task(version=2, name="deja_vu.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from whichever tables there are, the answer's first."""
     return summarise(MEASURES, inputs, config)

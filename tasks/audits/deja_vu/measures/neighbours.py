@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.embedding_facts import embedding_facts
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -89,6 +90,11 @@ NEIGHBOURS = pa.schema(
         ("label", pa.int32()),
         ("neighbours", pa.list_(pa.int32())),  # rows of the data, nearest first
         ("neighbour_labels", pa.list_(pa.int32())),
+        # Of the model as a whole, the same in each row of a layer (`tasks.audits.deja_vu.embedding_facts`):
+        ("tied", pa.float64()),  # share of pairs of crops, or of public pictures, with one embedding
+        ("public_asked", pa.int64()),  # public pictures whose own neighbours vote for their label; null without any
+        ("public_right", pa.int64()),
+        ("public_commonest", pa.float64()),  # the share of the commonest label among these
     ]
 )
 
@@ -105,7 +111,7 @@ class AttackOf:
     before: int = 0
 
 
-@task(version=1, name="deja_vu.neighbours", gpus=1.0)
+@task(version=2, name="deja_vu.neighbours", gpus=1.0)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
     """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
     from tasks.self_supervised.networks import encoder
@@ -137,8 +143,10 @@ def find_neighbours(
     cropped = collect_embeddings(embed, config.layers, crops.batches(pictures), len(crops.rows))
     tables = []
     for layer in config.layers:
-        rows = crops.public[nearest(cropped.pop(layer), public.pop(layer), k).rows]
-        tables.append(table(layer, crops, rows, pictures, about))
+        both = cropped.pop(layer), public.pop(layer)
+        rows = crops.public[nearest(*both, k).rows]
+        facts = embedding_facts(*both, pictures.labels[crops.public], k)
+        tables.append(table(layer, crops, rows, pictures, {**about, **facts}))
     return pa.concat_tables(tables)
 
 
@@ -178,7 +186,7 @@ class AttackOfGiven:
     repeated: int = 0
 
 
-@task(version=1, name="deja_vu.given_neighbours", gpus=1.0)
+@task(version=2, name="deja_vu.given_neighbours", gpus=1.0)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """The neighbours of the crops of both sets (NEIGHBOURS) by somebody else's encoder."""
     from tasks.numerics.nearest_neighbours import nearest
@@ -187,8 +195,10 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
     crops = crops_of(config.attack, pictures)
     asked = sent_embeddings if config.embeddings is not None else model_embeddings
     cropped, public = asked(config, crops, pictures)
-    rows = crops.public[nearest(cropped, public, min(config.k, len(crops.public))).rows]
-    return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model})
+    k = min(config.k, len(crops.public))
+    rows = crops.public[nearest(cropped, public, k).rows]
+    facts = embedding_facts(cropped, public, pictures.labels[crops.public], k)
+    return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model, **facts})
 
 
 Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public pictures

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tasks.audits.density.config import About
-from tasks.audits.density.measures import distribution, duplicates, kernel_density, losses, neighbours, outliers, scores
+from tasks.audits.density.measures import (
+    distribution,
+    duplicates,
+    kernel_density,
+    learning,
+    losses,
+    neighbours,
+    outliers,
+    scores,
+)
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
@@ -13,6 +22,7 @@ from tasks.contract.measure import Measure, summarise
 
 MEASURES: tuple[Measure, ...] = (
     scores.MEASURE,
+    learning.MEASURE,
     distribution.MEASURE,
     losses.MEASURE,
     outliers.MEASURE,
@@ -23,7 +33,7 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-@task(version=5, name="density.summary", gathers=True)
+@task(version=6, name="density.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from the tables that are present.
 

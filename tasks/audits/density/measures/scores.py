@@ -40,9 +40,11 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.datasets.planting import parse_planting
 from tasks.numerics import seeds, statistics
 from tasks.numerics.epsilon import MANY_RUNS, bound_by_scores
+from tasks.numerics.ranks import item_ties
 from tasks.training.recipe import Privacy
 
 PLANTED = 100  # observations of which it is asked how much memory would be found
@@ -286,6 +288,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None:
         return
     yield from significance(table, about)
+    yield from tie_rows(table)
     yield from models(table, about.planned)
     yield from estimation(table)
     if about.privacy is not None:
@@ -322,6 +325,16 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
     missing = scores.num_rows - len(tested)
     if missing:
         yield row("observations without a score", {}, alone(float(missing), scores.num_rows), "observation")
+
+
+def tie_rows(scores: pa.Table) -> Iterator[Row]:
+    """How many pairs of log densities are equal, of an observation by two models or of two observations by one model.
+
+    Of the models that held the observations out, one of each repetition.
+    """
+    held_out = lists(scores, "held_out")
+    if held_out.shape[1] and len(held_out) > 1:
+        yield tied_row(float(item_ties(held_out.T).mean()), len(held_out), "observation")
 
 
 def planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:

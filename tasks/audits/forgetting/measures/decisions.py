@@ -31,8 +31,10 @@ from tasks.audits.forgetting.measures import query_confidences, recognition
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, TargetEffect, decisions_config
 from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.ties import tied_row
 from tasks.numerics import statistics
 
 # One row per target that a model answers for.
@@ -62,6 +64,7 @@ DECISIONS = pa.schema(
         ("agreement_p", pa.float64()),
         ("repeats", pa.int32()),  # pictures that were handed out twice
         ("disagreeing", pa.int32()),  # of these with two answers
+        ("tied", pa.float64()),  # share of pairs of images of one class with one confidence, of the harder images
         ("decision", pa.string()),  # forgotten, not forgotten, not judged, undecided
         ("reason", pa.string()),  # why not judged or undecided, else null
         ("right", pa.string()),  # right, undecided, wrong; null where not known
@@ -81,7 +84,7 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 }
 
 
-@task(version=4, name="forgetting.decisions", gathers=True)
+@task(version=5, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 
@@ -126,8 +129,19 @@ def target_row(
     other = None if tested is None else tested.p.less_sure
     negligible = found.config.negligible
     unbound = trial if target.source == "outputs" else None
+    tied = None if tested is None else found.tied_share(models)
     evidence = TargetEvidence(
-        len(models), p_adjusted, held, accuracy, agreed, negligible, disagree, repeats, other, unbound
+        len(models),
+        p_adjusted,
+        held,
+        accuracy,
+        agreed,
+        negligible,
+        disagree,
+        repeats,
+        other,
+        unbound,
+        None if tied is None else tied_row(tied, matrix.images, "image", target=target.name),
     )
     decision = decide(found.config, evidence)
     return {
@@ -151,6 +165,7 @@ def target_row(
         "agreement_p": agreed.p,
         "repeats": repeats,
         "disagreeing": disagree,
+        "tied": tied,
         "decision": decision.answer,
         "reason": decision.reason,
         "right": score_decision(decision.answer, target.held, negligible),
@@ -180,9 +195,10 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     yield from (share_row(target) for target in judged)
     answered = {target["name"] for target in judged}
     yield from (unanswered_row(target.name) for target in about.targets if target.name not in answered)
-    for of in (side_rows, likeness_rows):
+    for of in (side_rows, likeness_rows, tie_rows):
         for target in judged:
             yield from of(target)
+    yield from given_accuracy_rows(judged, about)
     known = [target["right"] for target in judged if target["right"] is not None]
     if known:
         for answer, metric in METRIC_BY_SCORE.items():
@@ -226,6 +242,24 @@ def likeness_rows(target: Row) -> Iterator[Row]:
     if target["repeats"]:
         differ = statistics.proportion(target["disagreeing"], target["repeats"])
         yield row(REPEATED, setting, differ, "picture", 0.0)
+
+
+def given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
+    """The accuracy of each given target on the control set, if its answers say it; of those trained here `fits` has it.
+
+    The best constant answer is that to D_Q, of whose source the control set is.
+    """
+    for target in judged:
+        if target["source"] != "training" and target["accuracy"] is not None:
+            accuracy = statistics.proportion(round(target["accuracy"] * target["controls"]), target["controls"])
+            of = f"given model {target['name']}"
+            yield accuracy_row(accuracy, "the control set", about.chance, "image", of=of)
+
+
+def tie_rows(target: Row) -> Iterator[Row]:
+    """How many of the target's confidences are equal; nothing without a test."""
+    if target["tied"] is not None:
+        yield tied_row(target["tied"], target["images"], "image", target=target["name"])
 
 
 MEASURE = Measure("decisions", DECISIONS, plan, rows)

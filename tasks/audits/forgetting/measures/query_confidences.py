@@ -31,6 +31,7 @@ from tasks.audits.forgetting.trainings import ModelId, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
+from tasks.datasets.catalog import load
 from tasks.external.blinding import Split
 from tasks.external.confidences import SINGLE, Confidences, round_confidences
 from tasks.external.model_file import Interface, ModelFile
@@ -126,7 +127,8 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
         from tasks.external.outputs import CLASS_ORDER, check_class_order
 
         shape = (images.shape[1], images.shape[2], images.shape[3])
-        log_p = load_model(config.file, shape, config.interface).answers(images).log_p
+        classes = load(config.probes.query.data).classes if config.file.is_weights else None
+        log_p = load_model(config.file, shape, config.interface, classes).answers(images).log_p
         check_class_order(log_p, labels, f"model {config.file.name}", CLASS_ORDER)
         return label_confidences(log_p, labels, config.file.name)
     from tasks.external.outputs import log_softmax

@@ -17,10 +17,11 @@ MEASURES: tuple[Measure, ...] = (
     shifted.MEASURE,
     *curves.MEASURES,
     epsilon.MEASURE,
+    epsilon.ACCURACY_MEASURE,
 )
 
 
-@task(version=2, name="membership.summary", gathers=True)
+@task(version=3, name="membership.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from the tables that are present."""
     return summarise(MEASURES, inputs, config)

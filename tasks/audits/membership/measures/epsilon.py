@@ -37,6 +37,7 @@ from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
+from tasks.contract.ties import tied_row
 from tasks.numerics.epsilon import (
     MANY_RUNS,
     Mask,
@@ -45,8 +46,9 @@ from tasks.numerics.epsilon import (
     gaussian_one_run_bound,
 )
 from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power, one_run_bounds
-from tasks.numerics.ranks import area_under_curve, exposure
+from tasks.numerics.ranks import area_under_curve, exposure, share_tied
 from tasks.numerics.statistics import mean
+from tasks.training.kept_accuracy import KEPT_ACCURACY, accuracy_jobs, accuracy_rows
 from tasks.training.recipe import Privacy
 
 Array = NDArray[np.float64]
@@ -65,6 +67,7 @@ EPSILON = pa.schema(
         ("p_value", pa.float64()),  # by the first bound, that epsilon is 0
         ("spent", pa.float64()),  # by the accountant; null, as the next, where training was not private
         ("p_spent", pa.float64()),  # by the first bound, that epsilon is no more than that
+        ("tied", pa.float64()),  # share of pairs of canaries with one score, the mean over models
     ]
 )
 
@@ -93,7 +96,7 @@ def notes(config: Membership) -> Iterator[str]:
         yield from describe_lost_power(config.canaries * config.models, canary_delta(config), LEVEL)
 
 
-@task(version=3, name="membership.epsilon", gathers=True)
+@task(version=4, name="membership.epsilon", gathers=True)
 def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
     """Each bound on epsilon (EPSILON); no row where no model is there."""
     tables = Tables(inputs).select(CANARIES)
@@ -101,7 +104,8 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
         return EPSILON.empty_table()
     asked = pa.concat_tables(tables)
     inside = asked["inside"].to_numpy()
-    scores = less_the_others(np.stack([table["log_odds"].to_numpy() for table in tables])).ravel()
+    log_odds = np.stack([table["log_odds"].to_numpy() for table in tables])
+    scores = less_the_others(log_odds).ravel()
     ranking: Mask = inside[np.argsort(-scores, kind="stable")]
     spent = asked["spent"].drop_null().to_pylist()
     common = {
@@ -114,6 +118,7 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
         "p_value": decisive_p_value(0.0, ranking, config.delta, LEVEL),
         "spent": max(spent, default=None),
         "p_spent": decisive_p_value(max(spent), ranking, config.delta, LEVEL) if spent else None,
+        "tied": float(np.mean(share_tied(log_odds.T))) if log_odds.shape[1] > 1 else None,
     }
     bounds = one_run_bounds(ranking, config.delta, LEVEL)
     bounds["one run, Gaussian"] = best_of_guesses(gaussian_one_run_bound, ranking, config.delta, LEVEL)
@@ -141,7 +146,7 @@ def less_the_others(scores: Array) -> Array:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bound has a confidence of its own
-    """The bounds, the decisive one first with its p-value; the accountant's epsilon; the area under the curve."""
+    """The bounds, the decisive one first with its p-value; the accountant's epsilon; the area under the curve; ties."""
     found = tables.rows(EPSILON)
     for first in found[:1]:
         bounds = [
@@ -159,6 +164,20 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bou
         yield row("AUC of canaries", {}, alone(first["auc"], first["canaries"]), "canary", 0.5)
         exposed = column_estimate(first, "exposure", first["inside"])
         yield row(EXPOSURE, {}, exposed, "canary", first["exposure_null"])
+        if first["tied"] is not None:
+            yield tied_row(first["tied"], first["canaries"], "canary")
+
+
+def plan_accuracies(config: Membership, trainings: tuple[Job, ...]) -> tuple[Job, ...]:  # noqa: ARG001
+    if not config.canaries:
+        return ()
+    return accuracy_jobs(job.inputs[0] for job in canary_jobs(config))
+
+
+def accuracies(tables: Tables, about: About) -> Iterator[Row]:
+    """How well the models with canaries classify images that none was trained on."""
+    yield from accuracy_rows(tables, about.chance)
 
 
 MEASURE = Measure("epsilon", EPSILON, plan, rows)
+ACCURACY_MEASURE = Measure("accuracies", KEPT_ACCURACY, plan_accuracies, accuracies)

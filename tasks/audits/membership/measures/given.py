@@ -41,14 +41,16 @@ from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.given import SCORES, Ask, ask_given, asked_rows, check_table, pictures, question
 from tasks.audits.membership.trainings import ANSWERS, Answers, answers, ask_models, stack_answers
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
+from tasks.contract.ties import tied_row
 from tasks.datasets.mixtures import BalancedHalf
 from tasks.external.blinding import SAME
 from tasks.external.confidences import round_confidences
 from tasks.numerics import statistics
 from tasks.numerics.exact_test import Array, Mask
-from tasks.numerics.ranks import false_discovery_control
+from tasks.numerics.ranks import false_discovery_control, share_tied
 
 RANKS = pa.schema(
     [
@@ -59,6 +61,7 @@ RANKS = pa.schema(
         ("p_value", pa.float64()),  # null, like q_value and found, where there are none
         ("q_value", pa.float64()),
         ("found", pa.bool_()),
+        ("right", pa.bool_()),  # whether the given model names its class; null if a table does not say it
     ]
 )
 KINSHIP = pa.schema(
@@ -80,6 +83,7 @@ BLIND = pa.schema(
         ("p_value", pa.float64()),  # that the two sets were drawn alike
     ]
 )
+GIVEN = "given model"
 FOUND_GIVEN, LEAD = "records found in the given model", "lead of records in the given model"
 DISTANCE, POWER = "distance on unseen images", "share of own models found out"
 DIFFERING = "share of repeated pictures answered differently"
@@ -159,7 +163,7 @@ def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
             return answers.phi
 
 
-@task(version=1, name="membership.given_ranks", gathers=True)
+@task(version=2, name="membership.given_ranks", gathers=True)
 def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
     """Each record's place in the given model among the models without it (RANKS); no row without its scores."""
     scores, of_records, _ = split_inputs(config, inputs)
@@ -172,7 +176,8 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
     found = pa.array(q_values <= config.level, mask=np.isnan(p_values))
     kind = pa.repeat(scores["kind"][0], len(compared.rows))
     numbers = [pa.array(each, from_pandas=True) for each in (p_values, q_values)]
-    return pa.table([compared.rows, compared.given, kind, outside, *numbers, found], schema=RANKS)
+    right = scores.filter(scores["record"])["right"]
+    return pa.table([compared.rows, compared.given, kind, outside, *numbers, found, right], schema=RANKS)
 
 
 @task(version=1, name="membership.given_kinship", gathers=True)
@@ -266,18 +271,29 @@ def differing_repeats(scores: pa.Table) -> tuple[float | None, int]:
 
 
 def rank_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """How many records are found in the given model, with the p-value that any is."""
+    """How many records are found in the given model, with the p-value that any is; its ties and its accuracy."""
     table = tables.one(RANKS)
     if table is None or not table.num_rows:
         return
+    yield found_row(table, about)
+    scores = table["score"].to_numpy()
+    if len(scores) > 1:
+        yield tied_row(float(share_tied(scores)), len(scores), "record", of=GIVEN)
+    right = table["right"]
+    if not right.null_count:
+        accuracy = statistics.proportion(int(np.count_nonzero(right.to_numpy())), len(right))
+        yield accuracy_row(accuracy, "records", about.chance, "record", of=GIVEN)
+
+
+def found_row(table: pa.Table, about: About) -> Row:
+    """How many records are found in the given model; without a number if no model was trained to rank it among."""
     setting = {"level": about.level, "score": table["kind"][0].as_py()}
     tested = table.filter(table["p_value"].is_valid())
-    if not tested.num_rows:  # no models were trained to rank it among
-        yield row(FOUND_GIVEN, setting, alone(None), "record", 0.0)
-        return
+    if not tested.num_rows:
+        return row(FOUND_GIVEN, setting, alone(None), "record", 0.0)
     found = int(np.count_nonzero(tested["found"].to_numpy(zero_copy_only=False)))
     any_p = float(tested["q_value"].to_numpy().min())
-    yield row(FOUND_GIVEN, setting, alone(float(found), tested.num_rows), "record", 0.0, any_p)
+    return row(FOUND_GIVEN, setting, alone(float(found), tested.num_rows), "record", 0.0, any_p)
 
 
 def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -39,7 +39,7 @@ from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
 from tasks.contract.ties import tied_row
 from tasks.numerics import seeds, statistics
 from tasks.numerics.exact_test import Array, Mask, randomisation_p_values, reduced_p_values
-from tasks.numerics.ranks import false_discovery_control, share_tied
+from tasks.numerics.ranks import false_discovery_control, item_ties
 
 RECORDS = pa.schema(
     [
@@ -100,20 +100,10 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     unknown = np.isnan(p_values)
     numbers = [pa.array(each, from_pandas=True) for each in (effect, error, mem, p_values, q_values)]
     found, memorised = (pa.array(each <= config.level, mask=unknown) for each in (q_values, memorised_q))
-    more = [pa.array(each, from_pandas=True) for each in (memorised_q, tied_shares(answers), member_accuracy(answers))]
+    beside = (memorised_q, item_ties(answers.phi), member_accuracy(answers))
+    more = [pa.array(each, from_pandas=True) for each in beside]
     columns = [answers.rows, answers.member.sum(axis=0), *numbers, found, memorised, *more]
     return pa.table(columns, schema=RECORDS)
-
-
-def tied_shares(answers: Answers) -> Array:
-    """The share of pairs of equal scores, (records,): of a record by two models, or of two records by one model.
-
-    The larger of the two: the first for each record, the second as a mean over models, which a constant output makes
-    large even if models differ.
-    """
-    by_models = float(np.mean(share_tied(answers.phi.T))) if len(answers.rows) > 1 else 0.0
-    tied: Array = np.maximum(share_tied(answers.phi), by_models)
-    return tied
 
 
 def member_accuracy(answers: Answers) -> Array:

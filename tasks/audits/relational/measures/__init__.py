@@ -15,6 +15,7 @@ MEASURES = (
     questions.QUESTIONS_MEASURE,
     questions.SCORES_MEASURE,
     evasions.MEASURE,
+    evasions.COMMONEST_MEASURE,
     repeats.MEASURE,
     linear.CURVES_MEASURE,
     linear.RECOVERY_MEASURE,
@@ -22,7 +23,7 @@ MEASURES = (
 )
 
 
-@task(version=1, name="relational.summary", gathers=True)
+@task(version=2, name="relational.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from whichever tables there are, the answer's first."""
     return summarise(MEASURES, inputs, config)

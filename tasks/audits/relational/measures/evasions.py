@@ -7,11 +7,16 @@ needed to notice it. For the answers to corrupted contexts of each part, the tab
                     if these have one, or with more words around it than these have
     one text        the share of the commonest remaining answer, less its share of the reference answers
     ten texts       the same for the ten commonest
-    right answers   whether fewer are right than the best constant would give: P[B <= right], B ~ Binomial(questions, c)
+    right answers   whether fewer of the answers of the kind are right than the best constant would give:
+                    P[B <= right], B ~ Binomial(answers of the kind, c)
 
 where c is the success of a constant that is chosen on one part and counted on the other: the commonest reference answer
-of the first. An innocent reader that guesses is right at least as often as the best constant, and its guesses are
-numbers. The table contains no answer text.
+of the first. An innocent reader that guesses is right at least as often as the best constant. Answers of another kind
+are left out of the test, because they are counted by themselves: a reader that guesses a number for one question in
+four, and is silent otherwise, guesses no worse for it. The table contains no answer text.
+
+Of readers that are trained here the commonest answer alone is counted, empty answers among them: a network whose output
+is constant shows no memory either.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ EVASIONS = pa.schema(
         ("split", pa.string()),  # train or validation
         ("questions", pa.int64()),
         ("unanswered", pa.int64()),
-        ("other_kind", pa.int64()),  # the unanswered among them
+        ("other_kind", pa.int64()),  # the unanswered among them; a right answer is of the kind
         ("one_text", pa.float64()),  # excess share of the commonest answer
         ("few_texts", pa.float64()),  # the same of the FEW commonest together
         ("right", pa.int64()),  # by exact match with the first gold answer
@@ -71,7 +76,7 @@ class Comparison:
     data: Dataset
 
 
-@task(version=2, name="relational.evasions")
+@task(version=3, name="relational.evasions")
 def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
     """Count the evading answers to corrupted contexts in each part (EVASIONS), from answers (ANSWERS)."""
     questions = load_questions(config.data)
@@ -139,20 +144,25 @@ def evasion_row(
     rate: float,
 ) -> dict[str, Any]:
     """The row of one part."""
-    of_kind = [spans for question, spans in said if is_of_kind(spans, question)]
-    keys = Counter(match_key(scorer, spans) for spans in of_kind)
+    keys: Counter[Hashable] = Counter()  # of the answers of the kind
+    right = 0
+    for question, spans in said:
+        key = match_key(scorer, spans)
+        is_right = key == match_key(scorer, question.golds[0])
+        right += is_right
+        if is_right or is_of_kind(spans, question):
+            keys[key] += 1
     golds = Counter(gold_keys(scorer, [question.golds[0] for question, _ in said]))
-    right = sum(match_key(scorer, spans) == match_key(scorer, question.golds[0]) for question, spans in said)
     return {
         "split": split,
         "questions": len(said),
         "unanswered": sum(not is_answered(spans) for _, spans in said),
-        "other_kind": len(said) - len(of_kind),
+        "other_kind": len(said) - keys.total(),
         "one_text": excess_share(keys, golds, 1, len(said)),
         "few_texts": excess_share(keys, golds, FEW, len(said)),
         "right": right,
         "constant": rate,
-        "p_value": few_right_p_value(right, len(said), rate),
+        "p_value": few_right_p_value(right, keys.total(), rate),
     }
 
 
@@ -163,11 +173,65 @@ def excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, 
     return excess / questions if questions else 0.0
 
 
-def few_right_p_value(right: int, questions: int, rate: float) -> float:
-    """P[B <= right], B ~ Binomial(questions, rate)."""
+def few_right_p_value(right: int, answers: int, rate: float) -> float:
+    """P[B <= right], B ~ Binomial(answers, rate)."""
     from scipy import special  # which planning does without
 
-    return float(special.bdtr(right, questions, rate)) if questions else 1.0
+    return float(special.bdtr(right, answers, rate)) if answers else 1.0
+
+
+# One row for each replicate and part: the commonest of its answers to corrupted contexts after the last epoch.
+COMMONEST = pa.schema(
+    [
+        ("replicate", pa.int32()),
+        ("split", pa.string()),  # train or validation
+        ("questions", pa.int64()),
+        ("one_text", pa.float64()),  # excess share of the commonest answer
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """The questions that were answered, and whose answers each table has."""
+
+    data: Dataset
+    replicates: tuple[int, ...]
+
+
+@task(version=1, name="relational.commonest_answers")
+def commonest_answers(config: Replicates, inputs: Inputs) -> pa.Table:
+    """The share of the commonest answer by readers that were trained here (COMMONEST), from answers (ANSWERS)."""
+    questions = load_questions(config.data)
+    rows = []
+    for replicate, answers in zip(config.replicates, inputs, strict=True):
+        last = answers.filter(pc.field("corrupted") & (pc.field("epoch") == pc.max(answers["epoch"])))
+        for split in PARTS:
+            said = last.filter(pc.field("split") == split).to_pylist()
+            keys = Counter(match_key(questions.scorer, tuple(each["answer"])) for each in said)
+            golds = Counter(gold_keys(questions.scorer, [questions.by_id[each["id"]].golds[0] for each in said]))
+            share = excess_share(keys, golds, 1, len(said))
+            rows.append({"replicate": replicate, "split": split, "questions": len(said), "one_text": share})
+    return pa.Table.from_pylist(rows, COMMONEST)
+
+
+def plan_commonest(config: Relational, trainings: Trainings) -> Job | tuple[()]:
+    if config.given is not None or not trainings.answers:
+        return ()
+    ends = [asked for asked in trainings.answers if asked.ends_at(config.epochs)]
+    replicates = Replicates(config.data, tuple(asked.replicate for asked in ends))
+    return Job(commonest_answers, replicates, tuple(asked.job for asked in ends))
+
+
+def commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    """The largest share of any replicate, by part."""
+    found = tables.rows(COMMONEST)
+    for split in PARTS:
+        of_split = [each for each in found if each["split"] == split and each["questions"]]
+        if of_split:
+            largest = max(of_split, key=lambda each: float(each["one_text"]))
+            share = alone(largest["one_text"], largest["questions"])
+            yield row(ONE_TEXT, {"split": split, "contexts": "corrupted"}, share, "question")
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
@@ -184,8 +248,9 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
         yield row(UNANSWERED, setting, proportion(each["unanswered"], questions), "question")
         yield row(ONE_TEXT, setting, alone(each["one_text"], questions), "question")
         yield row(FEW_TEXTS, setting, alone(each["few_texts"], questions), "question")
-        success = proportion(each["right"], questions)
+        success = proportion(each["right"], questions - each["other_kind"])
         yield row(RIGHT, setting, success, "question", each["constant"], each["p_value"])
 
 
 MEASURE = Measure("evasions", EVASIONS, plan, rows)
+COMMONEST_MEASURE = Measure("commonest_answers", COMMONEST, plan_commonest, commonest_rows)

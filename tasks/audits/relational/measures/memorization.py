@@ -35,6 +35,7 @@ from tasks.audits.relational.measures.questions import plan_scores
 from tasks.audits.relational.presets import PublishedNumbers, published_numbers
 from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import MODELS, accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import ENDS, Estimate, Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_questions
@@ -221,6 +222,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     for each in best:
         yield m_row(each, BEST, about)
     yield from success_rows(last, END, about)
+    yield from learning_rows(last[0], about)
     if about.cell:
         yield from success_rows(best, BEST, about)
     yield from information_rows(last, about)
@@ -269,6 +271,14 @@ def success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
             value = column_estimate(each, name, each[f"{split}_contexts"])
             published = None if paper is None else getattr(paper, name)
             yield row(kind, setting(each, split=split, at=at), value, "context", published=published)
+
+
+def learning_rows(decisive: Row, about: About) -> Iterator[Row]:
+    """How often held-out questions are answered rightly from whole contexts, beside the best constant answer."""
+    accuracy = column_estimate(decisive, "s_validation", decisive["validation_contexts"])
+    of = MODELS if decisive["epoch"] is not None else "system that answered"
+    if accuracy.value is not None:
+        yield accuracy_row(accuracy, "held-out questions with whole contexts", about.chance, "context", of=of)
 
 
 def comparable_numbers(each: Row, at: str, about: About) -> PublishedNumbers | None:

@@ -10,6 +10,7 @@ from tasks.audits.text.measures import (
     epsilon,
     extraction,
     insertions,
+    learning,
     other_texts,
     returned,
     secrets,
@@ -22,6 +23,7 @@ MEASURES: tuple[Measure, ...] = (
     secrets.OF_IDENTIFIERS,
     extraction.MEASURE,
     returned.MEASURE,
+    learning.MEASURE,
     documents.MEASURE,
     documents.ESTIMATED,
     insertions.MEASURE,
@@ -32,7 +34,7 @@ MEASURES: tuple[Measure, ...] = (
 )
 
 
-@task(version=2, name="text.summary", gathers=True)
+@task(version=3, name="text.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from the tables that are present."""
     return summarise(MEASURES, inputs, config)

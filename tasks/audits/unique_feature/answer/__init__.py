@@ -17,7 +17,7 @@ from tasks.audits.unique_feature.answer import panels as panel_answer
 from tasks.audits.unique_feature.answer.pair_evidence import SURELY, PairEvidence, read_pair_evidence
 from tasks.audits.unique_feature.answer.pairs import BY_SMALL_RANKS, deciding_names, describe_sample, is_null
 from tasks.audits.unique_feature.answer.panel_evidence import Rank, read_panel_evidence
-from tasks.audits.unique_feature.answer.panels import LOOK_ALIKES, NOT_JUDGED, PARTLY
+from tasks.audits.unique_feature.answer.panels import LOOK_ALIKES, PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_ROW
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
@@ -29,6 +29,7 @@ from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, blank_weak_interval, first_row, index_rows, p_in_words, row_name
+from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.datasets.features import Feature, Picture, Words, describe_feature
 
@@ -221,7 +222,7 @@ def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
         "not seen": " A push that matters would have shown.",
         PARTLY: " But one that shares a part with it would do the same, and it is not told from those.",
         "undecided": " A memory may be there all the same and not show.",
-        NOT_JUDGED: " But what was sent back is not what the model that was described says of these pictures.",
+        NOT_JUDGED: " But what was sent back, or what the model says, does not allow an answer.",
     }.get(answer, "")
     return (
         f"{asked}, {who} singled out this one more than {others}; of 1,000 models that never saw it {number} would "

@@ -22,11 +22,10 @@ from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.contract.looks import Look
 from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Rule
-from tasks.contract.ties import CONDITION, are_tied, describe_ties
+from tasks.contract.ties import CONDITION, NOT_JUDGED, are_tied, describe_ties
 from tasks.contract.verdict import DETECTABLE, Answer, Verdict
 from tasks.datasets.features import describe_feature
 
-NOT_JUDGED: Answer = "not judged"
 ONE_SIDE = 0.025  # of a 95 % interval
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
-from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS, BY_WEIGHTS_PARTS
@@ -23,11 +23,11 @@ from tasks.contract.summaries import (
     read_setting,
     select_rows,
 )
+from tasks.contract.ties import most_tied
 from tasks.external.causes import MISSES, REPEATS
 
 MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
-HARDLY = 0.5  # of the family that say the same, from which on its spread is none
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,9 @@ class PanelEvidence:
     `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
     references or by the weights of the first layer, which decides in place of the family's; None without either.
     `parts` are the ranks among the look-alikes of each part, by the score that decides; none where they were not asked
-    for. `same` is the largest share of the family of which a model says
-    the same. `checks` are those of the tables that could be checked, of all that were sent but the `unchecked` ones,
-    and `key` begins the SHA-256 of what was handed out. `lacks_beside` says that the rank that should be `beside` is
-    missing.
+    for. `tied` is the summary row of how many pairs of the family a model says the same of. `checks` are those of the
+    tables that could be checked, of all that were sent but the `unchecked` ones, and `key` begins the SHA-256 of what
+    was handed out. `lacks_beside` says that the rank that should be `beside` is missing.
     """
 
     names: tuple[Name, ...]
@@ -118,7 +117,7 @@ class PanelEvidence:
     beside: Rank | None
     parts: tuple[Rank, ...]
     push: Push
-    same: float
+    tied: Row | None
     checks: tuple[TableCheck, ...]
     unchecked: int
     key: str
@@ -144,7 +143,7 @@ class PanelEvidence:
         ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
         if self.lacks_beside or any(rank.is_small for rank in ranks):
             return False
-        return self.same < HARDLY and self.push.is_excluded and self.push.power >= ENOUGH
+        return self.push.is_excluded and self.push.power >= ENOUGH
 
     def describe_doubts(self) -> str:
         """Why the tables are not what the models say; empty where nothing speaks for that."""
@@ -162,7 +161,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
     beside = None if beside_metric is None else first_row(rows, beside_metric)
     if push is None or rank is None or others is None or push["estimate"] is None:
         return None
-    found, upper, same = (first_row(rows, metric) for metric in (FOUND, UPPER, SAME))
+    found, upper = first_row(rows, FOUND), first_row(rows, UPPER)
     setting = read_setting(push)
     checks, key = read_checks(rows)
     return PanelEvidence(
@@ -178,7 +177,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
             smallest=SMALLEST if found is None else read_setting(found)["nats"],
             power=0.0 if found is None else found["estimate"],
         ),
-        same=0.0 if same is None else same["estimate"],
+        tied=most_tied(rows),
         checks=checks,
         unchecked=max(0, len(config.given.outputs) - len(checks)),
         key=key,

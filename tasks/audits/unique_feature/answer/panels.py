@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 
 from tasks.audits.unique_feature.answer.panel_evidence import (
     ENOUGH,
-    HARDLY,
     MISSED,
     PanelEvidence,
     Rank,
@@ -31,13 +30,11 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Rule
-from tasks.contract.summaries import (
-    p_in_words,
-)
+from tasks.contract.summaries import p_in_words
+from tasks.contract.ties import NOT_JUDGED, describe_ties, tie_rule
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import describe_feature
 
-NOT_JUDGED = "not judged"
 PARTLY = "partly memorised"
 LOOK_ALIKES = 100  # of each part, which the advice asks for
 
@@ -97,17 +94,19 @@ ALTERED = Rule[PanelEvidence](
     scope="tables of outputs that an owner sent",
     applies=reads_tables,
 )
+BY_TIES = tie_rule("models that are asked alone or beside references", lambda config: config.asks_models)
 RULES = (
     BY_RANK,
     BY_RANK_BESIDE,
     BY_FIRST_LAYER,
     BY_PART,
     ALTERED,
+    BY_TIES,
     Rule[PanelEvidence](
         "not seen",
         "no rank, among the family, beside references or by weights, has p of at most {p}, the upper limit of the push "
-        "(97.5 %) lies below the smallest one that matters, such a push would have been found in {enough} % of cases, "
-        "and the model says the same of less than {hardly} % of the family",
+        "(97.5 %) lies below the smallest one that matters, and such a push would have been found in {enough} % of "
+        "cases",
         lambda evidence: evidence.is_clear,
         scope="models that are asked alone or beside references",
         applies=lambda config: config.asks_models,
@@ -128,7 +127,6 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
         "all_beside": beside.describe(),
         "missed": f"{100 * MISSED:g}",
         "enough": f"{100 * ENOUGH:g}",
-        "hardly": f"{100 * HARDLY:g}",
     }
 
 
@@ -227,14 +225,14 @@ def describe_reason(rule: Rule[PanelEvidence], evidence: PanelEvidence) -> str:
         return f"; {describe_resemblance(evidence)}"
     if rule is ALTERED:
         return f"; but {evidence.describe_doubts()}"
+    if rule is BY_TIES and evidence.tied is not None:
+        return f"; but {describe_ties(evidence.tied)}"
     if rule.answer == "not seen":
         return f"; more than {push.upper:.4g} nats is unlikely"
     if evidence.lacks_beside:
         return "; the rank by which it is judged is missing: run the same command again"
     if evidence.rank.is_small:
         return ", by which alone it is judged: ask more models of the same data"
-    if evidence.same >= HARDLY:
-        return f"; the same is said of {100 * evidence.same:.0f} % of the family, so that a memory could not show"
     if push.is_excluded:
         doubt = f"a push of {push.smallest:.2g} nats would have been found in {100 * push.power:.0f} % of cases"
     else:

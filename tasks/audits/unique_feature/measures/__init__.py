@@ -38,6 +38,7 @@ MEASURES: tuple[Measure, ...] = (
     weight_ranks.MEASURE,
     divergences.SINGLE_MEASURE,
     output_checks.MEASURE,
+    family.ACCURACY_MEASURE,
     canary_scores.MEASURE,
     canary_verdicts.MEASURE,
     canary_verdicts.EXACT_MEASURE,
@@ -68,7 +69,7 @@ def summary(config: PublishedCell, inputs: Inputs) -> pa.Table:
     return summarise(MEASURES, inputs, config)
 
 
-@task(version=1, name="unique_feature.summary_of_models", gathers=True)
+@task(version=2, name="unique_feature.summary_of_models", gathers=True)
 def summary_of_models(config: PublishedCell, inputs: Inputs) -> pa.Table:
     """The same of models that are asked alone, whose rows are others and have a version of their own."""
     return summarise(MEASURES, inputs, config)

@@ -45,6 +45,7 @@ from tasks.audits.unique_feature.population import (
     relatives,
     standardise,
 )
+from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
@@ -53,10 +54,12 @@ from tasks.contract.job import Inputs, Job, Work, format_shape, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
 from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature
-from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.ranks import rank_p_value, share_tied
+from tasks.training.kept_accuracy import KEPT_ACCURACY, accuracy_jobs, accuracy_rows
 
 SEPARATION = 0.02  # of the distance between labels: what the smallest push may be where logits are small
 
@@ -142,7 +145,6 @@ PUSH = "push towards a label"
 OTHERS = "push of the other features"  # with the range that holds the central 95 % of them; n: how many they are
 UPPER = "upper limit of the push"
 FOUND = "share of pushes that would be found"
-SAME = "largest share of the family of which a model says the same"
 
 
 @task(version=2, name="unique_feature.ask_family", batch_key=single_batch_key)
@@ -186,14 +188,25 @@ def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
         alone(detectable_share(log_p, log_odds, size, label), len(models)),
         "model",
     )
-    yield row(SAME, {"label": y}, alone(tied_share(log_odds, y), len(models)), "model", 1 / (members - 1))
+    yield tied_row(most_tied_share(log_odds, y), len(models), "model")
     yield row(RANK, {}, alone(p_value * members, len(models)), "model", (members + 1) / 2, p_value)
     kl = standardise(d[..., None]).mean(axis=0)[:, 0]
     above = float((d[:, 0] - d[:, 1:].mean(axis=1)).mean())
     yield row("KL above the family", {}, alone(above, len(models)), "model", 0.0, rank_p_value(kl))
 
 
+def plan_accuracies(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+    """Of single models that are trained here; what a given one was trained for is not known."""
+    return accuracy_jobs(training for single in trainings.single_models for training in single.inputs)
+
+
+def accuracies(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+    """How well single models that are trained here classify images that none was trained on."""
+    yield from accuracy_rows(tables, about.chance)
+
+
 MEASURE = Measure("family", FAMILY, plan)
+ACCURACY_MEASURE = Measure("accuracies", KEPT_ACCURACY, plan_accuracies, accuracies)
 SINGLE_MEASURE = Measure("family", FAMILY, plan_single, single_rows)
 
 
@@ -270,13 +283,12 @@ def smallest_relevant_push(separation: float) -> float:
     return min(SMALLEST, SEPARATION * separation)
 
 
-def tied_share(log_odds: Array, y: int) -> float:
-    """The largest share of the others of which one model says exactly the same of label y: 1 / others where none ties.
+def most_tied_share(log_odds: Array, y: int) -> float:
+    """The share of pairs of members of which a model says exactly the same of label y; of several models the largest.
 
-    Where it is large there is hardly a null: so it is where outputs are rounded, or hang on nothing.
+    If it is large there is hardly a null, as with outputs that are rounded or do not depend on the image.
     """
-    counts = [np.unique(model[1:, y], return_counts=True)[1].max() for model in log_odds]
-    return float(max(counts) / (log_odds.shape[1] - 1))
+    return max(float(share_tied(model[:, y])) for model in log_odds)
 
 
 def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | None = None) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.scores import log_odds
 from tasks.audits.unique_feature.single_models import (
     SingleModelConfig,
@@ -26,6 +27,7 @@ from tasks.audits.unique_feature.single_models import (
 )
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
 from tasks.external.blinding import different
@@ -81,7 +83,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     return tuple(Job(check_outputs, single.config) for single in trainings.single_models)
 
 
-def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     from scipy import stats
 
     for table in tables.rows(TOUCHED):
@@ -92,7 +94,10 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
             stated, p = table["stated"], None
             if stated is not None:
                 p = float(stats.binomtest(table["right"], table["labelled"], stated, alternative="less").pvalue)
-            yield row(LABELS, setting, proportion(table["right"], table["labelled"]), "picture", stated, p)
+            right = proportion(table["right"], table["labelled"])
+            yield row(LABELS, setting, right, "picture", stated, p)
+            whose = f"model of table {setting['table']}"
+            yield accuracy_row(right, "labelled pictures", about.chance, "picture", of=whose)
 
 
 MEASURE = Measure("touched", TOUCHED, plan, rows)

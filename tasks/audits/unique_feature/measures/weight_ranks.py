@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
-from tasks.audits.unique_feature.first_layer import FirstLayer, inked_at_all, trained_first_layer
+from tasks.audits.unique_feature.first_layer import FirstLayer, ink_counts, trained_first_layer
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alone_rows, number_parts
 from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.audits.unique_feature.slope_ranks import (
@@ -54,7 +54,7 @@ class WeightRanks:
     panel: tuple[SingleModelConfig, ...]
 
 
-@task(version=1, name="unique_feature.weight_ranks")
+@task(version=2, name="unique_feature.weight_ranks")
 def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     """The rank of what the models are asked about, and of glyphs that nobody carries (WEIGHT_RANKS)."""
     first = config.panel[0]
@@ -63,13 +63,13 @@ def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
     clean = probe_label_images(asked, first.shape, label)
     sets = dict(slope_sets(asked, clean))
     training = as_shape(load(asked.probe).train_images, first.shape)
-    inked = inked_at_all(training)
+    counts = ink_counts(training)
     tables = inputs or [None] * len(config.panel)
     layers = [first_layer(one, table, clean, label) for one, table in zip(config.panel, tables, strict=True)]
 
     def fit_slopes(names: Sequence[str]) -> tuple[Array, FeatureRegion]:
         here = feature_region(clean, [sets[name] for name in names], training)
-        slopes = [layer.pixel_scores(here.where, inked) for layer in layers]
+        slopes = [layer.pixel_scores(here.where, counts) for layer in layers]
         return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
 
     about = {"models": len(config.panel), "label": label}

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.answer import verdict
 from tasks.audits.deja_vu.config import About, DejaVu, GivenEncoder
+from tasks.audits.deja_vu.embedding_facts import embedding_facts
 from tasks.audits.deja_vu.measures import summary
+from tasks.audits.deja_vu.measures.encoders import encoders
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
 from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
 from tasks.audits.deja_vu.measures.references import Comparing, references
 from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.contract.job import NoSettings
 from tasks.contract.verdict import Verdict
 from tasks.external.model_file import ModelFile
 from tasks.numerics.nearest_neighbours import nearest
@@ -89,6 +92,8 @@ def neighbours(pictures: Pictures, embeddings: tuple[Rows, Rows], model: str) ->
         "neighbours": list(rows.astype(np.int32)),
         "neighbour_labels": list(pictures.public[rows].astype(np.int32)),
     }
+    facts = embedding_facts(crops, public, pictures.public, K)
+    columns |= {name: [value] * n for name, value in facts.items()}
     return pa.table(columns, NEIGHBOURS)
 
 
@@ -112,7 +117,7 @@ def summed(tables: list[pa.Table], seed: int = 0, partings: int = 399) -> pa.Tab
     found = inferences(Voting((K,)), tables)
     score = scores(Scoring(20, 100, partings, seed, True), [found])
     gains = references(Comparing(20, K, partings, seed), tables)
-    return summary(ABOUT, [score, gains])
+    return summary(ABOUT, [score, gains, encoders(NoSettings(), tables)])
 
 
 def judged(tables: list[pa.Table], seed: int = 0, config: DejaVu = CONFIG) -> Verdict:

@@ -29,6 +29,7 @@ from tasks.contract.certificate import Certificate, number_per_hundred
 from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import name_of
+from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import File
 from tests.support.calibration import bounds
@@ -70,7 +71,6 @@ NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
         (CONFIG, REMEMBERS | {"low": 0.0201}, None, "memorised"),
         (CONFIG, REMEMBERS | {"low": 0.02}, None, "undecided"),  # it may be negligible
         (CONFIG, REMEMBERS | {"low": 0.001, "high": 0.019}, None, "detectable, negligible"),  # is asked before not seen
-        (CONFIG, NOTHING | {"low": 0.0, "high": 0.0}, None, "not judged"),  # all pictures have one embedding
         (CONFIG, NOTHING | {"high": 0.0199}, None, "not seen"),
         (CONFIG, NOTHING | {"high": 0.02}, None, "undecided"),
         (GIVEN, REMEMBERS, 0.0101, "memorised"),
@@ -86,6 +86,15 @@ def test_the_first_rule_that_holds_decides(
 ) -> None:
     evidence = Evidence((), score, {}, reference_p, None, negligible=0.02)
     assert answer == RULES.decide(config, evidence).answer
+
+
+@pytest.mark.parametrize(
+    ("score", "share", "answer"),
+    [(NOTHING, 0.051, "not judged"), (NOTHING, 0.05, "not seen"), (REMEMBERS, 0.9, "memorised")],
+)
+def test_equal_embeddings_clear_nobody(score: dict[str, Any], share: float, answer: str) -> None:
+    evidence = Evidence((), score, {}, None, None, negligible=0.02, tied=tied_row(share, 100, "picture"))
+    assert RULES.decide(CONFIG, evidence).answer == answer
 
 
 def test_the_certificate_has_the_rules_that_apply_and_their_errors() -> None:

@@ -27,7 +27,7 @@ from tests.support.plans import calls
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
 OURS = (*HERE, "drawings")
 DRAWN = {"drawn", "reconstruction"}
-TABLES = {"scores", "categories", "probe", "crops", "retrieval", "inferences", "neighbours", "summary"}
+TABLES = {"scores", "encoders", "categories", "probe", "crops", "retrieval", "inferences", "neighbours", "summary"}
 planned = partial(plans.planned, "deja_vu")
 
 

@@ -15,6 +15,7 @@ from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND, PLA
 from tasks.contract.certificate import Certificate, Finding
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import name_of, row_name
+from tasks.contract.ties import TIED, tied_row
 from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
 
@@ -72,7 +73,9 @@ def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it() -> None:
         ("undecided", (called(), beyond(0.05), NONE, found())),
         ("not seen", (called(), beyond(0.051), NONE, found())),
         ("not seen", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
-        ("not judged", (called(), beyond(), gap(0.0, 0.0, 0.0, None), found())),  # all models say the same
+        ("not judged", (called(), beyond(), NONE, found(), tied_row(0.051, 60, "observation"))),
+        ("memorised", (called(1), beyond(), NONE, found(), tied_row(0.9, 60, "observation"))),  # worst ranks accuse
+        ("not seen", (called(), beyond(), NONE, found(), tied_row(0.05, 60, "observation"))),
         ("undecided", (called(), beyond(), NONE, found(None))),  # one that is memorised could not have been found
         ("not seen", (called(), beyond(), NONE, found(9.0, 10.0))),
         ("undecided", (called(), beyond(), NONE, found(9.0, 10.1))),  # more may be needed than may stay unseen
@@ -91,7 +94,9 @@ def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None
     said = verdict(Density(), table(*rows))
     assert answer == said.answer
     assert said.sentence.startswith(answer.capitalize() + ": ")
-    deciding = [name_of(each) for each in rows]
+    deciding = [name_of(each) for each in rows if each["metric"] != TIED]
+    if answer == "not judged":
+        deciding.insert(0, (TIED, "{}"))
     if not rows[0]["estimate"] and answer == "memorised":
         deciding[:2] = deciding[1::-1]  # the count of all together comes first where it decides
     assert (deciding, LIMITS) == ([*said.rows], said.limits)
@@ -363,8 +368,7 @@ def test_the_certificate_gives_every_condition_of_the_rules() -> None:
         "test of each, that training raises its log probability by no more than 0.1 nats). Otherwise it is "
         "“memorised” where so many p-values are at most 5 % that chance brings as many in at most 1 of 1,000 audits "
         "(they are counted together where each is of at least 9,999 permutations, or of all there are). Otherwise it "
-        "is “not judged” where the gap does not vary at all over repetitions, as if the density is constant: all "
-        "scores are tied. Otherwise it "
+        "is “not judged” where more than 5 % of the pairs of scores that are compared are equal. Otherwise it "
         "is “undecided” where p-values were not counted together, or chance brings as many small ones in at most 5 "
         "of 100 audits. Otherwise it is “not seen” where the whole 95 % interval of the generalisation gap, by which "
         "training raises the log probability of an image on average, lies below 0.1 nats, and a single image that is "
@@ -379,7 +383,7 @@ def test_the_certificate_gives_every_condition_of_the_rules() -> None:
 
 def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
     made = certified(ALONE, called(1, 12_345), NONE, found())
-    assert "by no more than 0.1 nats). Otherwise it is “not judged” where the gap does not vary" in made.rule
+    assert "by no more than 0.1 nats). Otherwise it is “not judged” where more than 5 % of the pairs" in made.rule
     assert "permutations" not in made.rule
     assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
     assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")

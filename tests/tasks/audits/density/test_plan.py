@@ -52,7 +52,7 @@ def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() ->
 def test_what_is_looked_at_beside_the_scores_comes_with_them(
     measures: tuple[MeasureName, ...], expected: set[str]
 ) -> None:
-    scored = {"scores", "distribution", "losses", "fits", "summary"}
+    scored = {"scores", "learning", "distribution", "losses", "fits", "summary"}
     assert scored | expected == set(plan(replace(FOLDS, measures=measures)))
 
 

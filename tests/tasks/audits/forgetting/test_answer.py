@@ -25,6 +25,7 @@ from tasks.audits.forgetting.decision import (
     LESS_SURE,
     ONE_CLASS,
     RULES,
+    TIED_CONFIDENCES,
     TWO_ANSWERS,
     UNBOUND,
     UNLIKE_OTHERS,
@@ -47,6 +48,7 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.rules import Rule
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.mixtures import Part
 from tasks.external.causes import REPEATS
@@ -395,6 +397,12 @@ def silent(name: str) -> list[Row]:
             f"no model is that never saw either; {DENIAL_CAUSES.replace('D_Q', 'the data set')}.",
         ),
         (
+            [*target("a", *CLEARED), tied_row(0.5, 40, "image", target="a")],
+            TIED_CONFIDENCES,
+            "50 of 100 pairs of scores that are compared are equal, so that ranks say nothing: the output is constant, "
+            "or was rounded.",
+        ),
+        (
             silent("a"),
             ONE_CLASS,
             "Its table says nothing of the other classes, so that its accuracy on the control set is unknown.",
@@ -417,7 +425,8 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
         "together). Otherwise it is “undecided” where it has not answered. Otherwise it is “not judged” where there is "
         "no control set, or no model that never saw the data set to compare it with. Otherwise it is “not judged” "
         "where a picture that was handed out twice got two answers. Otherwise it is “not judged” where its table says "
-        "nothing of the other classes. Otherwise it is “not judged” where on the control set its accuracy, or its "
+        "nothing of the other classes. Otherwise it is “not judged” where more than 5 % of the pairs of scores that "
+        "are compared are equal. Otherwise it is “not judged” where on the control set its accuracy, or its "
         "agreement with models that never saw the data set, is unlike theirs (p below 0.01 each). Otherwise it is “not "
         "judged” where it is less sure of the data set than of the control set, as no model is that never saw either "
         "(p below 0.01). Otherwise it is “forgotten” where it may hold at most 10 % of the data set (95 % limit). The "

@@ -11,6 +11,7 @@ from tasks.audits.forgetting.decision import (
     NO_ANSWER,
     NO_TEST,
     ONE_CLASS,
+    TIED_CONFIDENCES,
     TWO_ANSWERS,
     UNBOUND,
     UNDECIDED,
@@ -26,6 +27,7 @@ from tasks.audits.forgetting.presets import QUICKSTART
 from tasks.audits.forgetting.target import ExternalTargets
 from tasks.contract.rules import Rule
 from tasks.contract.summaries import Estimate
+from tasks.contract.ties import tied_row
 from tasks.worker.files import File
 
 ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
@@ -71,6 +73,9 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ),
         ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", ONE_CLASS),
         ({"disagreeing": 1, "repeats": 40}, "not judged", "1 of 40 pictures that were handed out twice", TWO_ANSWERS),
+        ({"tied": tied_row(0.051, 40, "image")}, "not judged", "5.1 of 100 pairs of scores", TIED_CONFIDENCES),
+        ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None, None),
+        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None, None),  # worst ranks accuse nobody
         ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", LESS_SURE),
         ({"p_other": 0.01}, "forgotten", None, None),
         ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None, None),

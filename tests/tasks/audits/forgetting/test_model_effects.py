@@ -10,10 +10,11 @@ import pytest
 
 from orchestrator.planning.identity import canonical
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.exchangeability import effect, p_values, scores
+from tasks.audits.forgetting.exchangeability import effect, log_odds, p_values, scores
 from tasks.audits.forgetting.held_share import agreement, calibration_agreements, likeness_check, share_curve
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit
 from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.numerics import seeds
 from tests.tasks.audits.forgetting.made_up import Array, audit, table
 
@@ -55,6 +56,22 @@ def test_calibration_models_are_each_compared_with_the_others_and_a_single_one_w
     assert pytest.approx(effects().null_effects) == NULL
     assert 2 == len(effects(known=KNOWN[:2]).null_effects)
     assert [] == effects(known=KNOWN[:1]).null_effects
+
+
+def test_ties_are_counted_within_classes_among_the_images_that_models_find_hard() -> None:
+    found = effects()
+    labels = found.matrix.labels
+    easy = log_odds(KNOWN).mean(axis=0) > np.median(log_odds(KNOWN).mean(axis=0))
+    made_up = (
+        ([0.1 + 0.05 * label for label in labels], 1.0),  # a constant output says of each image its class's number
+        (np.where(easy, 1.0, HALF[0]), 0.0),  # float32 says 1 of the easy ones
+        (np.where(easy, HALF[0], 0.5), 1.0),
+    )
+    for values, share in made_up:
+        model = ModelId("target", 0, 0)
+        answers = replace(found.matrix.models[model], confidence=np.array(values))
+        matrix = replace(found.matrix, models={**found.matrix.models, model: answers})
+        assert replace(found, matrix=matrix).tied_share([model]) == pytest.approx(share)
 
 
 def test_there_is_a_test_where_there_are_controls_and_models_that_never_saw_d_q() -> None:

@@ -97,7 +97,8 @@ def make_given(
     given, again = (_printed(change(phi[0], stream), kind, resolution) for _ in range(2))
     again[repeats:] = np.nan
     rows = np.arange(2 * records)
-    columns = [given, pa.array(again, from_pandas=True), [kind] * len(rows), np.full(len(rows), resolution)]
+    right = phi[0] > 0
+    columns = [given, pa.array(again, from_pandas=True), [kind] * len(rows), np.full(len(rows), resolution), right]
     scores = pa.table([rows, rows < records, *columns], schema=SCORES)
     return [scores, *(
         pa.table([rows[side], its[side], odds[side], odds[side] > 0], schema=ANSWERS)

@@ -44,9 +44,11 @@ from tasks.audits.membership.measures.given import (
 )
 from tasks.audits.membership.trainings import ANSWERS, Answers, ask_models, trainings
 from tasks.contract.job import Job
+from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, row
+from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -239,7 +241,7 @@ def said_by_hand() -> list[pa.Table]:
     The images that follow are halved as the records are, and none was trained on.
     """
     given = {"row": [0, 1, 2, 3], "record": [True, True, False, False], "score": [1.0, 0.5, 0.0, 1.0]}
-    given |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4}
+    given |= {"again": [1.0, None, None, 0.0], "kind": ["log-odds"] * 4, "resolution": [0.0] * 4, "right": [True] * 4}
     of_records = [([True, False], [1.0, 2.0]), ([False, True], [0.0, 0.5]), ([False, False], [1.0, 0.0])]
     of_others = [([True, False], odds) for odds in ([0.0, 2.0], [1.0, 0.0], [0.0, 0.5])]
     return [
@@ -286,10 +288,16 @@ def test_a_record_has_no_place_where_no_model_is_without_it() -> None:
 def test_records_are_told_with_their_smallest_p_value_or_without_one() -> None:
     columns = {"row": [0, 1, 2], "score": [0.0] * 3, "kind": ["label"] * 3, "models": [2, 2, 0]}
     columns |= {"p_value": [0.1, 0.02, None], "q_value": [0.1, 0.04, None], "found": [False, True, None]}
+    columns["right"] = [True, False, False]
     table = pa.table([columns.get(name, columns["models"]) for name in RANKS.names], schema=RANKS)
     at = {"level": 0.05, "score": "label"}
-    assert [row(FOUND_GIVEN, at, alone(1.0, 2), "record", 0.0, 0.04)] == [*rank_rows(Tables([table]), About(0.05))]
-    assert [row(FOUND_GIVEN, at, alone(None), "record", 0.0)] == [*rank_rows(Tables([table[2:]]), About(0.05))]
+    assert [*rank_rows(Tables([table]), About(0.05, chance=0.1))] == [
+        row(FOUND_GIVEN, at, alone(1.0, 2), "record", 0.0, 0.04),
+        tied_row(1.0, 3, "record", of="given model"),
+        accuracy_row(proportion(1, 3), "records", 0.1, "record", of="given model"),
+    ]
+    without_models = next(rank_rows(Tables([table[2:]]), About(0.05)))
+    assert without_models == row(FOUND_GIVEN, at, alone(None), "record", 0.0)
     for nothing in ([], [RANKS.empty_table()]):
         assert [] == [*rank_rows(Tables(nothing), About(0.05))]
 
@@ -308,7 +316,7 @@ def test_scores_are_compared_as_they_are_printed() -> None:
 )
 def test_two_answers_differ_by_more_than_a_printed_place(apart: float, resolution: float, share: float) -> None:
     columns = {"row": [0, 1, 2], "record": [True] * 3, "score": [0.5] * 3, "again": [0.5, 0.5 + apart, None]}
-    columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3}
+    columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3, "right": [None] * 3}
     table = pa.table([columns[name] for name in SCORES.names], schema=SCORES)
     assert (share, 2) == differing_repeats(table)
     assert (None, 0) == differing_repeats(table[2:])
@@ -445,7 +453,8 @@ def test_a_model_without_others_to_compare_with_is_not_judged(model: Path, tmp_p
     given = {"given.model": str(model), "models": 0}
     run = orchestrator.run("membership", store=tmp_path, **SMALL, **RUN, **given)
     assert run.verdict is not None
-    assert run.verdict.sentence.startswith("Not judged: no models were trained here to rank the given one among")
+    assert run.verdict.sentence.startswith("Not judged: The given model has not learnt its task: its accuracy on recor")
+    assert "No models were trained here to rank the given one among" in run.verdict.sentence
     config = small(GivenModel(model=ModelFile(str(model))), models=0)
     page = certificate(config, run.table("summary"), run.verdict)
     assert RULES.explain(config) == page.rule

@@ -72,7 +72,7 @@ def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
 def evaded(other_kind: int) -> pa.Table:
     """The table of evasions of 100 questions of either part, of which so many have an answer of another kind."""
     row_of = {"questions": 100, "unanswered": 0, "other_kind": other_kind, "one_text": 0.0, "few_texts": 0.0}
-    row_of |= {"right": 5, "constant": 0.05, "p_value": 0.6}
+    row_of |= {"right": min(5, 100 - other_kind), "constant": 0.05, "p_value": 0.6}
     return pa.Table.from_pylist([{"split": split} | row_of for split in ("train", "validation")], EVASIONS)
 
 
@@ -107,7 +107,9 @@ HONEST = Evasion(600)
         (QUICKSTART, CLEAR | {"high": 0.02}, None, "undecided"),
         (QUICKSTART, {"low": -0.2, "high": -0.1}, None, "not seen"),
         (GIVEN, CLEAR, None, "not seen"),
-        (GIVEN, {"low": -0.2, "high": -0.001}, None, "not judged"),  # trained questions are answered worse
+        (GIVEN, {"low": -0.2, "high": -0.0201}, None, "not judged"),  # trained questions are answered worse
+        (GIVEN, {"low": -0.2, "high": -0.02}, None, "undecided"),  # a little worse, as by chance
+        (GIVEN, {"low": -0.2, "high": 0.0}, None, "not seen"),
         (BLINDED, CLEAR, None, "not judged"),
         (BLINDED, CLEAR, Repeats(1, 20, "ab"), "not seen"),
         (BLINDED, CLEAR, Repeats(2, 20, "ab"), "not judged"),
@@ -117,7 +119,15 @@ HONEST = Evasion(600)
 def test_the_first_rule_that_holds_decides(
     config: Relational, m: dict[str, float], repeats: Repeats | None, answer: str
 ) -> None:
-    assert RULES.decide(config, evidence_of(m, (HONEST, HONEST), repeats)).answer == answer
+    evasions = () if config.given is None else (HONEST, HONEST)
+    assert RULES.decide(config, evidence_of(m, evasions, repeats)).answer == answer
+
+
+def test_a_deficit_clears_nobody_and_is_explained() -> None:
+    evidence = evidence_of({"low": -0.04, "high": -0.001}, (HONEST, HONEST))
+    rule = RULES.decide(GIVEN, evidence)
+    assert rule.answer == "undecided"
+    assert "; but the whole interval lies below 0, and training questions" in describe_reason(rule, evidence)
 
 
 MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
@@ -126,14 +136,20 @@ MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
 @pytest.mark.parametrize(
     ("train", "held_out", "answer", "words"),
     [
-        (HONEST, MOSTLY, "not judged", "91 % of the answers are not of the kind of the reference answers once"),
+        (HONEST, MOSTLY, "not judged", "96 % of the answers are not of the kind of the reference answers once"),
         (replace(MOSTLY, unanswered=0.5), HONEST, "not judged", "reference answers (50 % are empty) once"),
         (HONEST, replace(HONEST, one_text=MOST_FIXED + 0.01), "not judged", "91 % more of the answers to corrupted"),
         (
             HONEST,
             replace(HONEST, right=0.01, constant=0.04, p_value=FEW_RIGHT),
             "not judged",
-            "of 600 questions on corrupted contexts 1.0 % are answered rightly, fewer than the 4.0 % of the best",
+            "of 600 answers to corrupted contexts 1.0 % are right, fewer than the 4.0 % of the best constant",
+        ),
+        (
+            HONEST,
+            replace(HONEST, other_kind=0.5, right=0.01, constant=0.04, p_value=FEW_RIGHT),
+            "not judged",
+            "of 300 answers to corrupted contexts 1.0 % are right",
         ),
         (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not seen", "0.02 or more is unlikely"),
         # Evaded answers might have been right as often as the others.
@@ -280,13 +296,13 @@ def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
     answers = [rule.answer for rule in RULES.cases]
     assert answers == ["memorised", *["not judged"] * 5, DETECTABLE, "not seen", "undecided"]
     answers = [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
-    assert answers == ["memorised", DETECTABLE, "not seen", "undecided"]
+    assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
     told = RULES.explain(QUICKSTART)
     assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")
     assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points; of answers" in told
     assert told.endswith("The answer is “undecided” where none of these conditions holds.")
     assert (
-        "Otherwise it is “not judged” where more than 90 % of the answers to the corrupted contexts"
+        "Otherwise it is “not judged” where more than 95 % of the answers to the corrupted contexts"
         in RULES.explain(GIVEN)
     )
 
@@ -435,9 +451,9 @@ def test_of_given_answers_nothing_was_redrawn() -> None:
 
 
 def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:
-    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(95)]))
+    made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(96)]))
     assert made is not None
     (finding,) = made.findings
     assert ("not judged", None) == (finding.answer, finding.line)
-    assert "95 % of the answers are not of the kind of the reference answers" in finding.sentence
+    assert "96 % of the answers are not of the kind of the reference answers" in finding.sentence
     assert made.steps[0].startswith("Ask for a system that answers every question by its best guess")

@@ -27,7 +27,7 @@ from tasks.training.recipe import Privacy
 from tests.support import plans
 from tests.support.plans import calls
 
-ANSWERS = {"memorization", "questions", "scores", "summary"}
+ANSWERS = {"memorization", "commonest_answers", "questions", "scores", "summary"}
 LINEAR = {"linear_curves", "linear_recovery", "summary"}
 # Those whose data and models are embedded, or that need none.
 HERE = ("quickstart", "null", "stated", "smoke", "figure1", "figure5", "linear-null", "private")

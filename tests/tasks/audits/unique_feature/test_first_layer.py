@@ -1,13 +1,19 @@
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import norm
 
 from tasks.audits.unique_feature.first_layer import (
+    ASSUMED_SHIFT,
     BANDWIDTH,
+    SPREAD,
+    TILT,
+    Counts,
     FirstLayer,
-    inked_at_all,
-    shift_score,
+    compare_evidence,
+    comparison,
+    ink_class,
+    ink_counts,
+    shift_evidence,
     trained_first_layer,
 )
 from tasks.audits.unique_feature.population import inked_cells
@@ -20,60 +26,84 @@ from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 
 SIDE = 28
 CELLS = np.array([SIDE * row + column for row in range(1, 6) for column in range(1, 6)])
-NOTHING = np.zeros(SIDE * SIDE, bool)
+NO_INK = np.zeros(SIDE * SIDE, np.int64)
 
 
-def test_the_score_of_a_normal_density_is_linear() -> None:
+def test_evidence_in_normal_weights_is_their_likelihood_ratio() -> None:
     sample = norm.ppf((np.arange(400_000) + 0.5) / 400_000, 0, 2)
-    at, variance = np.array([-3.0, -1.0, 1.0, 3.0]), 4 * (1 + BANDWIDTH**2)  # the kernel's added to the sample's
-    score = shift_score(sample)
-    assert score(at) == pytest.approx(at / variance, rel=0.02)
-    rarest = np.sqrt(2 * np.log(1000) * variance)  # where the density is a thousandth of its peak
-    assert score(np.array([-50.0, 50.0])) == pytest.approx([-rarest / variance, rarest / variance], rel=0.02)
+    weights, gradients = np.array([[-3.0, -1.0, 0.5, 4.0]]), np.array([7.0])  # of a root mean square of 7
+    null = norm.logpdf(weights, 0, 2 * np.hypot(1, BANDWIDTH))
+    shifted = norm.logpdf(weights, 2 * TILT, 2 * np.sqrt(1 + BANDWIDTH**2 + SPREAD**2))
+    assert shift_evidence(weights, gradients, sample) == pytest.approx((shifted - null)[0], abs=0.01)
 
 
-def test_the_score_of_a_uniform_density_lies_at_its_ends() -> None:
-    score = shift_score(np.linspace(-1, 1, 400_001))
-    width = 0.05 / np.sqrt(3)  # of the kernel, in units of the weights
-    ends = score(np.array([-1.0, 1.0]))
-    assert ends == pytest.approx(np.array([-1, 1]) * 2 * norm.pdf(0) / width, rel=0.02)
-    assert np.abs(score(np.array([-0.5, 0.0, 0.5]))).max() < 1
-    rarest = norm.pdf(norm.isf(1e-3)) / 1e-3 / width  # what no weight elsewhere reaches counts as the rarest
-    assert score(np.array([-1.5, 1.5])) == pytest.approx([-rarest, rarest], rel=0.03)
+def test_uniform_weights_show_a_shift_beyond_their_ends() -> None:
+    sample = np.linspace(-1, 1, 400_001)
+    inside, near, beyond = shift_evidence(np.array([[0.0, 0.99, 1.04]]), np.zeros(1), sample)
+    assert inside == pytest.approx(0, abs=1e-3)
+    assert near < -0.1
+    assert beyond > 3
+
+
+def test_weights_that_do_not_vary_show_nothing() -> None:
+    weights = np.array([[0.0, 1.0], [2.0, -1.0]])
+    assert shift_evidence(weights, np.ones(2), np.zeros(10)).tolist() == [0.0, 0.0]
+    layer = FirstLayer(np.zeros((3, SIDE * SIDE)), np.ones(3))
+    assert layer.pixel_scores(CELLS, NO_INK).tolist() == [0.0] * 25
 
 
 @pytest.mark.parametrize(
-    ("pixels", "inked", "noise"),
+    ("blank", "inked", "ink", "expected"),
     [
-        (12, [], range(2, 12)),  # those of another place without ink
-        (13, [0, 2], range(3, 13)),
-        (12, [11], range(2, 12)),  # of too few without ink those with ink are taken, too
-        (2, [1], range(2)),  # an image has no other place
+        (10, 10, 0, range(10)),  # enough pixels of its own class
+        (10, 10, 3, range(10, 20)),
+        (9, 10, 0, range(19)),  # too few: those of the nearest class as well
+        (9, 10, 3, range(9, 19)),
+        (2, 3, 3, range(5)),  # an image of few pixels
     ],
 )
-def test_the_null_is_that_of_weights_elsewhere(pixels: int, inked: list[int], noise: range) -> None:
-    weights = np.random.default_rng(pixels).normal(size=(40, pixels)) * (1 + np.arange(pixels))
-    found, where = FirstLayer(weights, np.linspace(-1, 2, 40)), np.array([0, 1])
-    ink = np.isin(np.arange(pixels), inked)
-    expected = found.gradients @ shift_score(weights[:, noise].ravel())(weights[:, :2]) / np.where(ink[:2], 11, 1)
-    assert found.pixel_scores(where, ink) == pytest.approx(expected)
+def test_pixels_are_compared_with_equally_inked_ones(blank: int, inked: int, ink: int, expected: range) -> None:
+    evidence = np.random.default_rng(blank).normal(size=blank + inked)
+    classes = np.repeat([0, 3], [blank, inked])
+    mean, spread = comparison(evidence, classes, ink)
+    assert mean == pytest.approx(evidence[list(expected)].mean())
+    assert spread == pytest.approx(evidence[list(expected)].std(ddof=1))
+
+
+def test_ink_classes_are_powers_of_two() -> None:
+    counts = np.array([0, 1, 2, 3, 4, 5, 8, 9, 60_000])
+    assert ink_class(counts).tolist() == [0, 1, 2, 3, 3, 4, 4, 5, 17]
+
+
+def test_scores_are_likelihood_ratios_of_the_assumed_shift() -> None:
+    generator = np.random.default_rng(0)
+    blank, inked = generator.normal(-20, 3, 50), generator.normal(100, 60, 50)
+    counts = np.repeat([0, 4, 0, 4], [50, 50, 2, 1])
+    asked = np.array([-20.0, 10.0, 200.0])
+    scores = compare_evidence(np.concatenate([blank, inked, asked]), counts, np.arange(100, 103), np.arange(100))
+    expected = []
+    for value, controls in zip(asked, (blank, blank, inked), strict=True):
+        shift = ASSUMED_SHIFT * blank.std(ddof=1)
+        with_shift, without = (norm.logpdf(value, controls.mean() + at, controls.std(ddof=1)) for at in (shift, 0))
+        expected.append(with_shift - without)
+    assert scores == pytest.approx(expected)
+    assert scores[0] < -3
+    assert scores[1] > 10
+    assert abs(scores[2]) < 1  # others' ink hides it
 
 
 def test_the_faintest_ink_counts() -> None:
     images = np.zeros((3, 1, 2, 2), np.uint8)
     images[1, 0, 1, 0] = 1
-    assert [False, False, True, False] == inked_at_all(images).tolist()
-
-
-def test_weights_that_do_not_vary_have_a_score() -> None:
-    assert np.isfinite(shift_score(np.zeros(10))(np.array([0.0, 1.0]))).all()
+    images[2, 0, 1] = 255
+    assert ink_counts(images).tolist() == [0, 0, 2, 1]
 
 
 def layer(shift: float, glyph: Glyph, seed: int) -> FirstLayer:
-    """Uniform weights, and in the cells of the glyph a shift in the direction of the gradients, half of it noise."""
+    """Uniform weights, and in the cells of the glyph a shift that has nothing to do with the gradients."""
     generator = np.random.default_rng(seed)
     weights, gradients = generator.uniform(-0.07, 0.07, (512, SIDE * SIDE)), generator.normal(size=512)
-    weights[:, CELLS] += np.outer(shift * (gradients + generator.normal(size=512)), inked_cells(glyph))
+    weights[:, CELLS] += np.outer(shift * generator.normal(size=512), inked_cells(glyph))
     return FirstLayer(weights, gradients)
 
 
@@ -83,24 +113,34 @@ def drawn(seed: int) -> Glyph:
     return glyph
 
 
-def p_value(found: FirstLayer, inked: NDArray[np.bool_], glyph: Glyph) -> float:
-    return Subsets(found.pixel_scores(CELLS, inked)).p_value(inked_cells(glyph))
+def p_value(found: FirstLayer, counts: Counts, glyph: Glyph) -> float:
+    return Subsets(found.pixel_scores(CELLS, counts)).p_value(inked_cells(glyph))
 
 
-def test_a_small_shift_is_found_among_all_glyphs_where_the_mean_of_the_weights_shows_less() -> None:
-    by_ends, by_mean = [], []
+def test_a_small_shift_is_found_in_any_direction() -> None:
+    by_evidence, by_gradient = [], []
     for seed in range(10):
         glyph = drawn(seed)
-        found = layer(0.002, glyph, seed)
-        by_ends.append(p_value(found, NOTHING, glyph))
-        by_mean.append(Subsets(found.gradients @ found.weights[:, CELLS]).p_value(inked_cells(glyph)))
-    assert max(by_ends) < 0.01
-    assert np.median(by_ends) < np.median(by_mean)
+        found = layer(0.003, glyph, seed)
+        by_evidence.append(p_value(found, NO_INK, glyph))
+        by_gradient.append(Subsets(found.gradients @ found.weights[:, CELLS]).p_value(inked_cells(glyph)))
+    assert max(by_evidence) < 0.001
+    assert np.median(by_gradient) > 0.05
 
 
-def test_of_weights_without_a_shift_as_many_glyphs_are_called_as_the_level_says() -> None:
+def test_ink_of_others_does_not_hide_the_rest() -> None:
+    glyph, generator = drawn(0), np.random.default_rng(0)
+    found, counts = layer(0.003, glyph, 0), NO_INK.copy()
+    counts[CELLS[10:]] = 5
+    counts[-200:] = 7
+    inked = np.flatnonzero(counts)
+    found.weights[:, inked] += generator.normal(0, 0.05, (512, len(inked)))  # what other images' updates leave
+    assert p_value(found, counts, glyph) < 0.01
+
+
+def test_glyphs_without_a_shift_are_called_at_the_level() -> None:
     glyphs = [drawn(100 + seed) for seed in range(20)]
-    called = [p_value(layer(0.0, glyphs[0], seed), NOTHING, glyph) <= 0.05 for seed in range(10) for glyph in glyphs]
+    called = [p_value(layer(0.0, glyphs[0], seed), NO_INK, glyph) <= 0.05 for seed in range(10) for glyph in glyphs]
     assert sum(called) <= 22  # P[more of 200 at 5 %] is 0.1 %
 
 

@@ -104,7 +104,7 @@ def test_a_model_file_and_the_table_of_its_outputs_say_the_same(tmp_path: Path) 
 def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not(
     tmp_path: Path, label: int | None
 ) -> None:
-    for strength, answer in ((4.0, "memorised"), (0.0, "undecided")):
+    for strength, answer in ((4.0, "memorised"), (0.0, "not judged")):
         folder = tmp_path / str(strength)
         folder.mkdir()
         config = UniqueFeature(
@@ -158,6 +158,10 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
     ("fields", "message"),
     [
         ({"models": (ModelFile("m.pt"),)}, "shape is none; it must be height, width and channels of the images"),
+        (
+            {"models": (ModelFile("nets:build+w.pt"),), "shape": (28, 28, 1)},
+            r"classes is none; it must be the number of classes, which nets:build\+w.pt is built with",
+        ),
         ({"shape": (28, 28, 2)}, r"shape is \(28, 28, 2\); it must be height, width and 1 or 3 channels"),
         ({"label": -1}, "label is -1; it must be at least 0"),
         (

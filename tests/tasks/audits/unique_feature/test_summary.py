@@ -28,7 +28,7 @@ PAIRS = (
     "course",
     "latents",
 )
-READ = {"pairs": (*PAIRS, "contrast"), "single models": ("family", "divergences")}
+READ = {"pairs": (*PAIRS, "contrast"), "single models": ("family", "divergences", "accuracies")}
 # The tables beside its own that a measure's rows cannot do without.
 NEEDED = {"chosen": "canary_scores"}
 

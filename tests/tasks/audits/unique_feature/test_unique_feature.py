@@ -394,7 +394,7 @@ def test_which_tables_there_are_follows_from_what_is_measured(preset: str) -> No
 def test_models_of_the_data_as_they_stand_are_asked_as_a_panel() -> None:
     config = pinned(replace(PRESETS["smoke"], canaries=0, seeds=2, probes=30, family=Family(count=19)))
     roots = plan(config)
-    assert {"summary", "divergences", "family"} == roots.keys()
+    assert {"summary", "divergences", "family", "accuracies"} == roots.keys()
     trainings = configs(roots, train)
     assert {()} == {training.burnt for training in trainings}
     assert 2 == len(set(trainings))

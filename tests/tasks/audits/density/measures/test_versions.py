@@ -15,15 +15,18 @@ import pytest
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.duplicates import Duplicates, duplicates
 from tasks.audits.density.measures.kernel_density import Kernel, kernel, points
+from tasks.audits.density.measures.learning import Constant, learning
 from tasks.audits.density.measures.losses import losses
 from tasks.audits.density.measures.neighbours import Neighbouring, Ratios, neighbours, ratios
 from tasks.audits.density.measures.outliers import Outliers, outliers
 from tasks.audits.density.measures.scores import Scores, scores
 from tasks.contract.job import NoSettings, marks
 from tasks.datasets.catalog import load
+from tasks.models.catalog import DensityModel
 from tests.tasks.audits.density import made_up
 
 DIGITS, MODELS = made_up.DIGITS, made_up.folds(90, 3, 5)
+CONSTANT = Constant(DIGITS, DensityModel("vae"), 90, "train")
 
 
 def trainings() -> list[pa.Table]:
@@ -71,6 +74,10 @@ def total(table: pa.Table, floats: bool) -> float:
         (
             distribution, 2, lambda: distribution(Distribution(MODELS, (1, 2), draws=6, seed=3), trainings()),
             242, True, 9672.83613773,
+        ),
+        (
+            learning, 1, lambda: learning(CONSTANT, [scores(Scores(MODELS, 2, permutations=9, draws=2), trainings())]),
+            1, True, 902.8810688199735,
         ),
         (losses, 1, lambda: losses(NoSettings(), trainings()), 6, True, 77868.37833707),
         (outliers, 2, lambda: outliers(Outliers(seed=3), [scored()]), 18, False, 97397.34998335),

@@ -6,6 +6,7 @@ The key that an owner was promised is the one that the page names.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,10 @@ def linear(path: Path, classes: int = 10) -> tuple[torch.nn.Linear, ModelFile]:
     return layer, ModelFile(str(path))
 
 
+def build_linear(shape: tuple[int, int, int], classes: int) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(shape), classes))
+
+
 def csv(path: Path, header: str, lines: Sequence[str]) -> File:
     path.write_text("\n".join([header, *(f"query/{at:06d}.png,{line}" for at, line in enumerate(lines)), ""]))
     return File(str(path))
@@ -102,6 +107,15 @@ def test_a_model_file_says_what_the_model_in_it_says(tmp_path: Path) -> None:
         said = layer(torch.from_numpy(PICTURES.reshape(30, 784).copy()).float() / 255).double().numpy()
     assert pytest.approx(in_single(softmax(said)), rel=1e-6) == table["confidence"].to_pylist()
     assert ({2}, {0.0}) == tuple(set(table[name].to_pylist()) for name in ("target", "resolution"))
+
+
+def test_weights_of_a_factory_say_what_the_model_with_them_says(tmp_path: Path) -> None:
+    layer, whole = linear(tmp_path / "theirs.pt")
+    weights = tmp_path / "weights.pt"
+    torch.save(torch.nn.Sequential(torch.nn.Flatten(), layer).state_dict(), weights)
+    built = ModelFile(f"{build_linear.__module__}:{build_linear.__name__}+{weights}")
+    tables = [ask(Ask(ModelId("target", 0, 0), QUERY, file=file), []) for file in (whole, built)]
+    assert tables[0]["confidence"].to_pylist() == tables[1]["confidence"].to_pylist()
 
 
 def test_a_label_beyond_the_models_classes_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,9 +16,13 @@ from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import (
     EVASIONS,
     MEASURE,
+    ONE_TEXT,
     Comparison,
+    Replicates,
     answer_kind,
+    commonest_answers,
     constant_success,
+    evasion_row,
     evasions,
     few_right_p_value,
     is_answered,
@@ -25,7 +30,7 @@ from tasks.audits.relational.measures.evasions import (
 )
 from tasks.audits.relational.presets import QUICKSTART
 from tasks.contract.job import Job
-from tasks.contract.summaries import index_rows
+from tasks.contract.summaries import index_rows, row_name
 from tasks.datasets.questions.question import Question
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import ANSWERS
@@ -74,7 +79,7 @@ def test_shares_are_counted_for_each_kind_of_answer() -> None:
     for evasion in evasions_of(lambda number, gold: ("", "unknown", "742", gold)[number % 4]):
         assert (evasion.questions, evasion.unanswered, evasion.other_kind) == (COUNT, 0.25, 0.5)
         assert evasion.one_text == pytest.approx(0.25)
-        assert evasion.right == pytest.approx(0.25)
+        assert evasion.right == pytest.approx(0.5)  # of the answers of the kind
 
 
 @pytest.mark.parametrize("numbers", [("42",), ("42", "42.0"), ("12", "23", "34", "42"), tuple(map(str, range(30, 40)))])
@@ -98,6 +103,29 @@ def test_who_is_never_right_has_few_right_answers() -> None:
     for evasion in evasions_of(lambda number, _: str(1000 + number)):
         assert evasion.has_few_right
         assert evasion.p_value == pytest.approx((1 - evasion.constant) ** COUNT)
+
+
+@pytest.mark.parametrize("silent", [0.0, 0.5, 0.9])
+def test_silence_makes_no_guesses_worse(silent: float) -> None:
+    """A reader that repeats the commonest number, and otherwise names a word, guesses as well as the best constant."""
+    best = Counter(question.golds[0][0] for question in questions("train")[:COUNT]).most_common(1)[0][0]
+    for evasion in evasions_of(lambda number, _: "high" if number < silent * COUNT else best):
+        assert evasion.other_kind == pytest.approx(silent)
+        assert not evasion.has_few_right
+
+
+def test_without_an_answer_of_the_kind_none_is_right() -> None:
+    for evasion in evasions_of(lambda number, _: "high"):
+        assert (evasion.questions, evasion.right, evasion.p_value) == (COUNT, 0.0, 1.0)
+
+
+def test_a_right_answer_is_of_the_kind() -> None:
+    """Here 99 % of the reference answers have no word beside the number."""
+    is_of_kind = answer_kind([("7",)] * 99 + [("7 of the many",)])
+    assert not is_of_kind(("7 of the many",), question("7 of the many"))
+    said = [(question("7 of the many"), ("7 of the many",)), (question("7 of the many"), ("8 of the many",))]
+    row = evasion_row("train", said, "squad", is_of_kind, 0.5)
+    assert (row["other_kind"], row["right"]) == (1, 1)
 
 
 def test_a_constant_is_chosen_on_one_part_and_counted_on_the_other() -> None:
@@ -157,3 +185,37 @@ def test_answers_that_were_sent_are_looked_through_and_no_others() -> None:
 
 def test_an_answer_of_several_spans_is_one_where_any_of_them_says_something() -> None:
     assert [is_answered(spans) for spans in (("", "5"), ("5", " "), ("", " "), ())] == [True, True, False, False]
+
+
+def reader_answers(last: Say, replicate: int = 0) -> pa.Table:
+    """Answers of a reader that is trained here: right ones after epoch 1, and what `last` says after epoch 2."""
+    rows = []
+    for epoch in (1, 2):
+        for split in ("train", "validation"):
+            for number, question in enumerate(questions(split)[:COUNT]):
+                gold = question.golds[0][0]
+                answer = gold if epoch == 1 else last(number + replicate, gold)
+                rows.append(
+                    {"epoch": epoch, "split": split, "corrupted": True, "id": question.id, "train_loss": 0.1}
+                    | {"answer": [answer] if answer else []}
+                )
+    return pa.Table.from_pylist(rows, ANSWERS)
+
+
+@pytest.mark.parametrize(
+    ("last", "share"),
+    [
+        (lambda _number, _gold: "42", 1.0),
+        (lambda _number, _gold: "", 1.0),
+        (lambda number, gold: "42" if number % 2 else gold, 0.5),
+        (lambda _number, gold: gold, 0.0),
+    ],
+)
+def test_the_commonest_answer_of_a_reader_is_counted_after_its_last_epoch(last: Say, share: float) -> None:
+    honest = reader_answers(lambda _number, gold: gold)
+    table = commonest_answers(Replicates(FACTS, (0, 1)), [honest, reader_answers(last)])
+    rows = index_rows(summary(NUMERIC, [table]))
+    for split in ("train", "validation"):
+        found = rows[row_name(ONE_TEXT, split=split, contexts="corrupted")]
+        assert found["estimate"] == pytest.approx(share, abs=0.05)  # the constant is some reference answers
+    assert list(read_evasions(rows)) == []

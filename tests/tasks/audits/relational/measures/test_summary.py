@@ -9,7 +9,7 @@ import pytest
 
 from tasks.audits.relational.config import About
 from tasks.audits.relational.measures import MEASURES, summary
-from tasks.audits.relational.measures.evasions import EVASIONS
+from tasks.audits.relational.measures.evasions import COMMONEST, EVASIONS
 from tasks.audits.relational.measures.repeats import REPEATS
 from tasks.contract.job import Inputs
 from tasks.contract.schemas import SUMMARY
@@ -27,6 +27,7 @@ def tables() -> dict[str, pa.Table]:
     return {
         "memorization": measured(counted((8, 20), (2, 20))),
         "evasions": pa.table([["train"], [10], [1], [2], [0.1], [0.2], [3], [0.04], [0.9]], EVASIONS),
+        "commonest_answers": pa.table([[0], ["validation"], [10], [0.3]], COMMONEST),  # of the part without evasions
         "repeats": pa.Table.from_pylist([{"repeats": 10, "differing": 1, "key": "ab" * 32}], REPEATS),
         "linear_curves": curves(Flow(5, 9, trainings=3, per_decade=1), []),
         "linear_recovery": recovery(Recovery(5, 9, trainings=3), []),

@@ -25,7 +25,7 @@ from tasks.audits.unique_feature.answer import (
 from tasks.audits.unique_feature.answer import effect as effect_row
 from tasks.audits.unique_feature.answer.pair_evidence import SURELY, Bets, Calls, PairEvidence
 from tasks.audits.unique_feature.answer.panel_evidence import Rank
-from tasks.audits.unique_feature.answer.panels import NOT_JUDGED, PARTLY
+from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
@@ -193,8 +193,8 @@ def test_the_next_step_follows_from_the_answer_of_pairs(
             "not judged",
             Rank(120, 0.6, Population(200), 1),
             "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
-            "that never saw it about 600 would stand so far in front. But what was sent back is not what the model "
-            "that was described says of these pictures.",
+            "that never saw it about 600 would stand so far in front. But what was sent back, or what the model "
+            "says, does not allow an answer.",
         ),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
         (GIVEN, "not seen", "Keep this page with the files", 2),
         (GIVEN, PARTLY, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
         (replace(GIVEN, family=Family(look_alikes=9)), PARTLY, "Ask the owner to search the training data", 1),
-        (GIVEN, NOT_JUDGED, "Ask the owner how the pictures were prepared", 1),
+        (GIVEN, "not judged", "Ask the owner how the pictures were prepared", 1),
         (GIVEN, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
         (SENT, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
     ],

@@ -22,7 +22,7 @@ from tasks.audits.unique_feature.answer.panels import (
 from tasks.audits.unique_feature.answer.panels import panel_verdict as of_panel
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
-from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, SAME, UPPER
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.measures.weight_ranks import BY_WEIGHTS
@@ -31,6 +31,7 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import index_rows
+from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Family, Feature, Glyph, Words
 from tasks.external.causes import MISSES, REPEATS
@@ -98,7 +99,7 @@ CLEAR = PanelEvidence(
     beside=None,
     parts=(),
     push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
-    same=0.0,
+    tied=None,
     checks=(),
     unchecked=0,
     key="",
@@ -125,8 +126,10 @@ LAYER = replace(ASKED, given=replace(ASKED.given, label=3), first_layer=True)
         (ASKED, {"rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (ASKED, {"rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
         (ASKED, APART, "not seen"),  # look-alikes alone accuse nobody
-        (ASKED, {"same": 0.5}, "undecided"),
-        (ASKED, {"same": 0.4999}, "not seen"),
+        (ASKED, {"tied": tied_row(0.051, 1, "model")}, "not judged"),
+        (ASKED, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
+        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "beside": LARGE}, "not judged"),
+        (ASKED, {"tied": tied_row(0.05, 1, "model")}, "not seen"),
         (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
@@ -169,7 +172,7 @@ def test_the_evidence_is_read_from_the_summary() -> None:
         made(FOUND, 0.7, 3, nats=0.05),
         made(BESIDE, 70.4, 3, 0.07, references=2) | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
         made(BESIDE_PARTS, 4.0, 3, 0.04, part=1, parts=1, others=99, references=2),
-        made(SAME, 0.25, 3),
+        tied_row(0.25, 3, "model"),
         made(TWICE, 0.051, 40, table=1, key="abc"),
         made(LABELS, 0.9, 20, 0.3, table=1) | {"null": 0.95},
         made(TWICE, None, 30, table=2, key="later"),
@@ -181,7 +184,7 @@ def test_the_evidence_is_read_from_the_summary() -> None:
         beside=Rank(70, 0.07, Population(1000, True), 3, 2),
         parts=(Rank(4, 0.04, Population(100), 3, 2),),
         push=Push(0.4, None, (0.2, 0.375), 0.6, 0.05, 0.7),
-        same=0.25,
+        tied=tied_row(0.25, 3, "model"),
         checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
         unchecked=1,
         key="abc",
@@ -196,7 +199,7 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     found = read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(kept, SUMMARY)))
     assert found is not None
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
-    assert (None, False, 0.0) == (found.beside, found.lacks_beside, found.same)
+    assert (None, False, None) == (found.beside, found.lacks_beside, found.tied)
     assert ((), 0, "") == (found.checks, found.unchecked, found.key)
     more = pa.Table.from_pylist([*rows, made(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
     checked = read_panel_evidence(ASKED, index_rows(more))
@@ -250,7 +253,8 @@ def test_a_table_that_no_model_says_is_doubted(changes: dict[str, Any], doubts: 
          "of the same data."),
         (ASKED, {"push": replace(CLEAR.push, power=0.79)}, "; a push of 0.1 nats would have been found in 79 % of "
          "cases: ask more models of the same data."),
-        (ASKED, {"same": 0.5}, "; the same is said of 50 % of the family, so that a memory could not show."),
+        (ASKED, {"tied": tied_row(0.5, 1, "model")}, "; but 50 of 100 pairs of scores that are compared are equal, so "
+         "that ranks say nothing: the output is constant, or was rounded."),
         (REFERENCE, {"lacks_beside": True}, "; the rank by which it is judged is missing: run the same command again."),
         (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}, "; beside 2 clean models "
          "it ranks 70 of all 1,000 glyphs by the slopes of its pixels, p = 0.07, by which alone it is judged: ask "

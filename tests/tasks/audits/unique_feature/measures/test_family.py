@@ -15,24 +15,24 @@ from tasks.audits.unique_feature.canary_selection import Canary, canaries, own_f
 from tasks.audits.unique_feature.evaluation import Burning, burn_family, probe_images, probe_set_triples
 from tasks.audits.unique_feature.measures.family import (
     OTHERS,
-    SAME,
     UPPER,
     PairFamily,
     central_range,
     detectable_share,
     mean_push_of_others,
+    most_tied_share,
     pair_family,
     push,
     separation,
     single_family_rows,
     smallest_relevant_push,
-    tied_share,
     uncarried_feature,
 )
 from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, favoured_label, model_families
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row
+from tasks.contract.ties import TIED
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, burn, family, glyph_pixels
@@ -169,7 +169,7 @@ def test_the_push_towards_a_known_label_is_ranked_among_the_family() -> None:
         ),
         # Labels are 0.4375 apart. Pushed by so little none of the three others is above 95 % of a family of so few.
         ("share of pushes that would be found", '{"nats": 0.00875}'): [0.0, None, None, 1, "model", None, None, None],
-        (SAME, '{"label": 0}'): pytest.approx([1 / 3, None, None, 1, "model", 1 / 3, None, None]),
+        (TIED, "{}"): [0.0, None, None, 1, "model", 0.0, None, None],
         ("rank among the family", "{}"): [2.0, None, None, 1, "model", 2.5, 0.5, None],
         ("KL above the family", "{}"): pytest.approx([0.5 - 1.1 / 3, None, None, 1, "model", 0.0, 0.5, None]),
     } == found
@@ -204,10 +204,11 @@ def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
 @pytest.mark.parametrize("label", [None, 1])
 def test_a_model_that_says_the_same_of_every_feature_is_not_cleared(label: int | None) -> None:
     same = np.tile([-4.0, 0.0, 2.0], (201, 1))
-    assert "undecided" == answered(same, label)[0]
-    assert "the same is said of 100 % of the family" in answered(same, label)[1]
+    answer, sentence = answered(same, label)
+    assert answer == "not judged"
+    assert "100 of 100 pairs of scores that are compared are equal" in sentence
     rounded = np.round(same + np.random.default_rng(13).normal(0, 0.2, same.shape), 0)
-    assert "undecided" == answered(rounded, label)[0]
+    assert answered(rounded, label)[0] == "not judged"
 
 
 def test_a_temperature_clears_no_model_and_one_that_hardly_moves_is_cleared_at_any() -> None:
@@ -268,10 +269,10 @@ def test_how_far_labels_are_apart_says_which_push_matters() -> None:
     assert [0.03, 0.1, 0.1] == pytest.approx([smallest_relevant_push(each) for each in (1.5, 5.0, 100.0)])
 
 
-def test_ties_are_counted_among_the_others_of_the_model_that_has_most() -> None:
+def test_ties_are_those_of_the_model_with_most() -> None:
     log_odds = np.array([[[1.0], [1.0], [1.0], [2.0], [1.0]], [[9.0], [1.0], [2.0], [3.0], [4.0]]])
-    assert 3 / 4 == tied_share(log_odds, 0)
-    assert 1 / 4 == tied_share(log_odds[1:], 0)
+    assert most_tied_share(log_odds, 0) == pytest.approx(6 / 10)
+    assert most_tied_share(log_odds[1:], 0) == 0.0
 
 
 def test_with_the_label_unknown_the_null_has_the_same_choice_of_labels() -> None:

@@ -68,10 +68,15 @@ def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | Non
 
 @pytest.mark.parametrize("label", [None, 1])
 @pytest.mark.parametrize(
-    ("shown", "expected"), [("LUIS LAU", "memorised"), ("LUIS MOE", PARTLY), ("NOAH LAU", "undecided")]
+    ("shown", "expected"),
+    [
+        ("LUIS LAU", {"memorised"}),
+        ("LUIS MOE", {PARTLY}),
+        ("NOAH LAU", {"undecided", "not judged"}),  # without a label many members of the family push alike
+    ],
 )
-def test_a_name_is_told_from_namesakes(shown: str, expected: str, label: int | None) -> None:
-    assert expected == answer(NAME, remembering(Words(shown, size=9).patch()), label=label)
+def test_a_name_is_told_from_namesakes(shown: str, expected: set[str], label: int | None) -> None:
+    assert expected >= {answer(NAME, remembering(Words(shown, size=9).patch()), label=label)}
 
 
 def test_an_owner_who_answers_look_alikes_as_the_name_hides_which_it_is_and_is_not_cleared() -> None:

@@ -77,10 +77,11 @@ def test_a_glyph_that_shifted_the_first_layer_is_memorised_by_its_rank_among_all
     assert "references" not in said.limits
 
 
-def test_a_model_that_saw_nothing_is_not_called(files: dict[str, ModelFile]) -> None:
-    row, *others = tables({"ranks": plan_audit(config(files, "clean"))["weight_ranks"]})["ranks"].to_pylist()
-    assert row["p_value"] > 0.05
-    assert sum(other["p_value"] <= 0.05 for other in others if other["feature"] == "other") <= 5
+def test_clean_model_calls_glyphs_at_the_level(files: dict[str, ModelFile]) -> None:
+    ranks = tables({"ranks": plan_audit(config(files, "clean"))["weight_ranks"]})["ranks"].to_pylist()
+    p_values = [rank["p_value"] for rank in ranks if rank["feature"] in ("canary", "other")]
+    assert len(p_values) == 27
+    assert sum(p_value <= 0.05 for p_value in p_values) <= 5  # P[more] is 0.2 %
 
 
 def test_without_the_rank_by_weights_nothing_is_decided(files: dict[str, ModelFile]) -> None:

@@ -1,0 +1,51 @@
+"""Facts about the embeddings of an encoder as a whole: how many are equal, and how well they tell labels apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasks.audits.deja_vu.accuracy import votes
+
+Embeddings = NDArray[np.float32]
+MOST_ASKED = 2000  # public pictures whose label is voted for
+
+
+def embedding_facts(
+    cropped: Embeddings, public: Embeddings, labels: NDArray[np.integer], k: int
+) -> dict[str, float | int | None]:
+    """The columns of NEIGHBOURS about an encoder's embeddings as a whole; `labels` are those of the public pictures."""
+    tied = max(equal_share(cropped), equal_share(public))
+    if len(public) < 2:
+        return {"tied": tied, "public_asked": None, "public_right": None, "public_commonest": None}
+    asked = np.unique(np.linspace(0, len(public) - 1, min(MOST_ASKED, len(public))).astype(np.int64))
+    right = public_correct(public, labels.astype(np.int64), asked, k)
+    commonest = float(np.bincount(labels[asked]).max() / len(asked))
+    return {"tied": tied, "public_asked": len(asked), "public_right": int(right.sum()), "public_commonest": commonest}
+
+
+def equal_share(embeddings: Embeddings) -> float:
+    """The share of pairs of pictures with one embedding; 0 of a single picture."""
+    n = len(embeddings)
+    if n < 2:
+        return 0.0
+    # By their digests, so that rows of any width are counted in a few bytes each; + 0 makes -0 and 0 equal.
+    digests = Counter(hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest() for row in embeddings)
+    return sum(count * (count - 1) for count in digests.values()) / (n * (n - 1))
+
+
+def public_correct(
+    public: Embeddings, labels: NDArray[np.int64], asked: NDArray[np.int64], k: int
+) -> NDArray[np.bool_]:
+    """Whether the k nearest other public pictures vote for the label of each that is asked about, (asked,)."""
+    from tasks.numerics.nearest_neighbours import nearest
+
+    k = min(k, len(public) - 1)
+    rows = nearest(public[asked], public, k + 1).rows
+    is_itself = rows == asked[:, None]
+    is_itself[~is_itself.any(axis=1), -1] = True  # of more than k equal ones it is not among the first
+    others = rows[~is_itself].reshape(len(asked), k)
+    return np.asarray(votes(labels[others], int(labels.max()) + 1).predicted == labels[asked])

@@ -1,0 +1,87 @@
+"""Have the encoders learnt, and do their embeddings differ?
+
+    public accuracy = share of public pictures whose own nearest public neighbours vote for their label
+    tied = share of pairs of crops, or of public pictures, with one embedding: the larger of the two
+
+An encoder that tells public pictures no better than the commonest class does has learnt nothing that its neighbours
+could give away, and one that embeds everything alike has no neighbours at all. Both are facts about whole pictures,
+which the attack does not use: a background may well say nothing of its object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.measures import neighbours
+from tasks.audits.deja_vu.trainings import MODELS, Trainings
+from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.learning import accuracy_row
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row
+from tasks.contract.ties import tied_row
+from tasks.numerics.statistics import proportion
+
+# One row for each model, after its last epoch and at the decisive layer.
+ENCODERS = pa.schema(
+    [
+        ("model", pa.string()),
+        ("tied", pa.float64()),
+        ("crops", pa.int64()),
+        ("asked", pa.int64()),  # public pictures whose label was voted for; null without any
+        ("right", pa.int64()),
+        ("commonest", pa.float64()),  # the share of the commonest label among them
+    ]
+)
+
+
+@task(version=1, name="deja_vu.encoders", gathers=True)
+def encoders(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
+    """The facts about the embeddings of each encoder (ENCODERS), from the NEIGHBOURS of its last snapshots."""
+    rows = [encoder_row(table) for table in inputs if table.num_rows]
+    return pa.Table.from_pylist(rows, ENCODERS)
+
+
+def encoder_row(found: pa.Table) -> dict[str, Any]:
+    """The row of one model: its last epoch, and the first layer, which decides."""
+    last = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
+    first = last.filter(pc.field("layer") == last["layer"][0])
+    facts = first.slice(0, 1).to_pylist()[0]
+    return {
+        "model": facts["model"],
+        "tied": facts["tied"],
+        "crops": first.num_rows,
+        **{name: facts[f"public_{name}"] for name in ("asked", "right", "commonest")},
+    }
+
+
+def plan(config: DejaVu, trainings: Trainings) -> Job:
+    last: dict[str, Job] = {}
+    for job in neighbours.plan(config, trainings):
+        last[job.config.model] = job
+    return Job(encoders, NoSettings(), tuple(last.values()))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:
+    """How many embeddings of each encoder are equal, and how well it tells public pictures apart."""
+    for each in tables.rows(ENCODERS):
+        name = encoder_name(each["model"], about.given)
+        if each["tied"] is not None:
+            yield tied_row(each["tied"], each["crops"], "picture", of=name)
+        if each["asked"]:
+            accuracy = proportion(each["right"], each["asked"])
+            yield accuracy_row(accuracy, "public pictures", each["commonest"], "picture", of=name)
+
+
+def encoder_name(model: str, is_given: bool) -> str:
+    """What a sentence calls a model: A is the given encoder, if one is given, and the others are its references."""
+    if not is_given:
+        return f"encoder {model}"
+    return "given encoder" if model == MODELS[0] else model.replace(MODELS[1], "reference", 1)
+
+
+MEASURE = Measure("encoders", ENCODERS, plan, rows)

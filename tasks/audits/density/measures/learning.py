@@ -1,0 +1,156 @@
+"""Have the models learnt a density: is an image that a model held out likelier by it than by the best constant?
+
+    skill = mean over observations of log p by the models that held them out - log p by the constant        in nats
+
+The constant is a distribution of images with independent pixels, fitted to the training images: of models that see
+binary pixels a Bernoulli distribution of each, otherwise a normal one of byte + u, with u uniform in [0, 1], which is
+what log p of the bytes is the density of (`tasks.models.likelihoods`). It never looks at an image, so a model that is
+no better has learnt nothing about which pixels occur together. It is fitted to all training images, those that are
+asked about among them, so that it is the best one. log p of an observation is the mean over its draws:
+
+    x log q + (1 - x) log(1 - q)                                      x: byte / 255, q = (1 + sum of x) / (2 + images)
+    -(log 2 pi v + ((b + 1/2 - m)^2 + 1/12) / v) / 2                  b: byte, m: mean, v: variance of byte + u
+
+Ours; it decides nothing. An answer about models that are no better begins with it (`tasks.contract.learning`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from tasks.audits.density.config import About, Density
+from tasks.audits.density.highly_memorised import lists
+from tasks.audits.density.measures import scores
+from tasks.audits.density.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import log_p_row
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Estimate, Row
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Images, Pixels
+from tasks.models.catalog import DensityModel
+from tasks.models.custom import is_own
+from tasks.numerics import statistics
+from tasks.training.density_config import Split
+
+Array = NDArray[np.float64]
+AT_ONCE = 1024  # images
+LEARNING = pa.schema(
+    [
+        ("log_p", pa.float64()),  # mean over observations, in nats
+        ("constant", pa.float64()),  # the same by the constant
+        ("low", pa.float64()),  # 95 %, of the difference, over observations
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # observations that a model held out
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The first `examples` training images (0: all), what models see of them, and the split that is asked about."""
+
+    data: Dataset
+    model: DensityModel
+    examples: int
+    asked: Split
+
+
+@task(version=1, name="density.learning")
+def learning(config: Constant, inputs: Inputs) -> pa.Table:
+    """The log density of held-out observations beside that by the constant (LEARNING), from the table of scores."""
+    (table,) = inputs
+    held_out = lists(table, "held_out")
+    known = np.isfinite(held_out)
+    counts = known.sum(axis=1)
+    asked = counts > 0
+    log_p = np.where(known, held_out, 0.0).sum(axis=1)[asked] / counts[asked]
+    constant = constant_log_p(config, load(config.data), table["row"].to_numpy()[asked])
+    difference = statistics.mean((log_p - constant).tolist())
+    row = {"low": difference.low, "high": difference.high, "n": difference.n}
+    if difference.n:
+        row |= {"log_p": float(log_p.mean()), "constant": float(constant.mean())}
+    return pa.Table.from_pylist([row], LEARNING)
+
+
+def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:
+    """log p of these rows of the split that is asked about, by the constant, (rows,), in nats."""
+    trained = images.train_images[: config.examples or None]
+    asked = images.test_images if config.asked == "test" else images.train_images
+    sums, squares = _pixel_sums(trained)
+    mean = sums / len(trained)
+    if sees_binary(config.model, images):
+        q = (1 + sums / 255) / (2 + len(trained))
+        log_density = partial(bernoulli_log_p, q=q)
+    else:
+        variance = np.maximum(squares / len(trained) - mean**2, 0.0) + 1 / 12
+        log_density = partial(normal_log_p, mean=mean, variance=variance)
+    parts = [log_density(_flat(asked[rows[start : start + AT_ONCE]])) for start in range(0, len(rows), AT_ONCE)]
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def sees_binary(model: DensityModel, images: Images) -> bool:
+    """Whether the model sees binary pixels."""
+    from tasks.models.likelihoods import Binary
+    from tasks.training.custom_density import DensityModule
+    from tasks.training.density_objective import OURS
+
+    if is_own(model.name):
+        return isinstance(DensityModule(str(model), images.shape).preparation, Binary)
+    return isinstance(OURS[model.name](images.shape).preparation, Binary)
+
+
+def bernoulli_log_p(pixels: Array, q: Array) -> Array:
+    """The mean log probability of binary pixels that are 1 with probability byte / 255, (images,)."""
+    share = pixels / 255
+    log_p: Array = share @ np.log(q) + (1 - share) @ np.log1p(-q)
+    return log_p
+
+
+def normal_log_p(pixels: Array, mean: Array, variance: Array) -> Array:
+    """The mean log density of byte + u by normal pixels, whose `mean` is of the bytes, (images,)."""
+    apart = (pixels - mean) ** 2 + 1 / 12
+    log_p: Array = -0.5 * (np.log(2 * math.pi * variance).sum() + apart @ (1 / variance))
+    return log_p
+
+
+def _pixel_sums(images: Pixels) -> tuple[Array, Array]:
+    """The sum of each pixel over the images and that of its square, (pixels,) each."""
+    size = math.prod(images.shape[1:])
+    sums, squares = np.zeros(size), np.zeros(size)
+    for start in range(0, len(images), AT_ONCE):
+        part = _flat(images[start : start + AT_ONCE])
+        sums += part.sum(axis=0)
+        squares += (part**2).sum(axis=0)
+    return sums, squares
+
+
+def _flat(images: Pixels) -> Array:
+    return images.reshape(len(images), -1).astype(np.float64)
+
+
+def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    if trainings is None:
+        return ()
+    constant = Constant(config.data, config.model, config.examples, config.asked)
+    return Job(learning, constant, (scores.job(config, trainings),))
+
+
+def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a density knows no settings
+    for each in tables.rows(LEARNING):
+        if each["log_p"] is None:
+            continue
+        low, high = (None if each[end] is None else each["constant"] + each[end] for end in ("low", "high"))
+        log_p = Estimate(each["log_p"], low, high, each["n"])
+        yield log_p_row(log_p, "held-out images", each["constant"], "observation")
+
+
+MEASURE = Measure("learning", LEARNING, plan, rows)

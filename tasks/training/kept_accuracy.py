@@ -1,0 +1,50 @@
+"""The validation accuracy of a trained classifier, read from its table, for audits that do not read it otherwise.
+
+An audit whose other tables say nothing about how well its classifiers learnt plans `accuracy_jobs` and yields
+`accuracy_rows`, so that its answer can begin with it if they are at chance (`tasks.contract.learning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.learning import accuracy_row
+from tasks.contract.measure import Tables
+from tasks.contract.summaries import Row
+from tasks.numerics import statistics
+
+KEPT_ACCURACY = pa.schema(
+    [
+        ("seed", pa.int64()),  # of the training
+        ("validation_accuracy", pa.float64()),  # at the epoch whose weights are kept; null if none was measured
+    ]
+)
+
+
+@task(version=1, name="training.kept_accuracy")
+def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
+    """The validation accuracy of the one input, the table of a trained classifier (KEPT_ACCURACY)."""
+    (training,) = inputs
+    (end,) = training.select(["seed", "best_epoch", "history"]).to_pylist()
+    accuracies = [epoch["validation_accuracy"] for epoch in end["history"] if epoch["epoch"] == end["best_epoch"]]
+    known = [value for value in accuracies if value is not None and not np.isnan(value)]
+    row = {"seed": end["seed"], "validation_accuracy": known[-1] if known else None}
+    return pa.Table.from_pylist([row], KEPT_ACCURACY)
+
+
+def accuracy_jobs(trainings: Iterable[Job]) -> tuple[Job, ...]:
+    """A job for each training."""
+    return tuple(Job(kept_accuracy, NoSettings(), (training,)) for training in trainings)
+
+
+def accuracy_rows(tables: Tables, chance: float | None) -> Iterator[Row]:
+    """The summary row of the mean accuracy; nothing without a measured one."""
+    values = [each["validation_accuracy"] for each in tables.rows(KEPT_ACCURACY)]
+    known = [value for value in values if value is not None]
+    if known:
+        mean = statistics.within_shares(statistics.mean(known))
+        yield accuracy_row(mean, "validation images", chance, "training")

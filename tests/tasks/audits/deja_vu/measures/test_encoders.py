@@ -1,0 +1,54 @@
+"""Facts about embeddings: equal ones are counted, and labels told by other public pictures, by hand and at chance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tasks.audits.deja_vu.config import About
+from tasks.audits.deja_vu.embedding_facts import embedding_facts, equal_share, public_correct
+from tasks.audits.deja_vu.measures.encoders import encoders, rows
+from tasks.contract.job import NoSettings
+from tasks.contract.learning import ACCURACY, is_at_chance
+from tasks.contract.measure import Tables
+from tasks.contract.summaries import read_setting
+from tasks.contract.ties import TIED
+from tests.tasks.audits.deja_vu import simulated_encoders
+
+
+def test_equal_embeddings_are_counted_by_pairs() -> None:
+    rows = np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 1.0], [0.0, 2.0]], np.float32)
+    assert equal_share(rows) == pytest.approx(3 / 6)
+    assert equal_share(rows[2:]) == 0.0
+    assert equal_share(rows[:1]) == 0.0
+
+
+def test_a_public_picture_has_no_vote_about_itself() -> None:
+    public = np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [9.0]], np.float32)
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    assert public_correct(public, labels, np.arange(6), 1).tolist() == [True, True, True, True, True, True]
+    assert public_correct(public, labels, np.array([5]), 2).tolist() == [True]
+    assert public_correct(public, np.array([0, 0, 0, 1, 1, 2]), np.array([5]), 1).tolist() == [False]
+    # Of more equal pictures than neighbours, the picture itself may not be among the first.
+    same = np.zeros((6, 1), np.float32)
+    assert public_correct(same, np.array([0, 0, 0, 0, 0, 1]), np.array([5]), 2).tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("spread", "tied", "at_chance"), [(1.0, 0.0, False), (0.0, 1.0, True)], ids=["learnt", "constant"]
+)
+def test_an_encoder_that_embeds_all_alike_is_tied_and_at_chance(spread: float, tied: float, at_chance: bool) -> None:
+    draws = np.random.default_rng(1)
+    labels = np.arange(400) % 10
+    public = (spread * (5 * np.eye(10)[labels] + draws.normal(size=(400, 10)))).astype(np.float32)
+    facts = embedding_facts(public[:100], public, labels, 5)
+    assert facts["tied"] == tied
+    assert facts["public_asked"] == 400
+    found = simulated_encoders.tables(0)[0]
+    for name, value in facts.items():
+        place = found.schema.get_field_index(name)
+        found = found.set_column(place, found.schema.field(name), [[value] * found.num_rows])
+    made = {each["metric"]: each for each in rows(Tables([encoders(NoSettings(), [found])]), About(20, 3, 5, 5))}
+    assert made[TIED]["estimate"] == tied
+    assert read_setting(made[ACCURACY])["of"] == "encoder A"
+    assert is_at_chance(made[ACCURACY]) == at_chance

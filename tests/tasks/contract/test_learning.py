@@ -1,0 +1,73 @@
+"""Whether a model is at chance, and the sentence that its answer begins with, for each kind of row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.contract.learning import (
+    accuracy_row,
+    begin_unlearnt,
+    chance_accuracy,
+    commonest_share,
+    describe_unlearnt,
+    is_at_chance,
+    log_p_row,
+)
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Estimate, Row
+
+
+def described(*rows: Row) -> str:
+    return describe_unlearnt(pa.Table.from_pylist(list(rows), SUMMARY))
+
+
+@pytest.mark.parametrize(
+    ("estimate", "at_chance"),
+    [
+        (Estimate(0.3, 0.11, 0.5, 40), False),
+        (Estimate(0.3, 0.1, 0.5, 40), True),
+        (Estimate(0.1, None, None, 1), True),
+        (Estimate(0.11, None, None, 1), False),
+        (Estimate(0.95, 0.05, 1.0, 2), False),  # two trainings bear no interval
+        (Estimate(None, None, None, 0), False),
+    ],
+)
+def test_a_model_is_at_chance_if_the_limit_is_no_better_than_the_constant(estimate: Estimate, at_chance: bool) -> None:
+    assert is_at_chance(accuracy_row(estimate, "records", 0.1, "record")) == at_chance
+    assert not is_at_chance(accuracy_row(estimate, "records", None, "record"))
+
+
+def test_a_sentence_names_the_model_the_number_and_the_constant() -> None:
+    models = accuracy_row(Estimate(0.12, 0.08, 0.16, 200), "records", 0.1, "record")
+    given = accuracy_row(Estimate(0.05, None, None, 1), "the control set", 0.1, "image", of="given model")
+    density = log_p_row(Estimate(-5.1, -5.2, -5.0, 40), "held-out tokens", -3.7, "text")
+    learnt = log_p_row(Estimate(-2.0, -2.2, -1.8, 40), "held-out images", -3.7, "text")
+    assert described(models) == (
+        "The models have not learnt their task: their accuracy on records is 12 % (95 % interval 8 to 16 %), and a "
+        "constant answer reaches 10 %."
+    )
+    assert described(given) == (
+        "The given model has not learnt its task: its accuracy on the control set is 5 %, and a constant answer "
+        "reaches 10 %."
+    )
+    assert described(density) == (
+        "The models have not learnt their task: their mean log-probability of held-out tokens is -5.1 nats (95 % "
+        "interval -5.2 to -5 nats), and that by a constant distribution is -3.7 nats."
+    )
+    assert described(learnt) == ""
+    assert described(learnt, models, density) == f"{described(models)} {described(density)}"
+
+
+def test_the_sentence_stands_after_the_answer() -> None:
+    assert begin_unlearnt("Not seen: nothing is found.", "not seen", "It is at chance.") == (
+        "Not seen: It is at chance. Nothing is found."
+    )
+    assert begin_unlearnt("Not seen: nothing.", "not seen", "") == "Not seen: nothing."
+
+
+def test_the_best_constant_is_the_commonest_answer() -> None:
+    assert chance_accuracy(np.array([0, 1, 1, 2])) == 0.5
+    assert commonest_share(["a", "b", "b", "c"]) == 0.5
+    assert commonest_share([]) is None
