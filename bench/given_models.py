@@ -177,7 +177,8 @@ def file_scores(config: Membership, scores: Logits) -> pa.Table:
     rows, _, labels = pictures(question(config))
     count, phi = len(rows), log_odds(scores, labels)
     again, kind = pa.nulls(count, pa.float64()), pa.repeat("log-odds", count)
-    return pa.table([rows, rows < config.examples, phi, again, kind, np.zeros(count)], schema=SCORES)
+    right = pa.array(scores.argmax(axis=1) == labels)
+    return pa.table([rows, rows < config.examples, phi, again, kind, np.zeros(count), right], schema=SCORES)
 
 
 def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:

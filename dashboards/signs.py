@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.contract.verdict import Meaning
+from tasks.contract.verdict import DETECTABLE, Meaning
 
 SIZE = 14
 ROUND = 'cx="7" cy="7" r="5"'
@@ -23,6 +23,7 @@ SHAPES = {
     "not forgotten": f"<path {DIAMOND}/>",
     "not seen": f'<circle class="hollow" {ROUND}/>',
     "forgotten": f'<path class="hollow" {DIAMOND}/>',
+    DETECTABLE: f'<circle class="hollow" {ROUND}/><circle cx="7" cy="7" r="2"/>',
     "undecided": f'<circle class="hollow" {ROUND}/><path d="M7 2a5 5 0 0 1 0 10z"/>',
     "not judged": f'<circle class="hollow" {ROUND}/><path class="hollow" d="M3.5 10.5 10.5 3.5"/>',
     "accused": f"<rect {SQUARE}/>",

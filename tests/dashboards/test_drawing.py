@@ -16,7 +16,7 @@ from dashboards.document import TEMPLATES
 from dashboards.number_line import LEFT, RIGHT, Scale, legend_entries, number_line
 from dashboards.signs import SHAPES, badge, kind, sign
 from tasks.contract.certificate import Boundary, NumberLine, chances
-from tasks.contract.verdict import ANSWERS, Meaning
+from tasks.contract.verdict import ANSWERS, DETECTABLE, Meaning
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\([^)]*\)")
 
@@ -228,7 +228,7 @@ def test_an_infinite_end_is_the_lines_own() -> None:
     assert "<rect" in number_line(line)
 
 
-COMMON = ("memorised", "not seen", "forgotten", "not forgotten", "undecided", "not judged")
+COMMON = ("memorised", "not seen", "forgotten", "not forgotten", DETECTABLE, "undecided", "not judged")
 
 
 def colour(name: str) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 from tasks.external.file_contents import check_contents, holds_tensors_alone
 from tests.support.shell import Here, refusals
 
-ASKED = ("given.shape=8,8,1", "probe=digits", "feature=words:JANE DOE")
+ASKED = ("given.shape=8,8,1", "given.classes=10", "probe=digits", "feature=words:JANE DOE")
 
 
 def refusal(path: Path, kind: str) -> str:
