@@ -11,7 +11,8 @@ from scipy import stats
 from tasks.audits import deja_vu, density, forgetting, membership, relational, text, unique_feature
 from tasks.audits.membership.power import record_resolution
 from tasks.audits.text.power import insertion_resolution, rank_resolution
-from tasks.contract.power import Power, Resolution, mean_rate, smallest_size, t_rate
+from tasks.contract.power import Power, Resolution, mean_rate, smallest_size
+from tasks.numerics.t_test import t_rate
 
 AUDITS = (deja_vu, density, forgetting, membership, relational, text, unique_feature)
 MEMBERSHIP, TEXT = membership.PRESETS["quickstart"], text.PRESETS["quickstart"]
