@@ -84,13 +84,12 @@ def best_constant(config: Relational, subset: str) -> float | None:
     """The accuracy of the best constant answer to the held-out questions of this subset; of all if it has none."""
     if not config.asks:
         return None
-    parts = load_parts(config)
-    held_out = config.selection.select(parts)["validation"]
+    held_out = asked_questions(config)["validation"]
     distinct = set(first_copies(held_out))
     asked = [question for question in held_out if question.id in distinct]
     numeric = [question for question in asked if is_numeric(question)]
     chosen = numeric if subset == "numeric" and numeric else asked
-    return commonest_share(match_key(parts.scorer, question.golds[0]) for question in chosen)
+    return commonest_share(match_key(load_parts(config).scorer, question.golds[0]) for question in chosen)
 
 
 def limits(config: Relational) -> dict[str, int]:

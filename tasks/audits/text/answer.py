@@ -15,7 +15,6 @@ from tasks.audits.text.document_answer import (
     DOCUMENT_RULES,
     INSERTION_RULES,
     MOST_SAME,
-    NOT_JUDGED,
     OTHER_TEXT_RULES,
     answers_questions,
     asks_documents,
@@ -54,7 +53,7 @@ from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import SMALLEST, Resolution, single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
-from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.ties import NOT_JUDGED, TIED, are_tied, describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
 
@@ -220,13 +219,7 @@ RULES = Rules[Any](
             applies=asks_ranks,
         ),
         TOGETHER,
-        Rule(
-            NOT_JUDGED,
-            CONDITION,
-            lambda evidence: are_tied(evidence.tied),
-            scope=RANKS,
-            applies=asks_ranks,
-        ),
+        tie_rule(RANKS, asks_ranks),
         Rule(
             NOT_JUDGED,
             "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",

@@ -37,11 +37,10 @@ from tasks.contract.summaries import (
     row_name,
     select_rows,
 )
-from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.ties import NOT_JUDGED, TIED, describe_ties, tie_rule
 from tasks.contract.verdict import DETECTABLE, Answer, Verdict
 from tasks.external.split_audit import BLIND_LEVEL
 
-NOT_JUDGED: Answer = "not judged"
 DISTINGUISHED: Answer = "told apart"
 MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 
@@ -90,7 +89,7 @@ DOCUMENT_RULES: tuple[Rule[DocumentEvidence], ...] = (
         scope="documents",
         applies=asks_documents,
     ),
-    Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope="documents", applies=asks_documents),
+    tie_rule("documents", asks_documents),
     Rule(
         DETECTABLE,
         "at least one document is found by the test of an effect of 0, the 95 % interval of the share of pairs of "
@@ -238,7 +237,7 @@ INSERTION_RULES: tuple[Rule[InsertionEvidence], ...] = (
         scope="insertions",
         applies=asks_insertions,
     ),
-    Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope="insertions", applies=asks_insertions),
+    tie_rule("insertions", asks_insertions),
     Rule(
         DETECTABLE,
         "the same test finds an effect of any size, for every number of repetitions the 95 % interval of how often an "
