@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from orchestrator.pricing.price import Price, describe_price, price_plan
 from orchestrator.run_folder import code_changes, other_runs
 from orchestrator.run_folder.code_changes import CodeChange
 from orchestrator.run_folder.journal import Journal
-from orchestrator.run_folder.looks import expected_look
+from orchestrator.run_folder.looks import expected_look, read_past_runs
 from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
@@ -72,7 +73,7 @@ def preview(asked: Spec) -> dict[str, Any]:
     price = price_of(whole, missing, store, how.address, how.gpus)
     idle = find_idle_fields(asked, known)
     names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
-    looks = [_expected_look(store, *each) for each in zip(names, cells, plans, strict=True)]
+    looks = _expected_looks(store, names, cells, plans)
 
     def describe_seconds(plan: Plan, keys: Sequence[str]) -> str:
         said = describe_price(price_of(plan, keys, store, how.address, how.gpus), slots)
@@ -128,9 +129,17 @@ def warn_of_power(cells: Sequence[Cell]) -> list[str]:
     return list(lines)
 
 
-def _expected_look(store: Store | None, name: str, cell: Cell, plan: Plan) -> int:
-    """Which look the run of this name is, or would be, at its question; the first one without a store."""
-    return 1 if store is None else expected_look(cell, plan, Journal(store.folder("runs") / name))
+def _expected_looks(
+    store: Store | None, names: Sequence[str], cells: Sequence[Cell], plans: Sequence[Plan]
+) -> list[int]:
+    """Which look each run is, or would be, at its question; the first one without a store."""
+    if store is None:
+        return [1] * len(names)
+    runs, past = store.folder("runs"), cache(read_past_runs)
+    return [
+        expected_look(cell, plan, Journal(runs / name), past(cell.audit, runs))
+        for name, cell, plan in zip(names, cells, plans, strict=True)
+    ]
 
 
 def _describe_looks(names: Sequence[str], looks: Sequence[int]) -> Iterator[str]:

@@ -8,9 +8,10 @@ look is recorded in its folder then, and stays: resuming it is no other look.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,31 +37,54 @@ def read_look(about: Mapping[str, Any]) -> Look:
     return FIRST if look is None else Look(look["number"], look["cells"], look["streams"])
 
 
-def count_looks(cell: Cell, plan: Plan, runs: Path, own: Collection[str] = ()) -> Look:
+@dataclass(frozen=True)
+class PastRun:
+    """A run that was answered: its name, whether it is of a null, its question and the keys of its jobs.
+
+    The question is None if the run's audit has gone or has changed since.
+    """
+
+    run: str
+    is_null: bool
+    question: Any
+    keys: frozenset[str]
+
+
+def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
+    """The answered runs of this audit in the folder; without those that cannot be read."""
+    found = []
+    for journal in _answered_runs(audit, runs):
+        with suppress(StoreError):
+            about = journal.about()
+            keys = frozenset(journal.tasks())
+            found.append(PastRun(journal.run, _is_null(about.get("preset")), _question_of_run(about), keys))
+    return found
+
+
+def count_looks(cell: Cell, plan: Plan, past: Iterable[PastRun], own: Collection[str] = ()) -> Look:
     """Which look a run of this cell and plan would be at its question, after the runs that were answered before it.
 
-    `own` are names of runs in the folder that are no looks before it.
+    `own` are names of runs that are no looks before it.
     """
     trained = {key for key, task in plan.tasks.items() if task in plan.trains}
     question = question_of(cell.audit, cell.config)
     look = FIRST
-    for journal in _answered_runs(cell.audit, runs, own):
-        if _is_null(journal.about().get("preset")) != _is_null(cell.preset):
+    for run in past:
+        if run.run in own or run.is_null != _is_null(cell.preset):
             continue
-        with suppress(StoreError):
-            asks_same, shares = _asks(cell.audit, journal, question), not trained.isdisjoint(journal.tasks())
-            if asks_same or shares:
-                goes_on = asks_same and shares
-                look = replace(look, number=look.number + 1, streams=look.streams + (not goes_on))
+        asks_same, shares = run.question == question, not trained.isdisjoint(run.keys)
+        if asks_same or shares:
+            goes_on = asks_same and shares
+            look = replace(look, number=look.number + 1, streams=look.streams + (not goes_on))
     return look
 
 
-def expected_look(cell: Cell, plan: Plan, run: Journal) -> int:
+def expected_look(cell: Cell, plan: Plan, run: Journal, past: Iterable[PastRun]) -> int:
     """Which look the run in this folder is or, if it has none yet, would be once it is answered."""
     with suppress(StoreError):
         if run.exists and "look" in (about := run.about()):
             return read_look(about).number
-    return count_looks(cell, plan, run.folder.parent, (run.run,)).number
+    return count_looks(cell, plan, past, (run.run,)).number
 
 
 def _is_null(preset: str | None) -> bool:
@@ -73,6 +97,7 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
     A run whose look is recorded keeps it.
     """
     fresh = [journal.run for journal in journals if "look" not in journal.about()]
+    past = cache(read_past_runs)
     for journal, plan in zip(journals, plans, strict=True):
         if journal.run not in fresh:
             continue
@@ -80,7 +105,8 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
         if registered is None or registered.audit.verdict is None:
             continue  # it gives no answer
         cell = reopen_cell(journal)
-        look = replace(count_looks(cell, plan, journal.folder.parent, fresh), cells=len(journals))
+        counted = count_looks(cell, plan, past(cell.audit, journal.folder.parent), fresh)
+        look = replace(counted, cells=len(journals))
         summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
         journal.rewrite({**journal.about(), "look": {**asdict(look), "summed_error": summed}})
 
@@ -105,10 +131,10 @@ def _without_seeds(form: Any) -> Any:
     return [_without_seeds(part) for part in form] if isinstance(form, list) else form
 
 
-def _answered_runs(audit: str, runs: Path, own: Collection[str]) -> Iterator[Journal]:
-    """The runs of this audit in the folder that were answered, without `own` ones."""
+def _answered_runs(audit: str, runs: Path) -> Iterator[Journal]:
+    """The runs of this audit in the folder that were answered."""
     for folder in sorted(runs.glob(f"{audit}-*")) if runs.is_dir() else []:
-        if folder.name in own or not (folder / "plan.json").is_file():  # a sweep and a search have no plan
+        if not (folder / "plan.json").is_file():  # a sweep and a search have no plan
             continue
         journal = Journal(folder)
         with suppress(StoreError):
@@ -123,19 +149,9 @@ def _has_ended(journal: Journal) -> bool:
     return bool(ends) and ends[-1] in COMPLETE
 
 
-def _asks(audit: str, journal: Journal, question: Any) -> bool:
-    """Whether the run asks this question."""
-    config = _config_of(journal.about())
-    if config is None:
-        return False
-    with suppress(EngramError):
-        return bool(question_of(audit, config) == question)
-    return False
-
-
-def _config_of(about: Mapping[str, Any]) -> Any:
-    """The configuration of a run; None if its audit has gone or has changed since."""
-    try:
-        return coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
-    except (EngramError, KeyError):
-        return None
+def _question_of_run(about: Mapping[str, Any]) -> Any:
+    """The question of a run; None if its audit has gone or has changed since."""
+    with suppress(EngramError, KeyError):
+        config = coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
+        return question_of(about["audit"], config)
+    return None

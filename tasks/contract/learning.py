@@ -40,19 +40,20 @@ def accuracy_row(accuracy: Estimate, on: str, chance: float | None, unit: str, o
     return row(ACCURACY, _row_setting(on, of), accuracy, unit, chance)
 
 
-def log_p_row(log_p: Estimate, on: str, constant: float | None, unit: str, of: str = MODELS) -> Row:
+def log_p_row(log_p: float, constant: float, difference: Estimate, on: str, unit: str, of: str = MODELS) -> Row:
     """The summary row of a mean log-probability in nats; `constant` is that of the best constant distribution.
 
-    If both vary with the item, the limits of `log_p` should be `constant` plus those of their difference.
+    Both vary with the item, so the limits in the row are the constant plus those of the `difference`.
     """
-    return row(LOG_P, _row_setting(on, of), log_p, unit, constant)
+    low, high = (None if end is None else constant + end for end in (difference.low, difference.high))
+    return row(LOG_P, _row_setting(on, of), Estimate(log_p, low, high, difference.n), unit, constant)
 
 
 def _row_setting(on: str, of: str) -> dict[str, str]:
     return {"on": on} if of == MODELS else {"on": on, "of": of}
 
 
-def chance_accuracy(labels: NDArray[np.int64]) -> float:
+def chance_accuracy(labels: NDArray[np.integer]) -> float:
     """The accuracy of the best constant answer: the share of the commonest label."""
     return float(np.bincount(labels).max() / len(labels))
 

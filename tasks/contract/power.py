@@ -17,7 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
+
+from tasks.numerics.exact_test import smallest_p_value_among
 
 ROUNDING = 1 + 1e-9  # of level / tests, a quotient of two floats
 MOST_STEPS = 400  # sizes that are tried for advice, each a few percent larger than the one before
@@ -83,29 +86,6 @@ def mean_rate(effect: float, error: float) -> float:
     return 0.5 * math.erfc((NormalDist().inv_cdf(1 - ONE_SIDE) - effect / error) / math.sqrt(2))
 
 
-GRID = 200  # points of the integral over the estimated standard deviation
-
-
-def t_tail(t: float, freedom: int, shift: float = 0.0) -> float:
-    """P(T > t) of Student's t with a noncentrality, by an integral: planning does not import SciPy."""
-    total = weights = 0.0
-    for place in range(GRID):
-        s = 3 * (place + 0.5) / GRID  # the estimated standard deviation over the true one
-        weight = math.exp((freedom - 1) * math.log(s) - freedom * (s * s - 1) / 2)
-        total += weight * 0.5 * math.erfc((t * s - shift) / math.sqrt(2))
-        weights += weight
-    return total / weights
-
-
-def t_rate(shift: float, freedom: int, level: float) -> float:
-    """The power of a one-sided t-test at the level; `shift` is the effect over its standard error."""
-    low, high = 0.0, 1000.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, freedom) > level else (low, middle)
-    return t_tail(high, freedom, shift)
-
-
 GOAL = 0.95  # the share of audits that advice aims at
 
 
@@ -120,6 +100,28 @@ def smallest_size(first: int, step: int, enough: Callable[[int], bool], factor: 
             return size
         size += step * max(1, round(size * (factor - 1) / step))
     return None
+
+
+def fewest_others(tests: int, level: float) -> int:
+    """The others among which each of so many items must be ranked, for one remembered item to be found."""
+    return math.ceil(tests / level - 1e-9) - 1
+
+
+def exact_test_resolution(models: int, draws: int, level: float, tests: int, item: str) -> Resolution:
+    """Whether one of these items could be found by the exact test over models."""
+    fewest = fewest_models(draws, level, tests)
+    advice = "" if fewest is None else f"with {tests:,} {item} train {fewest} models"
+    return Resolution(smallest_p_value_among(models, draws, level, tests), tests, level, item, advice)
+
+
+@lru_cache(maxsize=256)
+def fewest_models(draws: int, level: float, tests: int) -> int | None:
+    """The smallest even number of models with which the exact test can find one of so many items."""
+
+    def enough(models: int) -> bool:
+        return Resolution(smallest_p_value_among(models, draws, level, tests), tests, level, "", "").finds_one
+
+    return smallest_size(4, 2, enough)
 
 
 def single_item(item: str) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
+from tasks.numerics.t_test import t_rate
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -134,12 +135,10 @@ def detection_rate(effect: float, models: int, draws: int, level: float, tests: 
 
     The exact test of normal scores has the power of a t-test; it finds nothing if its smallest p-value is too large.
     """
-    from scipy import stats
-
     if smallest_p_value_among(models, draws, level, tests) * tests > level:
         return 0.0
     shift = effect * models**0.5 / 2
-    return float(stats.nct.sf(stats.t.isf(level / tests, models - 2), models - 2, shift))
+    return t_rate(shift, models - 2, level / tests)
 
 
 def _sets(models: int, count: int, draws: int, seed: int, at_once: int) -> Iterator[Array]:

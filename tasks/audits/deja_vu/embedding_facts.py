@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.accuracy import votes
+from tasks.contract.learning import chance_accuracy
 
 Embeddings = NDArray[np.float32]
 MOST_ASKED = 2000  # public pictures whose label is voted for
@@ -23,8 +24,12 @@ def embedding_facts(
         return {"tied": tied, "public_asked": None, "public_right": None, "public_commonest": None}
     asked = np.unique(np.linspace(0, len(public) - 1, min(MOST_ASKED, len(public))).astype(np.int64))
     right = public_correct(public, labels.astype(np.int64), asked, k)
-    commonest = float(np.bincount(labels[asked]).max() / len(asked))
-    return {"tied": tied, "public_asked": len(asked), "public_right": int(right.sum()), "public_commonest": commonest}
+    return {
+        "tied": tied,
+        "public_asked": len(asked),
+        "public_right": int(right.sum()),
+        "public_commonest": chance_accuracy(labels[asked]),
+    }
 
 
 def equal_share(embeddings: Embeddings) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL
-from tasks.audits.forgetting.query_set import load_probes
+from tasks.audits.forgetting.query_set import probe_rows
 from tasks.contract.power import GOAL, Power, Resolution, mean_rate, smallest_size
 
 EFFECT = 1.0  # standard deviations over images
@@ -34,8 +34,7 @@ def power(config: Forgetting) -> Iterator[Power]:
     """How often one target that holds SHARE of D_Q is found."""
     if not config.query.is_controlled:
         return
-    control = load_probes(config.probes).is_control
-    held, query = int(control.sum()), int((~control).sum())
+    query, held = (len(rows) for _, rows in probe_rows(config.probes))
 
     def rate(size: int) -> float:
         error = (1 / size + query / (held * size)) ** 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
 from tasks.datasets.copies import groups_of
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.images import Labels, Pixels
+from tasks.datasets.images import Images, Labels, Pixels
 from tasks.datasets.mixtures import Part, Remainder, Rows
 from tasks.external.blinding import (
     SPLIT_SCHEMA,
@@ -25,10 +25,6 @@ from tasks.external.blinding import (
 )
 from tasks.external.bound_draw import OTHER_PARTY, Draw, check_secret, derive_secret_seed, describe_draw
 from tasks.worker.files import WITHHELD
-
-if TYPE_CHECKING:
-    from tasks.datasets.images import Images
-
 
 SET_NAME = "query"  # the name of the set that is handed out without a control set
 GUESSABLE = (
@@ -150,16 +146,23 @@ class Probes:
     is_control: NDArray[np.bool_]
 
 
-def load_probes(config: ProbeSet) -> Probes:
-    """The images, with a group's number of its own where the control set is another data set."""
+Rowed = tuple[Images, Rows]
+
+
+def probe_rows(config: ProbeSet) -> tuple[Rowed, Rowed]:
+    """The data set and the rows of D_Q, and those of the control set, which may have none."""
     data = load(config.query.data)
     rows = config.query.rows(data)
-    held = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
-    parts = [(data, rows), (data, held)]
     if config.control is not None:
         other = load(config.control.data)
-        parts[1] = other, config.control.rows(other)
-    (_, asked), (source, control) = parts
+        return (data, rows), (other, config.control.rows(other))
+    held = config.query.held_rows(data) if isinstance(config.query, Remainder) else rows[:0]
+    return (data, rows), (data, held)
+
+
+def load_probes(config: ProbeSet) -> Probes:
+    """The images, with a group's number of its own where the control set is another data set."""
+    parts = (data, asked), (source, control) = probe_rows(config)
     groups = groups_of(data, asked)
     of_control = groups_of(source, control)
     if config.control is not None:

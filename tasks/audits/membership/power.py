@@ -12,10 +12,18 @@ from functools import lru_cache
 
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.trainings import record_part
-from tasks.contract.power import GOAL, SMALLEST, Power, Resolution, smallest_size
+from tasks.contract.power import (
+    GOAL,
+    SMALLEST,
+    Power,
+    Resolution,
+    exact_test_resolution,
+    fewest_others,
+    smallest_size,
+)
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.numerics.exact_test import detection_rate, smallest_p_value_among
+from tasks.numerics.exact_test import detection_rate
 
 SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
 EFFECT = 2.0  # nats by which the record of the statement is remembered
@@ -29,35 +37,11 @@ def count_records(config: Membership) -> int:
 
 def record_resolution(config: Membership, records: int) -> Resolution:
     """Whether one of these records could be found: by the exact test, or of a given model by its rank."""
-    if config.given.there:
-        return Resolution(
-            1 / (1 + config.models // 2),
-            records,
-            config.level,
-            "records",
-            f"with {records:,} records train {2 * smallest_panel(config.level, records):,} models",
-        )
-    smallest = smallest_p_value_among(config.models, config.draws, config.level, records)
-    models = fewest_models(config.draws, config.level, records)
-    advice = "" if models is None else f"with {records:,} records train {models} models"
-    return Resolution(smallest, records, config.level, "records", advice)
-
-
-def smallest_panel(level: float, records: int) -> int:
-    """The models without a record among which the given one's rank can find it."""
-    from math import ceil
-
-    return ceil(records / level - 1e-9) - 1
-
-
-@lru_cache(maxsize=256)
-def fewest_models(draws: int, level: float, records: int) -> int | None:
-    """The smallest even number of models with which one of these records can be found."""
-
-    def enough(models: int) -> bool:
-        return Resolution(smallest_p_value_among(models, draws, level, records), records, level, "", "").finds_one
-
-    return smallest_size(4, 2, enough)
+    if not config.given.there:
+        return exact_test_resolution(config.models, config.draws, config.level, records, "records")
+    models = 2 * fewest_others(records, config.level)  # half of them without a record
+    advice = f"with {records:,} records train {models:,} models"
+    return Resolution(1 / (1 + config.models // 2), records, config.level, "records", advice)
 
 
 def resolution(config: Membership) -> Resolution | None:

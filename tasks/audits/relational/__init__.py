@@ -38,15 +38,16 @@ from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.measures import MEASURES, summary
 from tasks.audits.relational.power import power
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
-from tasks.audits.relational.trainings import asked_questions, load_parts, trainings
+from tasks.audits.relational.trainings import AskedQuestions, asked_questions, load_parts, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
 from tasks.contract.learning import commonest_share
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
+from tasks.datasets.catalog import load_questions
 from tasks.datasets.copies import CopyCount, count_groups
-from tasks.datasets.questions.question import Question, first_copies
+from tasks.datasets.questions.question import first_copies
 from tasks.external.blinded_questions import handout_questions, key_table
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -66,31 +67,31 @@ def plan(config: Relational) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
     epsilon = None if config.privacy is None else config.privacy.epsilon
     subset = question_subsets(config)[0]
-    about = About(subset, epsilon, printed_cell(config), count_asked_copies(config), best_constant(config, subset))
+    asked = asked_questions(config) if config.asks else {}
+    about = About(
+        subset, epsilon, printed_cell(config), count_asked_copies(asked), best_constant(config, subset, asked)
+    )
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
-def count_asked_copies(config: Relational) -> CopyCount:
+def count_asked_copies(asked: AskedQuestions) -> CopyCount:
     """The exact copies among the questions that are asked, of both parts; none if no model is asked."""
-    if not config.asks:
+    if not asked:
         return CopyCount()
-    asked: list[Question] = []
-    for part in asked_questions(config).values():
-        asked += part
-    return count_groups(first_copies(asked), "questions")
+    questions = [question for part in asked.values() for question in part]
+    return count_groups(first_copies(questions), "questions")
 
 
-def best_constant(config: Relational, subset: str) -> float | None:
+def best_constant(config: Relational, subset: str, asked: AskedQuestions) -> float | None:
     """The accuracy of the best constant answer to the held-out questions of this subset; of all if it has none."""
-    if not config.asks:
+    if not asked:
         return None
-    parts = load_parts(config)
-    held_out = config.selection.select(parts)["validation"]
-    distinct = set(first_copies(held_out))
-    asked = [question for question in held_out if question.id in distinct]
-    numeric = [question for question in asked if is_numeric(question)]
-    chosen = numeric if subset == "numeric" and numeric else asked
-    return commonest_share(match_key(parts.scorer, question.golds[0]) for question in chosen)
+    distinct = set(first_copies(asked["validation"]))
+    questions = [question for question in asked["validation"] if question.id in distinct]
+    numeric = [question for question in questions if is_numeric(question)]
+    chosen = numeric if subset == "numeric" and numeric else questions
+    scorer = load_questions(config.data).scorer
+    return commonest_share(match_key(scorer, question.golds[0]) for question in chosen)
 
 
 def limits(config: Relational) -> dict[str, int]:

@@ -24,13 +24,18 @@ from tasks.audits.relational.evaded_answers import (
     upper_limit,
 )
 from tasks.audits.relational.measures.evasions import ONE_TEXT
-from tasks.audits.relational.measures.repeats import TWICE
+from tasks.audits.relational.repeated_questions import (
+    MOST_TWO_ANSWERS,
+    Repeats,
+    describe_key,
+    describe_repeats,
+    read_repeats,
+)
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Rule, Rules, explain_interval, undecided
-from tasks.contract.summaries import Name, Row, Rows, index_rows, numerator, read_setting, row_name, select_rows
+from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, select_rows
 from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
-from tasks.external.causes import ALTERED, list_causes
 
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
@@ -39,22 +44,8 @@ MEANINGS: Mapping[Answer, Meaning] = {
     "undecided": ANSWERS["undecided"],
     NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
 }
-MOST_TWO_ANSWERS = 0.05  # of the questions that were asked twice
 MOST_SILENCE = 0.05  # held-out questions that a model asked here leaves unanswered without a remark
 ADEQUATE = 0.05  # of training questions answered correctly on whole contexts: below this, nothing has been learnt
-
-
-@dataclass(frozen=True)
-class Repeats:
-    """Of `n` questions that were handed out twice, how many got two answers; `key` begins the SHA-256 of their key."""
-
-    differing: int
-    n: int
-    key: str
-
-    @property
-    def are_consistent(self) -> bool:
-        return self.differing <= MOST_TWO_ANSWERS * self.n
 
 
 @dataclass(frozen=True)
@@ -162,13 +153,6 @@ def excess_silence(rows: Rows) -> float:
     return float(shares[0] - shares[1]) if len(shares) == 2 else 0.0
 
 
-def read_repeats(rows: Rows) -> Repeats | None:
-    for row in select_rows(rows, TWICE):
-        if row["estimate"] is not None:
-            return Repeats(numerator(row), row["n"], read_setting(row)["key"])
-    return None
-
-
 def is_given(config: Relational) -> bool:
     return config.given is not None
 
@@ -266,10 +250,6 @@ LIMITS = (
     "are. A model that gives other answers to corrupted contexts than it could, by intent or by design, is cleared."
 )
 LINEAR_LIMITS = "The linear model shows how memorization comes and goes; it is no evidence on any model of one's own."
-GUESSED = (
-    "The order of the questions follows from the run's seed (secret is empty), so an owner who tries seeds could have "
-    "told which ones matter."
-)
 
 
 def verdict(config: Relational, summary: pa.Table) -> Verdict:
@@ -329,20 +309,6 @@ def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
     return explain_interval(rule.answer, evidence.m["high"], evidence.negligible, "ask more questions")
 
 
-QUESTION_CAUSES = list_causes(
-    "the system samples its answers (its temperature is above 0)", "it remembers earlier questions", ALTERED
-)
-
-
-def describe_repeats(repeats: Repeats | None) -> str:
-    """Why the file is not what one system says."""
-    if repeats is None:
-        return "the questions that were handed out twice could not be checked"
-    return (
-        f"{repeats.differing} of {repeats.n} questions that were handed out twice got two answers ({QUESTION_CAUSES})"
-    )
-
-
 def describe_evidence(config: Relational, evidence: Evidence) -> str:
     """r on both parts and m with its interval, in words."""
     m = evidence.m
@@ -372,15 +338,6 @@ def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
         )
     if config.is_null:
         yield "Answers were drawn anew in every epoch of training: this is a null."
-
-
-def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
-    """The key of the questions that were handed out, as their owner was told it."""
-    if config.is_guessable:
-        yield GUESSED
-    elif repeats is not None:
-        yield f"The key of the questions that were handed out has a SHA-256 that begins with {repeats.key}."
-        yield config.describe_draw()
 
 
 def describe_published_m(evidence: Evidence) -> str:

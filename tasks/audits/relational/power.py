@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tasks.audits.relational.config import Relational
-from tasks.audits.relational.trainings import split_seed
+from tasks.audits.relational.trainings import asked_questions
 from tasks.contract.power import GOAL, Power, mean_rate, smallest_size
-from tasks.datasets.catalog import load_questions
-from tasks.datasets.questions.question import redrawn
 
 SHARE = 0.1  # of the training questions, whose answer is known by memory alone
 GUESSED = 0.1  # of the answers that are guessed without a context
@@ -18,8 +16,7 @@ def power(config: Relational) -> Iterator[Power]:
     """How often a share of SHARE of the training questions is found."""
     if not config.asks:
         return
-    questions, seed = load_questions(config.data), split_seed(config)
-    chosen = config.selection.select(questions if seed is None else redrawn(questions, seed))
+    chosen = asked_questions(config)
     asked, held_out = (len(chosen[name]) for name in ("train", "validation"))
 
     def rate(size: int) -> float:

@@ -71,7 +71,10 @@ def load_parts(config: Relational) -> QuestionSet:
     return questions if seed is None else redrawn(questions, seed)
 
 
-def asked_questions(config: Relational) -> Mapping[Split, Sequence[Question]]:
+AskedQuestions = Mapping[Split, Sequence[Question]]
+
+
+def asked_questions(config: Relational) -> AskedQuestions:
     """The questions that are asked, by part."""
     return config.selection.select(load_parts(config))
 

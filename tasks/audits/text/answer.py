@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,50 +10,37 @@ import pyarrow as pa
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND
 from tasks.audits.text.document_answer import (
-    DISTINGUISHED,
     DOCUMENT_RULES,
     INSERTION_RULES,
-    MOST_SAME,
-    NOT_JUDGED,
-    OTHER_TEXT_RULES,
-    answers_questions,
     asks_documents,
     document_findings,
     document_verdict,
     insertion_findings,
     insertion_verdict,
-    other_text_verdict,
 )
 from tasks.audits.text.extraction_answer import (
     REPRODUCTION,
-    Copies,
     describe_extraction,
     extraction_finding,
-    read_copies,
 )
 from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.measures.documents import LOSS, WON
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS
-from tasks.audits.text.measures.returned import DIFFERING
 from tasks.audits.text.measures.secrets import (
     BEATEN,
-    CONTROL,
-    FOUND,
-    IDENTIFIERS_FOUND,
-    MEMORISED,
-    REDUCED,
     UNEVEN,
 )
-from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.other_text_answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
+from tasks.audits.text.rank_evidence import MOST_SAME, SURELY, Evidence, read_evidence
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
-from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
+from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
-from tasks.contract.power import SMALLEST, Resolution, single_item
+from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, name_of, p_in_words, row_name
-from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
+from tasks.contract.ties import NOT_JUDGED, are_tied, describe_ties, tie_rule
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
 
@@ -66,92 +52,6 @@ MEANINGS: Mapping[Answer, Meaning] = {
     **REPRODUCTION,
     DISTINGUISHED: Meaning("the model finds the texts likelier than others, which words alone do not tell", "accused"),
 }
-SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the answer rests on.
-
-    `found` is the summary row of how many secrets are found, whose p-value is that of any being known, and `beaten`
-    that of the mean share of references that a secret beats, whose p-value is that of all secrets together; `memorised`
-    and `reduced` are the same of effects that are reduced by the smallest that matters. `resolution` says whether one
-    secret could be found. `control` is the row of the blind control of identifiers; None of secrets, which were drawn
-    here. `tied` and `differing` say how far the numbers of an owner's table are answers; None where the model is asked
-    here. `bound` and `spent` are the rows of epsilon from below and by the accountant; None where training was not
-    private. `extraction` is how many come out; None where no model was asked to go on, or what it was asked for is not
-    drawn evenly.
-    """
-
-    found: Row
-    beaten: Row
-    level: float
-    negligible: float
-    control: Row | None = None
-    tied: Row | None = None
-    differing: Row | None = None
-    bound: Row | None = None
-    spent: Row | None = None
-    extraction: Copies | None = field(default=None, kw_only=True)
-    memorised: Row | None = field(default=None, kw_only=True)
-    reduced: Row | None = field(default=None, kw_only=True)
-    resolution: Resolution | None = field(default=None, kw_only=True)
-
-    @property
-    def things(self) -> str:
-        return "secrets" if self.control is None else "identifiers"
-
-    @property
-    def exceeds_promise(self) -> bool:
-        return self.bound is not None and self.spent is not None and self.bound["estimate"] > self.spent["estimate"]
-
-    @property
-    def is_answered(self) -> bool:
-        return answers_questions(() if self.differing is None else (self.differing,))
-
-    @property
-    def is_memorised(self) -> bool:
-        return self.memorised is not None and bool(self.memorised["p_value"] <= self.level)
-
-    @property
-    def are_memorised_together(self) -> bool:
-        return self.reduced is not None and bool(self.reduced["p_value"] <= SURELY)
-
-    @property
-    def is_detected(self) -> bool:
-        """Whether secrets are found, one by one or together, whatever the size of the effect."""
-        return bool(self.found["p_value"] <= self.level or self.beaten["p_value"] <= SURELY)
-
-    @property
-    def share_is_negligible(self) -> bool:
-        high = self.beaten["high"]
-        return high is not None and bool(high < 0.5 + self.negligible)
-
-    @property
-    def finds_one(self) -> bool:
-        return self.resolution is not None and self.resolution.finds_one
-
-    @property
-    def is_even(self) -> bool:
-        return self.control is None or self.control["p_value"] > UNEVEN
-
-
-def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None where no secret was ranked."""
-    rows = index_rows(summary)
-    found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
-    if found is None or beaten is None:
-        return None
-    more = (first_row(rows, metric) for metric in (CONTROL, TIED, DIFFERING, AT_LEAST, SPENT))
-    evidence = Evidence(found, beaten, config.level, config.negligible, *more)
-    # What chance brings is known of what is drawn evenly alone.
-    return replace(
-        evidence,
-        extraction=read_copies(rows) if evidence.is_even else None,
-        memorised=first_row(rows, MEMORISED),
-        reduced=first_row(rows, REDUCED),
-        resolution=rank_resolution(config, found["n"]),
-    )
 
 
 def thresholds(config: Text) -> Mapping[str, str]:
@@ -220,13 +120,7 @@ RULES = Rules[Any](
             applies=asks_ranks,
         ),
         TOGETHER,
-        Rule(
-            NOT_JUDGED,
-            CONDITION,
-            lambda evidence: are_tied(evidence.tied),
-            scope=RANKS,
-            applies=asks_ranks,
-        ),
+        tie_rule(RANKS, asks_ranks),
         Rule(
             NOT_JUDGED,
             "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",

@@ -7,7 +7,6 @@ source: a warning, where words alone do not tell them apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,9 +18,7 @@ from tasks.audits.text.extraction_answer import Copies, describe_copies, read_co
 from tasks.audits.text.measures.documents import FOUND, LOSS, MEMORISED, WON
 from tasks.audits.text.measures.insertions import MEMORISED as INSERTIONS_MEMORISED
 from tasks.audits.text.measures.insertions import SHOWN
-from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
-from tasks.audits.text.measures.returned import DIFFERING
-from tasks.audits.text.measures.returned import TIED as TABLE_TIED
+from tasks.audits.text.measures.other_texts import BLIND
 from tasks.audits.text.measures.secrets import UNEVEN
 from tasks.audits.text.power import document_resolution, insertion_resolution
 from tasks.contract.certificate import Finding, chances, number_per_hundred
@@ -37,13 +34,8 @@ from tasks.contract.summaries import (
     row_name,
     select_rows,
 )
-from tasks.contract.ties import CONDITION, TIED, are_tied, describe_ties
-from tasks.contract.verdict import DETECTABLE, Answer, Verdict
-from tasks.external.split_audit import BLIND_LEVEL
-
-NOT_JUDGED: Answer = "not judged"
-DISTINGUISHED: Answer = "told apart"
-MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
+from tasks.contract.ties import NOT_JUDGED, TIED, describe_ties, tie_rule
+from tasks.contract.verdict import DETECTABLE, Verdict
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ DOCUMENT_RULES: tuple[Rule[DocumentEvidence], ...] = (
         scope="documents",
         applies=asks_documents,
     ),
-    Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope="documents", applies=asks_documents),
+    tie_rule("documents", asks_documents),
     Rule(
         DETECTABLE,
         "at least one document is found by the test of an effect of 0, the 95 % interval of the share of pairs of "
@@ -238,7 +230,7 @@ INSERTION_RULES: tuple[Rule[InsertionEvidence], ...] = (
         scope="insertions",
         applies=asks_insertions,
     ),
-    Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope="insertions", applies=asks_insertions),
+    tie_rule("insertions", asks_insertions),
     Rule(
         DETECTABLE,
         "the same test finds an effect of any size, for every number of repetitions the 95 % interval of how often an "
@@ -346,81 +338,6 @@ def insertion_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tup
     ).strip()
     first = Finding(verdict.answer, known, chances(evidence.shown["p_value"], config.level))
     return first, *reproduction_findings(config, evidence.copies)
-
-
-def answers_questions(returned: Iterable[Row]) -> bool:
-    """Whether the numbers of an owner's table differ where they may, and agree where they must."""
-    return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
-
-
-@dataclass(frozen=True)
-class OtherTextEvidence:
-    """The summary rows of the areas under the curve of the loss, and of the blind control.
-
-    `returned` are those of how far an owner's table answers; empty where the model is asked here.
-    """
-
-    loss: Row
-    blind: Row
-    returned: tuple[Row, ...] = ()
-
-    @property
-    def is_answered(self) -> bool:
-        return answers_questions(self.returned)
-
-
-def asks_other_texts(config: Text) -> bool:
-    return config.others is not None
-
-
-OTHER_TEXT_RULES: tuple[Rule[OtherTextEvidence], ...] = (
-    Rule(
-        NOT_JUDGED,
-        f"a bag of words tells the texts from the others without the model (p at most {100 * BLIND_LEVEL:g} %)",
-        lambda evidence: evidence.blind["p_value"] <= BLIND_LEVEL,
-        scope="texts beside others",
-        applies=asks_other_texts,
-    ),
-    Rule(
-        DISTINGUISHED,
-        "the 95 % interval of the area under the curve of the model's loss lies above .5, and above that of the bag of "
-        "words",
-        lambda evidence: evidence.loss["low"] > max(0.5, evidence.blind["high"]),
-        scope="texts beside others",
-        applies=asks_other_texts,
-    ),
-)
-LIMITS_OF_OTHERS = (
-    "This is a warning and no evidence. The two sets were not drawn alike by the audit, and a language model may see "
-    "what a bag of words does not: evidence takes texts that were left out of the training by chance (documents), "
-    "secrets that were drawn, or identifiers that are random. Nobody is cleared by it."
-)
-
-
-def limits_of_others(config: Text) -> str:
-    """What the answer does not say, and of a returned table who chose its order."""
-    return f"{LIMITS_OF_OTHERS} {config.describe_draw()}".strip()
-
-
-def other_text_verdict(config: Text, summary: pa.Table, rules: Rules[OtherTextEvidence]) -> Verdict:
-    """The answer by the rules, with its evidence in words."""
-    found = index_rows(summary)
-    names = {name: row_name(AREA, score=name) for name in (*ATTACKS, BLIND)}
-    areas = {name: found[key] for name, key in names.items() if key in found}
-    returned = tuple(each for each in (first_row(found, TABLE_TIED), first_row(found, DIFFERING)) if each is not None)
-    if not areas:
-        return Verdict("undecided", "Undecided: no text was asked about.", limits_of_others(config), ())
-    loss, blind = areas[ATTACKS[0]], areas[BLIND]
-    answer = rules.decide(config, OtherTextEvidence(loss, blind, returned)).answer
-    scores = ", ".join(f"{name} {describe_area(areas[name])}" for name in ATTACKS if name in areas)
-    sentence = (
-        f"{answer.capitalize()}: of a text and one of the others the model's scores are higher for the former so "
-        f"often: {scores} (.5 where nothing is told); a bag of words, without the model, tells them apart by "
-        f"{describe_area(blind)}, {p_in_words(blind['p_value'])} that both were drawn alike."
-    )
-    return Verdict(
-        answer, sentence, limits_of_others(config), tuple(name_of(each) for each in (loss, blind, *returned))
-    )
 
 
 def describe_area(row: Row) -> str:

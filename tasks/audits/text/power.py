@@ -13,8 +13,16 @@ from functools import lru_cache
 from tasks.audits.text.config import Text
 from tasks.audits.text.measures.documents import DRAWS
 from tasks.audits.text.secret_space import SecretSpace, space_of
-from tasks.contract.power import GOAL, SMALLEST, Power, Resolution, smallest_size
-from tasks.numerics.exact_test import detection_rate, smallest_p_value_among
+from tasks.contract.power import (
+    GOAL,
+    SMALLEST,
+    Power,
+    Resolution,
+    exact_test_resolution,
+    fewest_others,
+    smallest_size,
+)
+from tasks.numerics.exact_test import detection_rate
 
 SPREAD = 2.0  # standard deviation of log p over the secrets of a space, in nats
 EFFECT = 8.0  # nats by which the secret of the statement is likelier
@@ -30,25 +38,19 @@ def candidates(config: Text) -> int:
 def rank_resolution(config: Text, tests: int) -> Resolution:
     """Whether one of these secrets, or identifiers, could be found."""
     item = "identifiers" if config.identifiers else "secrets"
-    least = math.ceil(tests / config.level - 1e-9)
-    advice = f"rank {tests} {item} among {least} or more (references={least - 1})"
+    others = fewest_others(tests, config.level)
+    advice = f"rank {tests} {item} among {others + 1} or more (references={others})"
     return Resolution(1 / candidates(config), tests, config.level, item, advice)
 
 
 def document_resolution(config: Text, tests: int) -> Resolution:
     """Whether one of these documents could be found by the exact test over models."""
-    smallest = smallest_p_value_among(config.models, DRAWS, config.level, tests)
-    models = smallest_size(
-        4, 2, lambda size: smallest_p_value_among(size, DRAWS, config.level, tests) * tests <= config.level
-    )
-    advice = "" if models is None else f"with {tests:,} documents train {models} models"
-    return Resolution(smallest, tests, config.level, "documents", advice)
+    return exact_test_resolution(config.models, DRAWS, config.level, tests, "documents")
 
 
 def insertion_resolution(config: Text, inserted: int, left_out: int) -> Resolution:
     """Whether one of these inserted documents could be found by its rank among the documents that were left out."""
-    least = math.ceil(inserted / config.level - 1e-9) - 1
-    advice = f"with {inserted:,} inserted documents leave {least:,} out"
+    advice = f"with {inserted:,} inserted documents leave {fewest_others(inserted, config.level):,} out"
     return Resolution(1 / (1 + left_out), inserted, config.level, "inserted documents", advice)
 
 

@@ -12,7 +12,8 @@ from tasks.audits.unique_feature.answer.pair_evidence import LEAST
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_verdicts import decides
 from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
-from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size, t_rate
+from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
+from tasks.numerics.t_test import t_rate
 
 SPREAD = 0.4  # standard deviation of the effect over pairs of trainings, in nats
 EFFECT = 0.5  # nats

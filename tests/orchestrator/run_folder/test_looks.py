@@ -9,7 +9,7 @@ import pytest
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.journal import Journal, cell_description
-from orchestrator.run_folder.looks import expected_look, read_look, record_looks
+from orchestrator.run_folder.looks import expected_look, read_look, read_past_runs, record_looks
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 
@@ -60,7 +60,7 @@ def test_resumed_run_keeps_its_look(tmp_path: Path) -> None:
     assert answer_run(first) + answer_run(second) == [1, 2]
     assert answer_run(first) + answer_run(second) == [1, 2]
     cell, plan, journal = second
-    assert expected_look(cell, plan, journal) == 2
+    assert expected_look(cell, plan, journal, read_past_runs(cell.audit, journal.folder.parent)) == 2
 
 
 def test_other_seeds_begin_another_stream(tmp_path: Path) -> None:

@@ -148,9 +148,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a den
     for each in tables.rows(LEARNING):
         if each["log_p"] is None:
             continue
-        low, high = (None if each[end] is None else each["constant"] + each[end] for end in ("low", "high"))
-        log_p = Estimate(each["log_p"], low, high, each["n"])
-        yield log_p_row(log_p, "held-out images", each["constant"], "observation")
+        difference = Estimate(each["log_p"] - each["constant"], each["low"], each["high"], each["n"])
+        yield log_p_row(each["log_p"], each["constant"], difference, "held-out images", "observation")
 
 
 MEASURE = Measure("learning", LEARNING, plan, rows)

@@ -32,7 +32,7 @@ from tasks.audits.text.trainings import PairModel
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import MODELS, log_p_row
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Estimate, Row
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load_texts
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import statistics
@@ -154,9 +154,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a los
         some = [each for each in texts if each["of"] == of]
         constant = float(np.mean([each["constant"] for each in some]))
         difference = statistics.mean([each["log_p"] - each["constant"] for each in some])
-        low, high = (None if end is None else constant + end for end in (difference.low, difference.high))
-        log_p = Estimate(float(np.mean([each["log_p"] for each in some])), low, high, len(some))
-        yield log_p_row(log_p, "held-out tokens", constant, "text", of=of)
+        log_p = float(np.mean([each["log_p"] for each in some]))
+        yield log_p_row(log_p, constant, difference, "held-out tokens", "text", of)
 
 
 MEASURE = Measure("learning", LEARNING, plan, rows)

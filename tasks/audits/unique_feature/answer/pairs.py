@@ -51,7 +51,7 @@ BY_EFFECT = pair_rule(
 BY_CALLS = pair_rule(
     "memorised",
     "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: above that), at a "
-    " false discovery rate of {fdr} % over canaries that share no training seed",
+    "false discovery rate of {fdr} % over canaries that share no training seed",
     lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.accuses,
     stops=False,
 )

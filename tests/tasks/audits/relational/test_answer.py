@@ -14,12 +14,9 @@ from tasks.audits.relational import AUDIT
 from tasks.audits.relational.answer import (
     ADEQUATE,
     ERROR,
-    GUESSED,
     LIMITS,
-    QUESTION_CAUSES,
     RULES,
     Evidence,
-    Repeats,
     decisive_name,
     describe_reason,
     memorization_row,
@@ -34,6 +31,7 @@ from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import EVASIONS
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
+from tasks.audits.relational.repeated_questions import GUESSED, QUESTION_CAUSES, Repeats
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
 from tasks.contract.verdict import DETECTABLE, Verdict

@@ -20,8 +20,6 @@ from tasks.audits.text.answer import (
     NULL,
     NULL_OF_IDENTIFIERS,
     RULES,
-    SURELY,
-    Evidence,
     effect_row,
     verdict,
 )
@@ -40,6 +38,7 @@ from tasks.audits.text.measures.secrets import (
     secrets,
 )
 from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.rank_evidence import SURELY, Evidence
 from tasks.audits.text.secret_space import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job

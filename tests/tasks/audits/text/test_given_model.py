@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import orchestrator
 from orchestrator.planning.identity import key_of
 from tasks.audits.text import AUDIT, probes, split
-from tasks.audits.text.answer import LIMITS_OF_TABLES, NOT_JUDGED
+from tasks.audits.text.answer import LIMITS_OF_TABLES
 from tasks.audits.text.config import Text, about
 from tasks.audits.text.given_model import PLANTED, planted_jobs, planted_question, questions, score_planted
 from tasks.audits.text.measures import summary
@@ -26,6 +26,7 @@ from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import pair_model
+from tasks.contract.ties import NOT_JUDGED
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel, ModelError

@@ -17,7 +17,7 @@ import orchestrator
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.document_answer import NOT_JUDGED, NULL_OF_INSERTIONS
+from tasks.audits.text.document_answer import NULL_OF_INSERTIONS
 from tasks.audits.text.document_models import DOCUMENT_SCORES, PairedModel, insertion_jobs, read_insertions
 from tasks.audits.text.extraction_answer import REPRODUCED
 from tasks.audits.text.measures import summary
@@ -32,6 +32,7 @@ from tasks.audits.text.measures.insertions import (
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.trainings import pair_model
 from tasks.contract.summaries import index_rows, row_name
+from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import DETECTABLE
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
