@@ -19,6 +19,7 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import parts
 from orchestrator.spec.fields import kinds, readers
+from tasks.contract.alternatives import TYPE, tag_of
 from tasks.contract.job import ANSWER_ONLY, Job, marks
 from tasks.user_code.acceptance import digest_in_keys, use_stand_ins
 from tasks.user_code.closure import digest_of_files, find_user_files, is_user_file
@@ -84,7 +85,7 @@ def canonical(config: Any) -> Any:
         return _stable(config)
     kind: Any = type(config)
     read, nested, where = readers(kind), kinds(kind), kind.__name__
-    forms = {}
+    forms = {TYPE: tag_of(kind)} if tag_of(kind) else {}
     for name, part in held.items():
         if type(part) in nested[name]:  # a nested config is handled by this recursion and needs no reader
             forms[name] = _form_of(part)
@@ -117,16 +118,19 @@ def run_id(audit: str, keys: Sequence[str], config: Any) -> str:
     return f"{audit}-{_hash([audit, sorted(keys), *([thresholds] if thresholds else [])])[:8]}"
 
 
-def _answer_settings(config: Any) -> dict[str, Any]:
-    """The fields that the answer alone reads and that are not at their defaults, coerced to their types."""
+def _answer_settings(config: Any, above: str = "") -> dict[str, Any]:
+    """The fields that the answer alone reads and that are not at their defaults, coerced, by their dotted paths."""
     kind: Any = type(config)
     read = readers(kind)
     settings = {}
     for field in dataclasses.fields(config):
+        path, value = f"{above}{field.name}", getattr(config, field.name)
         if field.metadata.get(ANSWER_ONLY):
-            value = read[field.name](getattr(config, field.name), field.name)
+            value = read[field.name](value, field.name)
             if value != field.default:
-                settings[field.name] = value
+                settings[path] = value
+        elif parts(value) is not None:
+            settings |= _answer_settings(value, f"{path}.")
     return settings
 
 

@@ -8,7 +8,8 @@ look is recorded in its folder then, and stays: resuming it is no other look.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -20,9 +21,10 @@ from orchestrator.planning.identity import canonical
 from orchestrator.planning.plan import Plan
 from orchestrator.run_folder.journal import COMPLETE, Journal, reopen_cell
 from orchestrator.spec import audits
-from orchestrator.spec.config_parts import plain
+from orchestrator.spec.config_parts import parts, plain
 from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell
+from tasks.contract.alternatives import tag_of
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.looks import FIRST, Look
 
@@ -113,16 +115,33 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
 
 def question_of(audit: str, config: Any) -> Any:
     """The configuration without seeds, sizes, thresholds of the answer and rules of stopping."""
-    found = audits.find(audit).audit
-    kind: Any = type(config)
-    left_out = {*SIZES, *(name for name, field in kind.__dataclass_fields__.items() if field.metadata.get(ANSWER_ONLY))}
-    if found.stopping is not None:
-        left_out |= {found.stopping.level, found.stopping.pairs}
+    stopping = audits.find(audit).audit.stopping
+    rules = () if stopping is None else (stopping.level, stopping.pairs)
     try:
         form = canonical(config)
     except SpecError:  # of data that the configuration names and no job reads, so that they have no digest
         form = plain(config)
-    return _without_seeds({name: part for name, part in form.items() if name not in left_out})
+    left_out = {*rules, *_fields_left_out(config)}
+    return _without_seeds(_without_paths(form, left_out, ""))
+
+
+def _fields_left_out(config: Any, above: str = "", has_sizes: bool = True) -> Iterator[str]:
+    """The dotted paths of thresholds that the answer alone reads, and of sizes in the config and its alternatives."""
+    for field in dataclasses.fields(config):
+        path, value = f"{above}{field.name}", getattr(config, field.name)
+        if field.metadata.get(ANSWER_ONLY) or (has_sizes and field.name in SIZES):
+            yield path
+        elif parts(value) is not None:
+            yield from _fields_left_out(value, f"{path}.", bool(tag_of(type(value))))
+
+
+def _without_paths(form: Mapping[str, Any], left_out: Container[str], above: str) -> dict[str, Any]:
+    kept = {}
+    for name, part in form.items():
+        path = f"{above}{name}"
+        if path not in left_out:
+            kept[name] = _without_paths(part, left_out, f"{path}.") if isinstance(part, Mapping) else part
+    return kept
 
 
 def _without_seeds(form: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.spec.fields import field_types
+from tasks.contract.alternatives import TYPE, tag_of
 
 
 def parts(value: Any) -> Mapping[str, Any] | None:
@@ -50,16 +51,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [plain(part) for part in value]
     held = parts(value)
-    return value if held is None else {name: plain(part) for name, part in held.items()}
+    if held is None:
+        return value
+    tag = {TYPE: tag_of(type(value))} if tag_of(type(value)) else {}
+    return tag | {name: plain(part) for name, part in held.items()}
 
 
 def flatten(value: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings and configs by dotted paths; a tuple is one value."""
+    """The values of nested mappings and configs by dotted paths; a tuple is one value.
+
+    The tag of an alternative has the path of its field.
+    """
     fields = value if isinstance(value, Mapping) else parts(value)
     if fields is None:
         yield above, value
         return
+    tag = fields.get(TYPE, tag_of(type(value)))
+    if tag and above:
+        yield above, tag
     for name, part in fields.items():
+        if name == TYPE and above:
+            continue
         yield from flatten(part, f"{above}.{name}" if above else str(name))
 
 
@@ -67,7 +79,8 @@ def differing_paths(fields: Sequence[Mapping[str, Any]], above: str = "") -> Ite
     """The dotted paths at which plain configs of one type differ, in order; parts of different types count whole."""
     for name, first in fields[0].items():
         values = [config[name] for config in fields]
-        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values):
+        tags = {value.get(TYPE) for value in values if isinstance(value, Mapping)}
+        if all(isinstance(value, Mapping) and value.keys() == first.keys() for value in values) and len(tags) == 1:
             yield from differing_paths(values, f"{above}{name}.")
         elif any(value != first for value in values):
             yield f"{above}{name}"

@@ -7,16 +7,18 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import operator
 import re
 import textwrap
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
-from orchestrator.spec.fields import alternatives, field_types, nearest, text
+from orchestrator.spec.fields import alternatives, field_types, nearest, required_fields, text
+from tasks.contract.alternatives import tag_of, tagged_members
 from tasks.contract.audit import Audit
 from tasks.contract.ranges import Ranged, describe_range
 from tasks.datasets.dataset import Dataset
@@ -44,10 +46,10 @@ def _field_docstrings(kind: Any) -> dict[str, str]:
         return {}
     statements = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in itertools.pairwise(statements)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
+        statement.target.id: " ".join(text.value.value.split())
+        for statement, text in itertools.pairwise(statements)
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
         and isinstance(text, ast.Expr)
         and isinstance(text.value, ast.Constant)
         and isinstance(text.value.value, str)
@@ -60,8 +62,8 @@ class DescribedField:
 
     `default` is in command-line syntax, `allowed` empty where anything of the type is. `published` are the values of
     the presets that repeat the paper, each with these presets; None for a setting that the paper does not have, and
-    below another field. `of` names the kind of value that has the field, where there are several; `below` are the
-    fields of its value.
+    below another field. `of` names the kinds of value that have the field, where there are several; `below` are the
+    fields of its value. `choices` are the tags of its alternatives, each with what it is.
     """
 
     path: str
@@ -72,12 +74,21 @@ class DescribedField:
     meaning: str
     of: str
     below: tuple[str, ...]
+    choices: Mapping[str, str] = field(default_factory=dict)
 
 
-def describe_fields(audit: Audit) -> dict[str, DescribedField]:
-    """Every field of the audit's config by its dotted path, each before those below it."""
+def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
+    """Every field of the audit's config by its dotted path, each before those below it.
+
+    With a tag, the alternatives beside the one with this tag are left out.
+    """
     config = _example(audit.config, audit)
-    return {field.path: field for field in _fields(audit.config, config, audit, "", "")}
+    return {each.path: each for each in _fields(audit.config, config, audit, "", "", tag)}
+
+
+def tags(fields: Mapping[str, DescribedField]) -> dict[str, DescribedField]:
+    """The tags of all alternatives, each with the field that it is a choice of."""
+    return {tag: each for each in fields.values() for tag in each.choices}
 
 
 def find_fields(
@@ -89,32 +100,38 @@ def find_fields(
         near = next((each for each in fields if each.endswith(f".{path}")), "")
         hint = f"; did you mean {near!r}?" if near else nearest(path, [*presets, *fields]) or nearest(path, names)
         raise SpecError(f"{audit} has no field or preset {path!r}{hint or '; engram show ' + audit + ' lists them'}")
-    return [field for each, field in fields.items() if each == path or each.startswith(f"{path}.")]
+    return [described for each, described in fields.items() if each == path or each.startswith(f"{path}.")]
 
 
-def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str) -> Iterator[DescribedField]:
+def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str = "") -> Iterator[DescribedField]:
     """The fields of this kind; `value` is one of it, None where none could be made."""
     means = meanings(kind)
     for name, to in field_types(kind).items():
         path = f"{above}{name}"
         kinds = _configs(to)
+        members = tagged_members(to)
+        if tag in members:
+            kinds = [members[tag]]
         here = getattr(value, name, None)
         below: dict[str, DescribedField] = {}
         for part in sorted(kinds, key=lambda part: not isinstance(here, part)):  # the default's own kind first
             inner = here if isinstance(here, part) else _example(part, audit)
-            called = _type_name(part) if len(kinds) > 1 else ""
-            for field in _fields(part, inner, audit, f"{path}.", called):
-                below.setdefault(field.path, field)
+            called = _type_name(part) if len(kinds) > 1 or members else ""
+            for each in _fields(part, inner, audit, f"{path}.", called, tag):
+                first = below.setdefault(each.path, each)
+                if first is not each and called not in first.of.split(", "):
+                    below[each.path] = replace(first, of=f"{first.of}, {called}")
         meaning = means.get(name, "")
         yield DescribedField(
             path,
             _type(to),
             _default(kind, name, here),
             _allowed_values(value, name, to),
-            None if above or meaning.startswith(OURS) else _published_values(audit, name),
+            None if meaning.startswith(OURS) else _published_values(audit, path),
             meaning,
             of,
             tuple(below),
+            {each: summary_of(member) for each, member in members.items()},
         )
         yield from below.values()
 
@@ -129,12 +146,22 @@ def _configs(to: Any) -> list[Any]:
 
 
 def _type_name(kind: Any) -> str:
-    """`data set` of Dataset, `model file` of ModelFile."""
+    """`data set` of Dataset, `model file` of ModelFile; the tag of an alternative."""
+    if tag_of(kind):
+        return tag_of(kind)
     return "data set" if kind is Dataset else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
+
+
+def summary_of(kind: Any) -> str:
+    """The first line of the docstring of a class of configurations."""
+    return (inspect.getdoc(kind) or "").partition("\n")[0]
 
 
 def _type(to: Any) -> str:
     """A declared type in words."""
+    choices = tagged_members(to)
+    if choices:
+        return "one of " + ", ".join(choices)
     if to in WORDS:
         return WORDS[to]
     origin, members = get_origin(to), get_args(to)
@@ -151,8 +178,7 @@ def _type(to: Any) -> str:
 
 
 def _default(kind: Any, name: str, value: Any) -> str:
-    field = next(field for field in dataclasses.fields(kind) if field.name == name)
-    if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+    if name in required_fields(kind):
         return "required"
     return value_text(value)
 
@@ -165,6 +191,8 @@ def value_text(value: Any) -> str:
         kind: Any = type(value)
         if hasattr(kind, "parse") and kind.__str__ is not object.__str__:
             return str(value)
+        if tag_of(kind) and _try_make(kind) == [value]:
+            return tag_of(kind)
         settings = "{" + ", ".join(f"{name}: {text(plain(getattr(value, name)))}" for name in field_types(kind)) + "}"
         return settings if len(settings) < LONG else ""
     return text(plain(value))
@@ -200,11 +228,7 @@ def _example(kind: Any, audit: Audit) -> Any:
                 if type(part) is kind:
                     return part
     hints = typing.get_type_hints(kind)
-    none = dataclasses.MISSING
-    needed = [
-        field.name for field in dataclasses.fields(kind) if field.default is none and field.default_factory is none
-    ]
-    samples = {name: SAMPLES.get(hints[name]) or _sample(hints[name]) for name in needed}
+    samples = {name: SAMPLES.get(hints[name]) or _sample(hints[name]) for name in required_fields(kind)}
     return next(iter(_try_make(kind, **samples)), None)
 
 
@@ -212,12 +236,35 @@ def _sample(to: Any) -> Any:
     return to.parse("x") if hasattr(to, "parse") else None
 
 
-def _published_values(audit: Audit, name: str) -> dict[str, tuple[str, ...]]:
-    """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out."""
+def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | None:
+    """Value -> the presets that repeat the paper with it, in their order; values of many fields are left out.
+
+    None for a field below one whose value is read from text, or may be left out.
+    """
+    if not _is_plain_path(audit.config, path.split(".")[:-1]):
+        return None
     values: dict[str, list[str]] = {}
     for preset in (preset for preset, what in audit.wording.repeats.items() if not what.startswith(OURS.lower())):
         for cell in audit.cells(preset):
-            presets = values.setdefault(value_text(getattr(cell, name)), [])
+            try:
+                value = operator.attrgetter(path)(cell)
+            except AttributeError:  # the cell has another alternative
+                continue
+            presets = values.setdefault(value_text(value), [])
             if preset not in presets:
                 presets.append(preset)
-    return {value: tuple(presets) for value, presets in values.items() if value}
+    published = {value: tuple(presets) for value, presets in values.items() if value}
+    return published if "." not in path else published or None
+
+
+def _is_plain_path(kind: Any, above: list[str]) -> bool:
+    """Whether each of these fields, one below another, holds an alternative or a group of fields."""
+    kinds = [kind]
+    for name in above:
+        types = [field_types(each)[name] for each in kinds if name in field_types(each)]
+        members = [member for to in types for member in tagged_members(to).values()]
+        groups = [to for to in types if dataclasses.is_dataclass(to) and not hasattr(to, "parse")]
+        kinds = members or groups
+        if not kinds:
+            return False
+    return True

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Union
 
 from orchestrator.errors import SpecError
+from orchestrator.spec.yaml_text import YamlError, parse_yaml
+from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -132,11 +134,13 @@ def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: t
         whole = ".".join((*above, name, *rest))
         if name not in known:
             fields = ", ".join(known)
-            raise SpecError(f"unknown field {whole!r}: {kind.__name__} has {fields}{nearest(name, known)}")
-        if not rest:
-            values[name] = coerce(value, known[name], whole)
-        else:
+            raise SpecError(f"unknown field {whole!r}: {describe_kind(kind)} has {fields}{nearest(name, known)}")
+        if rest:
             deeper.setdefault(name, {})[tuple(rest)] = value
+        elif isinstance(value, str) and value in tagged_members(known[name]):
+            values[name] = _select(values[name], tagged_members(known[name])[value], changes, (*above, name))
+        else:
+            values[name] = coerce(value, known[name], whole)
     for name, below in deeper.items():
         here = (*above, name)
         other = None if (name,) in changes else _other_kind(values[name], known[name], below)
@@ -150,12 +154,33 @@ def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: t
     return _build(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
 
 
+def _select(value: Any, chosen: Any, changes: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
+    """The value of the chosen alternative: the present one if it has this type, else one with the required fields set.
+
+    `changes` are those of the config that has the field; `path` is the path of the field itself.
+    """
+    if type(value) is chosen:
+        return value
+    needed = required_fields(chosen)
+    required = {
+        tuple(rest): new for (name, *rest), new in changes.items() if name == path[-1] and rest and rest[0] in needed
+    }
+    return coerce(_unflatten(required), chosen, ".".join(path))
+
+
+def describe_kind(kind: Any) -> str:
+    """The tag of an alternative, or the name of another class of configurations."""
+    return tag_of(kind) or str(kind.__name__)
+
+
 def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
     """The type of the new value to build from single fields `below`; None if they change the present `value`.
 
     A new value is built if there is none yet, or if `to` is a union and a field is set that another member requires:
-    `feature.words` replaces a glyph by words.
+    `feature.words` replaces a glyph by words. An alternative with a tag is never replaced: its tag is to be named.
     """
+    if tagged_members(to) and value is not None:
+        return None
     kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
     if value is None:
         return to if kinds else None
@@ -163,10 +188,10 @@ def _other_kind(value: Any, to: Any, below: Iterable[tuple[str, ...]]) -> Any:
         return None
     current: Any = type(value)
     names = {first for first, *_ in below} - set(field_types(current))
-    return next((kind for kind in kinds if names & _required_fields(kind)), None)
+    return next((kind for kind in kinds if names & required_fields(kind)), None)
 
 
-def _required_fields(kind: Any) -> set[str]:
+def required_fields(kind: Any) -> set[str]:
     """The fields without a default."""
     none = dataclasses.MISSING
     return {field.name for field in dataclasses.fields(kind) if field.default is none and field.default_factory is none}
@@ -201,6 +226,8 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
         return value if same else _build(to, fields, where)
     if isinstance(value, str) and value.startswith("{") and not hasattr(to, "identity"):
         value = _mapping(value, where)
+    if tag_of(to):
+        value = _without_tag(value, to, where)
     if isinstance(value, str) and hasattr(to, "parse"):
         try:
             return to.parse(value)
@@ -213,9 +240,18 @@ def _dataclass(value: Any, to: type, where: str) -> Any:
         if name not in known:
             raise SpecError(f"unknown field {where}.{name}: it has {', '.join(known)}{nearest(str(name), known)}")
     for name in known:
-        if name in _required_fields(to) - set(value):
-            raise SpecError(f"{where}.{name} is missing; {', '.join(value) or 'nothing'} alone is given")
+        if name in required_fields(to) - set(value):
+            present = f"; {', '.join(value)} alone is given" if value else ""
+            raise SpecError(f"{where}.{name} is missing{present}")
     return _build(to, {name: readers(to)[name](v, f"{where}.{name}") for name, v in value.items()}, where)
+
+
+def _without_tag(value: Any, to: type, where: str) -> Any:
+    """The fields of an alternative that is given by its tag, alone or as the entry `type` of a mapping."""
+    named = value.get(TYPE, tag_of(to)) if isinstance(value, Mapping) else value
+    if named != tag_of(to):
+        raise SpecError(f"{where} is {named!r}; it must be {tag_of(to)}")
+    return {name: part for name, part in value.items() if name != TYPE} if isinstance(value, Mapping) else {}
 
 
 def _mapping(text: str, where: str) -> Any:
@@ -239,10 +275,19 @@ def _literal(value: Any, allowed: tuple[Any, ...], where: str) -> Any:
 def _union(members: tuple[Any, ...]) -> Reader:
     optional = type(None) in members
     reads = [(member, reader(member)) for member in members if member is not type(None)]
+    tagged = {tag_of(member): as_member for member, as_member in reads if tag_of(member)}
 
     def read(value: Any, where: str) -> Any:
         if optional and (value is None or value in ("null", "none", "None")):
             return None
+        if tagged and isinstance(value, str) and value.startswith("{"):
+            value = _mapping(value, where)
+        tag = value.get(TYPE) if isinstance(value, Mapping) else value
+        if tagged and isinstance(tag, str):
+            if tag in tagged:
+                return tagged[tag](value, where)
+            if len(tagged) == len(reads):
+                raise SpecError(f"{where} is {tag!r}; allowed: {', '.join(tagged)}{nearest(tag, tagged)}")
         reasons = []
         for member, as_member in reads:
             try:
@@ -265,7 +310,7 @@ def _fit(value: Any, member: Any) -> float:
         prefix = getattr(member, "prefix", "")
         return len(prefix) if value.startswith(prefix) else 0
     if isinstance(value, Mapping):
-        known, needed = set(field_types(member)), _required_fields(member)
+        known, needed = set(field_types(member)), required_fields(member)
         # Fields of one member alone are stronger evidence than the number of shared fields.
         return len(known & set(value)) - len(set(value) - known) + len(needed & set(value)) - len(needed - set(value))
     return 0
@@ -347,53 +392,3 @@ def _str(value: Any, where: str) -> str:
 
 
 _SCALARS: Mapping[Any, Reader] = {bool: _bool, int: _int, float: _float, str: _str}
-
-
-class YamlError(ValueError):
-    """The problem of the text, in one line; `line` and `column` count from 1, None if unknown."""
-
-    def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
-        super().__init__(problem)
-        self.line, self.column = line, column
-
-
-def parse_yaml(text: str | bytes) -> Any:
-    """The value. Raises YamlError for text that is not YAML, or contains more than plain values."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """YAML's plain values; no duplicate keys, and no aliases, which can expand a short file enormously."""
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.AliasEvent):
-                mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=mark)
-            return super().compose_node(parent, index)
-
-        def construct_object(self, node: Any, deep: bool = False) -> Any:
-            try:
-                return super().construct_object(node, deep)
-            except (ValueError, LookupError, AttributeError, TypeError) as error:
-                # An unfitting tag or an invalid date raises various exceptions in its constructor.
-                kind = node.tag.rpartition(":")[2]
-                problem = f"{node.value!r} is no {kind}"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen = set()
-            for key, _ in node.value:
-                if str(key.value) in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} is given twice", problem_mark=key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
-
-    try:
-        return yaml.load(text, Loader)  # a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = (mark.line + 1, mark.column + 1) if mark else (None, None)
-        raise YamlError(str(error.problem), *place) from None
-    except (yaml.YAMLError, ValueError) as error:  # bytes that are not text
-        raise YamlError(" ".join(str(error).split())) from None
-    except RecursionError:
-        raise YamlError("it is nested too deeply") from None

@@ -13,6 +13,7 @@ from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
 from orchestrator.spec.fields import nearest, replace_fields, text
+from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.specification import Spec
 from orchestrator.spec.tiny_data import fit_to_data
 from tasks.contract.audit import Stopping
@@ -90,6 +91,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     if both:
         raise SpecError(f"{both[0]} is both set and swept; give it once")
     bases = _preset(spec, audit)
+    spec = _with_full_names(spec, bases[0])
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
     configs = [[build_config(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
     beside = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
@@ -107,6 +109,15 @@ def resolve_cells(spec: Spec) -> list[Cell]:
             if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
                 cells.append(Cell(spec.audit, config, spec.preset, setting, spec, audit.stopping))
     return cells
+
+
+def _with_full_names(spec: Spec, base: Any) -> Spec:
+    """The specification with the full paths of the fields that it sets and sweeps by short names."""
+    settings = {name: value for name, value in {**spec.set, **spec.sweep}.items() if name != SCALE}
+    paths, selected = find_paths(base, settings)
+    set_fields = {paths.get(name, name): value for name, value in spec.set.items()}
+    swept_fields = {paths.get(name, name): values for name, values in spec.sweep.items()}
+    return replace(spec, set={**selected, **set_fields}, sweep=swept_fields)
 
 
 def build_config(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:

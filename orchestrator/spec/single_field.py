@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.fields import alternatives, coerce, field_types
+from orchestrator.spec.fields import alternatives, coerce, describe_kind, field_types
 from tasks.contract.ranges import check_value, field_ranges
 
 
@@ -15,11 +15,11 @@ def read_field(kind: Any, path: str, value: Any) -> Any:
 
     The other fields are not looked at. Raises SpecError for an unknown path and for a value that is refused.
     """
-    above, _, name = path.rpartition(".")
-    for step in above.split(".") if above else ():
-        kind = _kind_with_fields(kind, step, path)
+    *above, name = path.split(".")
+    for i, step in enumerate(above):
+        kind = _kind_with_fields(kind, step, (*above, name)[i + 1], path)
     if name not in field_types(kind):
-        raise SpecError(f"unknown field {path!r}: {kind.__name__} has {', '.join(field_types(kind))}")
+        raise SpecError(f"unknown field {path!r}: {describe_kind(kind)} has {', '.join(field_types(kind))}")
     read = coerce(value, field_types(kind)[name], path)
     try:
         check_value(path, read, field_ranges(kind).get(name, ()))
@@ -28,11 +28,11 @@ def read_field(kind: Any, path: str, value: Any) -> Any:
     return read
 
 
-def _kind_with_fields(kind: Any, step: str, path: str) -> Any:
-    """The dataclass that the field `step` of `kind` may hold."""
+def _kind_with_fields(kind: Any, step: str, below: str, path: str) -> Any:
+    """The dataclass that the field `step` of `kind` may hold: of several, the first with the field `below`."""
     if step not in field_types(kind):
-        raise SpecError(f"unknown field {path!r}: {kind.__name__} has {', '.join(field_types(kind))}")
-    inner = [each for each in alternatives(field_types(kind)[step]) if dataclasses.is_dataclass(each)]
+        raise SpecError(f"unknown field {path!r}: {describe_kind(kind)} has {', '.join(field_types(kind))}")
+    inner: list[Any] = [each for each in alternatives(field_types(kind)[step]) if dataclasses.is_dataclass(each)]
     if not inner:
         raise SpecError(f"{path}: {step!r} has no fields below it; set it as {step}=VALUE")
-    return inner[0]
+    return next((each for each in inner if below in field_types(each)), inner[0])

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.fields import YamlError, coerce, nearest, parse_yaml
+from orchestrator.spec.fields import coerce, nearest
+from orchestrator.spec.yaml_text import YamlError, parse_yaml
 from tasks.worker.files import FileError, check_regular
 
 LARGEST = 1_000_000  # bytes

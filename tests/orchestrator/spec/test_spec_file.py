@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.spec import fields, spec_file
-from orchestrator.spec.fields import YamlError, parse_yaml
 from orchestrator.spec.specification import Spec
+from orchestrator.spec.yaml_text import YamlError, parse_yaml
 
 
 def read(folder: Path, text: str | bytes) -> Spec:

@@ -1,0 +1,134 @@
+"""Short names of fields: `epochs` for `tuning.epochs`, and `documents.models` for `question.models` of documents.
+
+A name that is no field of the configuration itself may be the last part of a path if one field alone has it, or begin
+with the tag of an alternative, which is then selected. Fields of the selected alternatives come before those of others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import SpecError
+from orchestrator.spec.fields import alternatives, field_types
+from tasks.contract.alternatives import tag_of, tagged_members
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field by its path, and the tags to set, by the paths of their fields, so that the configuration has it.
+
+    `tags` are those that the field itself may have, and `selected` is the present one.
+    """
+
+    path: str
+    selects: Mapping[str, str]
+    tags: tuple[str, ...] = ()
+    selected: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    def select(self, tag: str) -> Mapping[str, str]:
+        """The tags to set for a field of this alternative."""
+        return self.selects if tag == self.selected else {**self.selects, self.path: tag}
+
+
+def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The full path of each setting by its name, and the tags of alternatives that short names select by their fields.
+
+    Names that stand for no field are their own paths. Raises SpecError if a short name stands for several fields, if
+    two names stand for one, and if the fields are of different alternatives.
+    """
+    selected: dict[str, str] = {}
+    for name in settings:  # names of which every field is of one alternative decide for the others
+        for path, tag in _common_selections(_candidates(config, name, settings)).items():
+            if selected.setdefault(path, tag) != tag:
+                raise SpecError(f"{name} is a field of {path}={tag}, and another setting is of {path}={selected[path]}")
+    paths: dict[str, str] = {}
+    for name in settings:
+        field = _choose(name, _candidates(config, name, {**selected, **settings}))
+        if field is None and selected and _candidates(config, name, settings):
+            others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
+            raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
+        path = name if field is None else field.path
+        if path in paths.values():
+            raise SpecError(f"{path} is given twice, once as {name}; give it once")
+        paths[name] = path
+        selected |= {} if field is None else field.selects
+    return paths, selected
+
+
+def _common_selections(candidates: list[_Field]) -> dict[str, str]:
+    """The tags that have to be set whichever of these fields is meant."""
+    if not candidates:
+        return {}
+    first, *others = candidates
+    return {path: tag for path, tag in first.selects.items() if all(each.selects.get(path) == tag for each in others)}
+
+
+def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Field]:
+    """The fields that a name may stand for."""
+    first, _, rest = name.partition(".")
+    kind: Any = type(config)
+    if first in field_types(kind):
+        return [_Field(name, {})]
+    fields = list(_fields_below(kind, config, settings, "", {}))
+    tagged = [field for field in fields if first in field.tags]
+    if tagged and rest:
+        return [_Field(f"{field.path}.{rest}", field.select(first)) for field in tagged]
+    named = [field for field in fields if field.name == first]
+    if tagged and not named:
+        raise SpecError(f"{first!r} is not a field but a choice of {tagged[0].path}: write {tagged[0].path}={first}")
+    return [_Field(f"{field.path}.{rest}" if rest else field.path, field.selects) for field in named]
+
+
+def _choose(name: str, matches: list[_Field]) -> _Field | None:
+    """The field that needs the fewest tags set; of several, the one of the alternative that has the field's name."""
+    if not matches:
+        return None
+    fewest = min(len(field.selects) for field in matches)
+    likely = [field for field in matches if len(field.selects) == fewest]
+    if len(likely) > 1:
+        likely = [field for field in likely if field.name in field.selects.values()] or likely
+    if len(likely) == 1:
+        return likely[0]
+    forms = " or ".join(_describe_field(field) for field in likely)
+    raise SpecError(f"{name} stands for several fields; write {forms}")
+
+
+def _describe_field(field: _Field) -> str:
+    return " ".join((*(f"{path}={tag}" for path, tag in field.selects.items()), f"{field.path}=VALUE"))
+
+
+def _fields_below(
+    kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str]
+) -> Iterator[_Field]:
+    """Every field of configurations of this class, those of alternatives included.
+
+    `value` is the present configuration; None if it is of another class. If the settings select an alternative, the
+    fields of others are left out.
+    """
+    for name, to in field_types(kind).items():
+        path, present = f"{above}{name}", getattr(value, name, None)
+        members = tagged_members(to)
+        given = settings.get(path)
+        selected = given if isinstance(given, str) and given in members else tag_of(type(present))
+        field = _Field(path, selects, tuple(members), selected)
+        yield field
+        for tag, member in members.items():
+            if given != selected or tag == selected:
+                inner = present if type(present) is member else None
+                yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag))
+        if not members:
+            for member in _plain_configs(to):
+                yield from _fields_below(member, present, settings, f"{path}.", selects)
+
+
+def _plain_configs(to: Any) -> list[Any]:
+    """The one dataclass of a declared type whose fields are set one by one; empty if its values are read from text."""
+    kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind)]
+    return [kind for kind in kinds if len(kinds) == 1 and not hasattr(kind, "identity") and not hasattr(kind, "parse")]

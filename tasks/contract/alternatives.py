@@ -1,0 +1,41 @@
+"""Alternatives: dataclasses of which a field holds one, each with a tag that users write.
+
+    @dataclass(frozen=True)
+    class Documents(Ranged):
+        tag: ClassVar[str] = "documents"
+        models: int = 16
+
+    question: Secrets | Documents = Secrets()
+
+`question=documents question.models=8` selects the second. In YAML and JSON the tag is the entry `type` of the mapping:
+`question: {type: documents, models: 8}`.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+TYPE = "type"  # the entry of a mapping that names the alternative
+
+
+def tag_of(kind: Any) -> str:
+    """The tag of a class of configurations; empty if it is not an alternative."""
+    return getattr(kind, "tag", "") if isinstance(kind, type) else ""
+
+
+def tagged_members(to: Any) -> Mapping[str, Any]:
+    """Tag -> alternative of a declared type, in the order of declaration; empty if it has none."""
+    return {tag_of(member): member for member in _union_members(to) if tag_of(member)}
+
+
+def _union_members(to: Any) -> Iterator[Any]:
+    if typing.get_origin(to) is typing.Annotated:
+        yield from _union_members(typing.get_args(to)[0])
+    elif typing.get_origin(to) in (typing.Union, types.UnionType):
+        for member in typing.get_args(to):
+            yield from _union_members(member)
+    else:
+        yield to

@@ -1,0 +1,139 @@
+"""Alternatives: a field with one of several configurations, selected by tag or by the short name of a field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.planning.identity import canonical
+from orchestrator.spec.config_parts import differing_paths, flatten, plain
+from orchestrator.spec.fields import coerce, replace_fields
+from orchestrator.spec.short_names import find_paths
+from tasks.contract.ranges import AtLeast, Ranged
+
+
+@dataclass(frozen=True)
+class Group:
+    epochs: int = 10
+    """Epochs of training."""
+    rank: int = 8
+    """Rank of the updates."""
+
+
+@dataclass(frozen=True)
+class Secrets(Ranged):
+    tag: ClassVar[str] = "secrets"
+    secrets: Annotated[int, AtLeast(2)] = 24
+    references: int = 499
+
+
+@dataclass(frozen=True)
+class Documents(Ranged):
+    tag: ClassVar[str] = "documents"
+    documents: Annotated[int, AtLeast(2)] = 24
+    models: int = 16
+    training: Group = Group(epochs=3)
+
+
+@dataclass(frozen=True)
+class Insertions(Documents):
+    tag: ClassVar[str] = "insertions"
+    base: str = "tiny"
+
+
+@dataclass(frozen=True)
+class Given:
+    tag: ClassVar[str] = "given"
+    file: str
+    models: int = 1
+
+
+Question = Secrets | Documents | Insertions | Given
+
+
+@dataclass(frozen=True)
+class Config:
+    question: Question = Secrets()
+    other: Given | None = None
+    tuning: Group = Group()
+    seed: int = 0
+
+
+def with_settings(config: Config, settings: dict[str, Any]) -> Config:
+    paths, selected = find_paths(config, settings)
+    changed: Config = replace_fields(config, {**selected, **{paths[name]: value for name, value in settings.items()}})
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"question": "documents"}, Config(Documents())),
+        ({"question": "documents", "question.models": "8"}, Config(Documents(models=8))),
+        ({"question.models": "8", "question": "documents"}, Config(Documents(models=8))),
+        ({"question": "documents", "question.training.rank": "1"}, Config(Documents(training=Group(3, 1)))),
+        ({"question": {"type": "documents", "models": 8}}, Config(Documents(models=8))),
+        ({"question": "{type: insertions, base: gpt}"}, Config(Insertions(base="gpt"))),
+        ({"question": "given", "question.file": "a", "question.models": 2}, Config(Given("a", 2))),
+        ({"question.secrets": 3}, Config(Secrets(3))),
+        ({"other": "given", "other.file": "a"}, Config(other=Given("a"))),
+        ({"other": "none"}, Config()),
+        ({"epochs": "2", "question": "secrets"}, Config(tuning=Group(2))),
+        ({"documents": "4"}, Config(Documents(4))),
+        ({"base": "gpt", "documents": 4}, Config(Insertions(4, base="gpt"))),
+        ({"documents.models": "8"}, Config(Documents(models=8))),
+        ({"insertions.training.epochs": 1}, Config(Insertions(training=Group(1)))),
+        ({"references": "9"}, Config(Secrets(references=9))),
+    ],
+)
+def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
+    assert with_settings(Config(), settings) == expected
+
+
+def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
+    config = Config(Documents(4, 8))
+    assert with_settings(config, {"question": "documents", "documents": 6}) == Config(Documents(6, 8))
+    assert with_settings(config, {"question": "insertions"}) == Config(Insertions())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given; did you"),
+        ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
+        ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),
+        ({"question": "given"}, "question.file is missing"),
+        ({"question": "documents", "documents": 1}, "documents is 1; it must be at least 2"),
+        ({"question": {"type": "documents", "secrets": 2}}, "unknown field question.secrets: it has documents, models"),
+        ({"models": 8}, "models stands for several fields; write question=documents question.models=VALUE or "),
+        ({"question": "documents", "epochs": 8}, "write question.training.epochs=VALUE or tuning.epochs=VALUE"),
+        ({"insertions": "true"}, "'insertions' is not a field but a choice of question: write question=insertions"),
+        (
+            {"secrets": 2, "documents": 4},
+            "secrets is not a field of question=documents, and another setting is; leave out",
+        ),
+        ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
+        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, seed"),
+    ],
+)
+def test_refusal_names_field_and_choices(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        with_settings(Config(), settings)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("config", [Config(), Config(Documents(4), Given("a")), Config(Insertions())])
+def test_plain_form_is_read_back(config: Config) -> None:
+    assert coerce(plain(config), Config, "config") == config
+    assert with_settings(Config(), dict(flatten(plain(config)))) == config
+    assert dict(flatten(plain(config))) == dict(flatten(config))
+
+
+def test_alternatives_with_equal_fields_have_different_forms() -> None:
+    assert canonical(Config(Documents())) != canonical(Config(Insertions()))
+    forms = [plain(Config(Documents())), plain(Config(Documents(models=8)))]
+    assert list(differing_paths(forms)) == ["question.models"]
+    assert list(differing_paths([forms[0], plain(Config(Secrets()))])) == ["question"]
