@@ -51,9 +51,11 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
     paths: dict[str, str] = {}
     for name in settings:
         field = _choose(name, _candidates(config, name, {**selected, **settings}))
-        if field is None and selected and _candidates(config, name, settings):
-            others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
-            raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
+        if field is None:
+            _refuse_choice(config, name, settings)
+            if selected and _candidates(config, name, settings):
+                others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
+                raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
         if path in paths.values():
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
@@ -81,9 +83,15 @@ def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Fi
     if tagged and rest:
         return [_Field(f"{field.path}.{rest}", field.select(first)) for field in tagged]
     named = [field for field in fields if field.name == first]
-    if tagged and not named:
-        raise SpecError(f"{first!r} is not a field but a choice of {tagged[0].path}: write {tagged[0].path}={first}")
     return [_Field(f"{field.path}.{rest}" if rest else field.path, field.selects) for field in named]
+
+
+def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
+    """Raise SpecError if the name of a setting is the tag of an alternative, and of no field."""
+    fields = list(_fields_below(type(config), config, settings, "", {}))
+    for field in fields:
+        if name in field.tags and name not in {each.name for each in fields}:
+            raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
 def _choose(name: str, matches: list[_Field]) -> _Field | None:

@@ -111,10 +111,8 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"models": 8}, "models stands for several fields; write question=documents question.models=VALUE or "),
         ({"question": "documents", "epochs": 8}, "write question.training.epochs=VALUE or tuning.epochs=VALUE"),
         ({"insertions": "true"}, "'insertions' is not a field but a choice of question: write question=insertions"),
-        (
-            {"secrets": 2, "documents": 4},
-            "secrets is not a field of question=documents, and another setting is; leave out",
-        ),
+        ({"secrets": 2, "documents": 4}, "unknown field 'question.secrets': documents has documents, models"),
+        ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
         ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, seed"),
     ],
