@@ -81,9 +81,22 @@ def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Fi
     fields = list(_fields_below(kind, config, settings, "", {}))
     tagged = [field for field in fields if first in field.tags]
     if tagged and rest:
-        return [_Field(f"{field.path}.{rest}", field.select(first)) for field in tagged]
+        return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
     named = [field for field in fields if field.name == first]
     return [_Field(f"{field.path}.{rest}" if rest else field.path, field.selects) for field in named]
+
+
+def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Iterator[_Field]:
+    """The fields of the alternative with this tag that `rest` may stand for, its own before those below them."""
+    first, dot, last = rest.partition(".")
+    selects = choice.select(tag)
+    below = [field for field in fields if field.path.startswith(f"{choice.path}.") and field.name == first]
+    inside = [field for field in below if selects.items() <= {**choice.selects, **field.selects}.items()]
+    own = [field for field in inside if field.path == f"{choice.path}.{first}"] or inside
+    for field in own:
+        yield _Field(f"{field.path}{dot}{last}", field.selects)
+    if not own:
+        yield _Field(f"{choice.path}.{rest}", selects)
 
 
 def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:

@@ -86,6 +86,8 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"base": "gpt", "documents": 4}, Config(Insertions(4, base="gpt"))),
         ({"documents.models": "8"}, Config(Documents(models=8))),
         ({"insertions.training.epochs": 1}, Config(Insertions(training=Group(1)))),
+        ({"documents.epochs": 1}, Config(Documents(training=Group(1)))),
+        ({"secrets.references": "9"}, Config(Secrets(references=9))),
         ({"references": "9"}, Config(Secrets(references=9))),
     ],
 )
@@ -113,6 +115,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"insertions": "true"}, "'insertions' is not a field but a choice of question: write question=insertions"),
         ({"secrets": 2, "documents": 4}, "unknown field 'question.secrets': documents has documents, models"),
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
+        ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
         ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, seed"),
     ],
