@@ -15,7 +15,9 @@ from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
 from orchestrator.spec.fields import nearest, replace_fields
+from orchestrator.spec.json_schema import schema_address
 from orchestrator.spec.resolve import pin_one
+from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.single_field import read_field
 from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
@@ -108,6 +110,12 @@ def collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]
     return settings
 
 
+def complete_answers(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
+    """The answers by the full paths of their fields. Raises SpecError if a short name stands for several."""
+    paths, selected = find_paths(guide.base_config(), answers)
+    return {**selected, **{paths[name]: answer for name, answer in answers.items()}}
+
+
 def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> list[Asked]:
     """The questions whose answers an error is about; all of them if it names none.
 
@@ -150,7 +158,8 @@ def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
     settings = collect_settings(guide, answers)
     if situation.secret and waits_for_table(guide, answers) and situation.secret not in settings:
         settings[situation.secret] = secrets.token_hex(16)
-    lines = [*_comment(f"I have: {HAVE[situation.have]}. I fear: {FEAR[situation.fear]}."), "#"]
+    lines = [f"# yaml-language-server: $schema={schema_address(guide.audit)}"]
+    lines += [*_comment(f"I have: {HAVE[situation.have]}. I fear: {FEAR[situation.fear]}."), "#"]
     lines += [f"# {line}" for line in _commands(guide, answers, file)]
     if has_secret(guide, answers):
         lines += _comment("Keep this file to yourself: its secret says which pictures are which.")
@@ -193,7 +202,9 @@ def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         meaning = questions.get(name, fields[name].meaning)
         yield from _comment(meaning.removeprefix(OURS), "  ")
-        yield f"  {name}: {value if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)}"
+        typed = read_field(type(guide.base_config()), name, value)
+        shown = typed if isinstance(typed, bool | int | float) else value
+        yield f"  {name}: {json.dumps(shown, ensure_ascii=False)}"
 
 
 def _comment(text: str, before: str = "") -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import shlex
 import shutil
@@ -25,6 +26,7 @@ from orchestrator.planning.plan import plan_of
 from orchestrator.runs import report
 from orchestrator.spec import audits
 from orchestrator.spec.audits import names
+from orchestrator.spec.json_schema import describe_specification
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.contract.job import marks
@@ -111,6 +113,12 @@ def test_the_page_of_an_audit_has_the_rules_that_decide(name: str) -> None:
     audit, page = audits.find(name).audit, (ROOT / "docs" / f"{name}.md").read_text()
     assert audit.wording.rules is not None
     assert reference.rewrite_rules(page, audit.wording.rules, audit.config()) == page, "run `make docs`"
+
+
+@pytest.mark.parametrize("name", [page.stem for page in DOCS if page.stem in audits.names()])
+def test_schema_is_current(name: str) -> None:
+    schema = json.loads((ROOT / "docs" / "schema" / f"{name}.json").read_text())
+    assert schema == json.loads(json.dumps(describe_specification(name, audits.find(name).audit))), "run `make docs`"
 
 
 def test_the_page_of_law_has_the_controls_that_every_audit_speaks_to() -> None:

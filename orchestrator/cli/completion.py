@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
 from orchestrator.errors import EngramError
+from tasks.contract.alternatives import tagged_members
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -32,11 +34,15 @@ def names(incomplete: str) -> list[str]:
 
 
 def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The presets of the audit that stands on the line, and its fields."""
+    """The presets of the audit that stands on the line, its fields, and the alternatives that these have."""
     from orchestrator.spec.field_descriptions import describe_fields
 
     audit = _audit({"what": ctx.params.get("audit")})
-    return [] if audit is None else beginning([*audit.presets, *describe_fields(audit)], incomplete)
+    if audit is None:
+        return []
+    described = describe_fields(audit)
+    tags = [tag for field in described.values() for tag in field.choices]
+    return beginning(dict.fromkeys((*audit.presets, *described, *tags)), incomplete)
 
 
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -82,22 +88,26 @@ def _audit(given: Mapping[str, Any]) -> Any:
 
 def _settings(config: Any, incomplete: str) -> Iterator[str]:
     """`name=` of every field, dotted below the part that is being written; `name=value` where the values are few."""
-    import dataclasses
-    from typing import Literal, get_args, get_origin
-
     from orchestrator.spec.fields import alternatives, field_types
 
     name, given, _ = incomplete.partition("=")
     above, _, _ = name.rpartition(".")
+    kinds = [config]
     for part in filter(None, above.split(".")):
-        to = field_types(config).get(part)
-        config = next((kind for kind in alternatives(to) if dataclasses.is_dataclass(kind)), None)
-        if config is None:
-            return
-    for field, to in field_types(config).items():
+        types = [field_types(kind)[part] for kind in kinds if part in field_types(kind)]
+        kinds = [member for to in types for member in alternatives(to) if dataclasses.is_dataclass(member)]
+    for field, to in {field: to for kind in kinds for field, to in field_types(kind).items()}.items():
         path = f"{above}.{field}" if above else field
         if not given:
             yield f"{path}="
         elif path == name:
-            values = get_args(to) if get_origin(to) is Literal else ("true", "false") if to is bool else ()
-            yield from (f"{path}={value}" for value in values)
+            yield from (f"{path}={value}" for value in _known_values(to))
+
+
+def _known_values(to: Any) -> tuple[str, ...]:
+    """The values of a declared type where they are few."""
+    if tagged_members(to):
+        return tuple(tagged_members(to))
+    if to is bool:
+        return ("true", "false")
+    return tuple(map(str, get_args(to))) if get_origin(to) is Literal else ()

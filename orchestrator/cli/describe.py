@@ -14,7 +14,7 @@ import typer
 from orchestrator.cli import completion
 from orchestrator.cli.options import Json, StoreOption
 from orchestrator.cli.terminal import columns, emit, show
-from orchestrator.errors import StoreError
+from orchestrator.errors import SpecError, StoreError
 from orchestrator.store import store_location
 
 if TYPE_CHECKING:
@@ -28,35 +28,39 @@ Audit = Annotated[
     str,
     typer.Argument(metavar="AUDIT", help="An audit's name.", show_default=False, autocompletion=completion.names),
 ]
+JsonSchema = Annotated[
+    bool, typer.Option("--schema", help="The JSON Schema of the audit's YAML files on stdout, for editors.")
+]
 PresetOrField = Annotated[
     str | None,
     typer.Argument(
-        metavar="[PRESET|FIELD]",
-        help="One of its presets or fields, such as family.count; all if none is given.",
+        metavar="[PRESET|FIELD|CHOICE]",
+        help="A preset, a field such as family.count, or an alternative; all if none is given.",
         autocompletion=completion.parts_of,
     ),
 ]
 
 
-def show_audit(audit: Audit, part: PresetOrField = None, store: StoreOption = None, json: Json = False) -> None:
+def show_audit(
+    audit: Audit, part: PresetOrField = None, store: StoreOption = None, json: Json = False, schema: JsonSchema = False
+) -> None:
     """Show an audit's fields and presets: what they mean, allow, need and cost.
 
-    Nothing is run.
+    The name of an alternative, such as documents of text, shows the fields that it has. Nothing is run.
     """
+    if schema:
+        _emit_schema(audit, part)
+        return
     from orchestrator.inspection.preview import described_presets
     from orchestrator.spec import audits, field_descriptions
     from orchestrator.store import is_there, open_store
 
     entry = audits.find(audit)
-    fields = field_descriptions.describe_fields(entry.audit)
     is_preset = part in entry.audit.presets
-    shown = list(fields.values())
-    if part is not None:
-        shown = (
-            field_descriptions.find_fields(fields, part, audit, entry.audit.presets)
-            if not is_preset or part in fields
-            else []
-        )
+    if part is None:
+        shown = list(field_descriptions.describe_fields(entry.audit).values())
+    else:
+        shown = field_descriptions.find_part(entry.audit, audit, part)
     names = () if part is None else (part,) if is_preset else None
     place = store_location(store)
     opened = None
@@ -71,6 +75,16 @@ def show_audit(audit: Audit, part: PresetOrField = None, store: StoreOption = No
     else:
         _print([line for preset in presets for line in _whole_preset(entry.name, preset)])
         _print([line for field in shown for line in _whole_field(field)])
+
+
+def _emit_schema(audit: str, part: str | None) -> None:
+    """Print the JSON Schema of the audit's specification files."""
+    from orchestrator.spec import audits
+    from orchestrator.spec.json_schema import describe_specification
+
+    if part is not None:
+        raise SpecError(f"--schema is given with {part}; the schema is of the whole audit: leave out {part}")
+    emit(describe_specification(audit, audits.find(audit).audit))
 
 
 def _shape(entry: RegisteredAudit, fields: list[DescribedField], presets: list[DescribedPreset]) -> dict[str, Any]:
@@ -113,7 +127,10 @@ def _overview(entry: RegisteredAudit, fields: list[DescribedField], presets: lis
             lines += _wrap_text(f"{case.answer}{case.scope}: {case.rule}", "  ", "      ")
     example = next((field.below[0] for field in fields if field.below), None)
     more = f", or of one below another: {example}" if example else ""
-    return [*lines, "", *_wrap_text(f"engram show {entry.name} NAME tells all of a preset or field{more}", "")]
+    choice = next((tag for field in fields for tag in field.choices), None)
+    fields_of = f"; engram show {entry.name} {choice} lists the fields of that choice" if choice else ""
+    closing = f"engram show {entry.name} NAME tells all of a preset or field{more}{fields_of}"
+    return [*lines, "", *_wrap_text(closing, "")]
 
 
 def _preset(preset: DescribedPreset) -> Iterator[str]:
@@ -173,7 +190,9 @@ def _field(field: DescribedField) -> Iterator[str]:
     if field.published:
         values = "; ".join(field.published)
         yield from _wrap_text(f"published: {values}", "      ")
-    if field.below:
+    for tag, meaning in field.choices.items():
+        yield from _wrap_text(f"{tag}: {meaning}", "      ", "          ")
+    if field.below and not field.choices:
         names = [path.removeprefix(f"{field.path}.") for path in field.below]
         yield from _wrap_text(f"below it: {', '.join(name for name in names if '.' not in name)}", "      ")
 

@@ -6,6 +6,7 @@ and the controls that the audits speak to.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import typer
 
 from orchestrator.cli.commands import GROUPS, app
 from orchestrator.spec import audits
+from orchestrator.spec.json_schema import describe_specification
 from tasks.contract.crosswalk import format_tables
 from tasks.contract.rules import Rules
 
@@ -50,13 +52,16 @@ ENVIRONMENT = {
 
 
 def write_pages(folder: Path) -> None:
-    """Write the page of the commands, and the rules of every audit that has some into its page."""
+    """Write the page of the commands, the rules of every audit that has some, and the schemas of all audits."""
+    (folder / "schema").mkdir(exist_ok=True)
     commands = folder / "commands.md"
     commands.write_text(update_page(commands.read_text()))
     for name in audits.names():
         audit, page = audits.find(name).audit, folder / f"{name}.md"
         if audit.wording.rules is not None and page.exists():
             page.write_text(rewrite_rules(page.read_text(), audit.wording.rules, audit.config()))
+        schema = json.dumps(describe_specification(name, audit), indent=1, ensure_ascii=False)
+        (folder / "schema" / f"{name}.json").write_text(f"{schema}\n")
     law = folder / "law.md"
     law.write_text(rewrite_controls(law.read_text()))
 

@@ -86,9 +86,18 @@ def describe_fields(audit: Audit, tag: str = "") -> dict[str, DescribedField]:
     return {each.path: each for each in _fields(audit.config, config, audit, "", "", tag)}
 
 
-def tags(fields: Mapping[str, DescribedField]) -> dict[str, DescribedField]:
-    """The tags of all alternatives, each with the field that it is a choice of."""
-    return {tag: each for each in fields.values() for tag in each.choices}
+def find_part(audit: Audit, name: str, part: str) -> list[DescribedField]:
+    """The field of this path and all below it, or those of the alternative with this tag; empty for a preset.
+
+    `name` is the audit's. Raises SpecError, with the nearest name, if the audit has none of these.
+    """
+    fields = describe_fields(audit)
+    choice = next((field.path for field in fields.values() if part in field.choices), None)
+    if part not in fields and choice is not None:
+        return find_fields(describe_fields(audit, part), choice, name)
+    if part not in fields and part in audit.presets:
+        return []
+    return find_fields(fields, part, name, audit.presets)
 
 
 def find_fields(

@@ -58,7 +58,10 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     assert " here, " in said
     text = (tmp_path / "audit.yaml").read_text()
     assert '  # What is in that image? A letter, words:... or picture:FILE\n  feature: "B"\n' in text
-    assert text.startswith("# I have: the data, ")
+    schema, situation, *_ = text.splitlines()
+    assert schema.startswith("# yaml-language-server: $schema=https://")
+    assert schema.endswith("/docs/schema/unique_feature.json")
+    assert situation.startswith("# I have: the data, ")
     spec = read(tmp_path / "audit.yaml")
     assert ("unique_feature", "quickstart", "B") == (spec.audit, spec.preset, spec.set["feature"])
 

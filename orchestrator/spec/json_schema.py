@@ -1,0 +1,232 @@
+"""The JSON Schema (draft 2020-12) of an audit's specification file, for editors and for programs that write such files.
+
+Fields, types, ranges, defaults and meanings are those of the audit's configuration. A field may be set below the fields
+that contain it, by its dotted path, or by a short name, as on the command line. What several fields must fulfil
+together is not in the schema; `engram plan FILE` checks it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from orchestrator.spec import specification
+from orchestrator.spec.config_parts import plain
+from orchestrator.spec.field_descriptions import meanings, summary_of
+from orchestrator.spec.fields import alternatives, field_types, required_fields
+from orchestrator.spec.resolve import SCALE, SCALES
+from tasks.contract.alternatives import TYPE, tag_of, tagged_members
+from tasks.contract.audit import Audit
+from tasks.contract.ranges import (
+    AtLeast,
+    AtMost,
+    Between,
+    Each,
+    Finite,
+    Matching,
+    MultipleOf,
+    OneOf,
+    Range,
+    Share,
+    SomeOf,
+    type_ranges,
+)
+
+Schema = dict[str, Any]
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+SCALARS: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
+TEXT: Schema = {"type": "string"}
+NULL: Schema = {"enum": [None, "none", "null"]}
+
+
+def describe_specification(name: str, audit: Audit) -> Schema:
+    """The schema of a YAML file that runs this audit."""
+    definitions: Schema = {}
+    fields = _config_properties(audit.config, definitions)
+    settings = fields | _dotted_fields(audit.config, definitions)
+    settings[SCALE] = {"enum": list(SCALES), "description": "tiny reduces data and trainings to seconds."}
+    tags = sorted(_all_tags(audit.config))
+    search = {"over": {"type": "object"}, **{each: {} for each in specification.SEARCH}}
+    execution = {"store": TEXT, **{each: {} for each in specification.EXECUTION}}
+    return {
+        "$schema": DRAFT,
+        "$id": schema_address(name),
+        "title": f"Engram: {name}",
+        "type": "object",
+        "required": ["audit"],
+        "properties": {
+            "audit": {"const": name},
+            "preset": {"enum": list(audit.presets)},
+            "set": _object(settings, tags),
+            "sweep": {"type": "object", "additionalProperties": {"type": "array", "minItems": 1}},
+            "execution": _object(execution),
+            "search": _object(search),
+        },
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def schema_address(audit: str) -> str:
+    """The address at which the schema of an audit is published."""
+    return f"{_repository()}/raw/HEAD/docs/schema/{audit}.json"
+
+
+@functools.cache
+def _repository() -> str:
+    """The address of the repository, as the installed package names it."""
+    entries: list[str] = metadata.metadata("engram-audit").get_all("Project-URL") or []
+    addresses = dict(entry.split(", ", 1) for entry in entries)
+    return addresses["Repository"]
+
+
+def _object(properties: Mapping[str, Any], tags: Iterable[str] = ()) -> Schema:
+    schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    begin = "|".join(tags)
+    return schema | ({"patternProperties": {rf"^({begin})\.": {}}} if begin else {})
+
+
+def _config_properties(kind: Any, definitions: Schema) -> dict[str, Schema]:
+    """The schema of each field of a class of configurations."""
+    hints, words = get_type_hints(kind, include_extras=True), meanings(kind)
+    properties = {}
+    for field in dataclasses.fields(kind):
+        schema = _type_schema(hints[field.name], definitions)
+        if words.get(field.name):
+            schema = schema | {"description": words[field.name]}
+        if field.name not in required_fields(kind) and field.default is not dataclasses.MISSING:
+            schema = schema | {"default": plain(field.default)}
+        properties[field.name] = schema
+    return properties
+
+
+def _type_schema(to: Any, definitions: Schema) -> Schema:
+    """The schema of a declared type, with those of its ranges that JSON Schema has."""
+    schema = _plain_schema(to, definitions)
+    if len(alternatives(to)) > 1:  # the ranges are those of its members
+        return schema
+    for allowed in type_ranges(to):
+        schema = schema | _range_schema(allowed, schema)
+    return schema
+
+
+def _plain_schema(to: Any, definitions: Schema) -> Schema:
+    members = tagged_members(to)
+    if members:
+        choices: list[Schema] = [{"const": tag, "description": summary_of(kind)} for tag, kind in members.items()]
+        choices += [_reference(kind, definitions) for kind in members.values()]
+        optional = type(None) in alternatives(to)
+        return {"anyOf": [*choices, NULL] if optional else choices}
+    origin, arguments = get_origin(to), get_args(to)
+    if hasattr(to, "__metadata__"):
+        return _plain_schema(arguments[0], definitions)
+    if to in SCALARS:
+        return {"type": SCALARS[to]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is tuple:
+        return _list_schema(arguments, definitions)
+    if len(alternatives(to)) > 1:
+        each = [NULL if kind is type(None) else _type_schema(kind, definitions) for kind in alternatives(to)]
+        return {"anyOf": each}
+    if hasattr(to, "identity"):
+        return TEXT
+    reference = _reference(to, definitions)
+    return {"anyOf": [TEXT, reference]} if hasattr(to, "parse") else reference
+
+
+def _list_schema(arguments: tuple[Any, ...], definitions: Schema) -> Schema:
+    """A list; as text in command-line syntax, too."""
+    if arguments[1:] == (Ellipsis,):
+        listed: Schema = {"type": "array", "items": _type_schema(arguments[0], definitions)}
+    else:
+        parts = [_type_schema(each, definitions) for each in arguments]
+        listed = {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+    return {"anyOf": [listed, TEXT]}
+
+
+def _reference(kind: Any, definitions: Schema) -> Schema:
+    """A reference to the definition of a class of configurations, which is added if it is missing."""
+    name = kind.__name__
+    if name not in definitions:
+        definitions[name] = {}  # a class may contain itself
+        properties = _config_properties(kind, definitions)
+        if tag_of(kind):
+            properties = {TYPE: {"const": tag_of(kind)}, **properties}
+        required = sorted(required_fields(kind))
+        definitions[name] = _object(properties) | {"description": summary_of(kind)}
+        if required:
+            definitions[name]["required"] = required
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _range_schema(allowed: Range, schema: Schema) -> Schema:
+    """The keywords of a range; its words alone where JSON Schema cannot state it."""
+    match allowed:
+        case AtLeast(low=low):
+            return {"minimum": low}
+        case AtMost(high=high):
+            return {"maximum": high}
+        case Between(low=low, high=high):
+            return {"minimum": low, "maximum": high}
+        case Finite(zero=zero):
+            return {"minimum": 0} if zero else {"exclusiveMinimum": 0}
+        case Share(zero=zero, one=one):
+            return {"minimum" if zero else "exclusiveMinimum": 0, "maximum" if one else "exclusiveMaximum": 1}
+        case MultipleOf(number=number):
+            return {"minimum": number, "multipleOf": number}
+        case Matching(pattern=pattern):
+            return {"pattern": f"^(?:{pattern})$"}
+        case OneOf(values=values) if all(isinstance(value, str | int | float) for value in values):
+            return {"enum": list(values)}
+        case Each(range=range_of_each) if "anyOf" in schema:
+            listed, text = schema["anyOf"]
+            items = listed["items"] | _range_schema(range_of_each, listed["items"])
+            return {"anyOf": [{**listed, "items": items}, text]}
+        case SomeOf() if "anyOf" in schema:
+            listed, text = schema["anyOf"]
+            return {"anyOf": [{**listed, "minItems": 1}, text]}
+    return {}
+
+
+def _dotted_fields(config: Any, definitions: Schema) -> dict[str, Schema]:
+    """The fields below others by their dotted paths and, where no field of the config has it, by their last name."""
+    dotted: dict[str, list[Schema]] = {}
+    for path, schema in _paths_below(config, "", definitions):
+        names = dict.fromkeys((path, path.rpartition(".")[2]))
+        for name in names:
+            dotted.setdefault(name, []).append(schema)
+    top = field_types(config)
+    return {name: _any_of(schemas) for name, schemas in dotted.items() if name not in top}
+
+
+def _any_of(schemas: list[Schema]) -> Schema:
+    different = [schema for i, schema in enumerate(schemas) if schema not in schemas[:i]]
+    return different[0] if len(different) == 1 else {"anyOf": different}
+
+
+def _paths_below(kind: Any, above: str, definitions: Schema) -> Iterable[tuple[str, Schema]]:
+    for name, to in field_types(kind).items():
+        members = [
+            each for each in alternatives(to) if dataclasses.is_dataclass(each) and not hasattr(each, "identity")
+        ]
+        for member in members:
+            for below, schema in _config_properties(member, definitions).items():
+                yield f"{above}{name}.{below}", schema
+            yield from _paths_below(member, f"{above}{name}.", definitions)
+
+
+def _all_tags(kind: Any) -> set[str]:
+    found: set[str] = set()
+    for to in field_types(kind).values():
+        found |= set(tagged_members(to))
+        for member in _members_with_fields(to):
+            found |= _all_tags(member)
+    return found
+
+
+def _members_with_fields(to: Any) -> list[Any]:
+    return [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind) and not hasattr(kind, "identity")]
