@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def numbers(table: pa.Table, name: str, infinite: bool = False) -> NDArray[np.float64]:
@@ -26,6 +31,30 @@ def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
 def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
     """A column of strings, with empty strings for nulls."""
     return np.array([text or "" for text in table[name].to_pylist()], np.str_)
+
+
+def nothing() -> None:
+    """Return None: the figure of a table from which none can be drawn."""
+    return None
+
+
+def with_columns(
+    names: Iterable[str], empty: Callable[[], Any] = nothing
+) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
+    """Decorate a function of a table: it returns `empty()` for one that lacks a column, or has no rows."""
+    needed = frozenset(names)
+
+    def decorate(read: Callable[Concatenate[pa.Table, P], R]) -> Callable[Concatenate[pa.Table, P], R]:
+        @wraps(read)
+        def guarded(table: pa.Table, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            if not table.num_rows or not needed <= set(table.column_names):
+                empty_result: R = empty()
+                return empty_result
+            return read(table, *args, **kwargs)
+
+        return guarded
+
+    return decorate
 
 
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:

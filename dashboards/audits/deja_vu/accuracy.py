@@ -16,7 +16,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.deja_vu import attacks
 from dashboards.audits.deja_vu.attacks import NAMES, NULL, REFERENCE, TARGET, decisive_percent, read_curve
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, upright
-from dashboards.columns import integers, texts
+from dashboards.columns import integers, texts, with_columns
 
 LOOKS = dict(zip(NAMES, (TARGET, REFERENCE), strict=True))
 TOLD = (1, 100)  # percentages that are told beside the decisive one
@@ -164,10 +164,9 @@ def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
     ]
 
 
+@with_columns({*attacks.Attack._fields, "way"})
 def accuracy_of_given(table: pa.Table) -> Figure | None:
     """The accuracies of both models on both sets, and the corrected score below; None for models trained here."""
-    if not {*attacks.Attack._fields, "way"} <= set(table.column_names):
-        return None
     found = attacks.read_attacks(table)
     if not found or CORRECTED not in texts(table, "way"):
         return None

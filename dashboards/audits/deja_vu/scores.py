@@ -21,7 +21,7 @@ from dashboards.audits.deja_vu.attacks import (
     rows_at_percent,
 )
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, level, upright
-from dashboards.columns import integers
+from dashboards.columns import integers, with_columns
 from tasks.audits.deja_vu.accuracy import Weighted, limits
 from tasks.audits.deja_vu.measures.probe import count_correct
 from tasks.contract.summaries import Estimate
@@ -127,10 +127,9 @@ def list_estimates(shown: Curve) -> str:
     return ", ".join(f"{shown.describe(at)} at {place:g}" for at, place in enumerate(np.asarray(shown.places)))
 
 
+@with_columns(NEEDED, dict)
 def gaps(table: pa.Table) -> Gaps:
     """Accuracy on trained pictures less that on others, of all models together, by epoch and layer."""
-    if not set(table.column_names) >= NEEDED:
-        return {}
     found = {}
     for epoch, layer in sorted(set(zip(*(integers(table, name).tolist() for name in ("epoch", "layer")), strict=True))):
         of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))

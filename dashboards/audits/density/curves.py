@@ -11,7 +11,7 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.density.observations import SCORE_LOOKS, SCORES, Statistics, score_legend_entry
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, axes_across, curve, level, marks
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
 PANEL = 1.5  # inches
@@ -126,10 +126,9 @@ def losses(table: pa.Table) -> Figure | None:
     ).figure()
 
 
+@with_columns(NEEDED, dict)
 def read_losses(table: pa.Table) -> Losses:
     """The losses by models and split, in the order of the epochs."""
-    if not set(table.column_names) >= NEEDED:
-        return {}
     models, split, epoch = texts(table, "models"), texts(table, "split"), integers(table, "epoch")
     estimate, low, high = (numbers(table, name) for name in ("estimate", "low", "high"))
     losses = {}

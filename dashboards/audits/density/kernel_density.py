@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.chart import Array, Axis, Chart, Figure, Panel, area, axes_across, line
-from dashboards.columns import numbers
+from dashboards.columns import numbers, with_columns
 
 NAMES = {
     "with_point": ("trained on all points", "twin", "-"),
@@ -21,10 +21,9 @@ PANELS = {
 PANEL = 1.55  # inches
 
 
+@with_columns({"x", *NAMES})
 def kernel_density(table: pa.Table) -> Figure | None:
     """The density with and without the point, and beside the overfitted one."""
-    if not {"x", *NAMES} <= set(table.column_names):
-        return None
     columns = np.stack([numbers(table, name) for name in ("x", *NAMES)])
     columns = columns[:, ~np.isnan(columns).any(axis=0)]
     if columns.shape[1] < 2:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dashboards import drawing, layout, legend
 from dashboards.audits.density.observations import DASHES, KIND_COLOURS, KINDS
 from dashboards.chart import Array, Axis, Chart, Figure, Panel, intervals, level, line, marks, upright
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 from tasks.audits.density.highly_memorised import HIGH
 
 RATIOS = {"group", "low", "high", "mean", "standard_error", "n", "quantiles"}
@@ -48,10 +48,9 @@ class Bins:
         return starts
 
 
+@with_columns(RATIOS)
 def ratios(table: pa.Table) -> Figure | None:
     """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
-    if not set(table.column_names) >= RATIOS:
-        return None
     bins, groups = read_mean_ratios(table), read_quantiles(table)
     if bins is None and not groups:
         return None
@@ -187,10 +186,9 @@ def describe_quantiles(kind: str, values: Array, n: int) -> str:
     return f"{KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
 
 
+@with_columns(PAIRS)
 def duplicates(table: pa.Table) -> Figure | None:
     """Pairs by rank and distance, with those of different labels marked."""
-    if not set(table.column_names) >= PAIRS:
-        return None
     distance = numbers(table, "distance")
     order = np.argsort(integers(table, "rank"), kind="stable")
     order = order[~np.isnan(distance[order])]

@@ -19,7 +19,7 @@ from dashboards.audits.density.observations import (
     format_share,
 )
 from dashboards.chart import Array, Axis, Chart, Figure, Panel, intervals, marks, upright
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, with_columns
 from tasks.audits.density.highly_memorised import HIGH
 
 NEEDED = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
@@ -82,10 +82,9 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
     ).figure()
 
 
+@with_columns(NEEDED)
 def read_bins(table: pa.Table) -> OutlierBins | None:
     """The bins of the table in ascending order; None if they are empty."""
-    if not set(table.column_names) >= NEEDED or not table.num_rows:
-        return None
     order = bin_order(table)
     low, high = numbers(table, "low"), numbers(table, "high")
     counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in KINDS}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.chart import Array, Axis, Chart, Figure, Panel, marks
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.summary import fit_words, format_range
 
 if TYPE_CHECKING:
@@ -23,10 +23,9 @@ GAP = 0.2  # inches between the panels
 STEP = 0.3  # inches of a row
 
 
+@with_columns(NEEDED)
 def baselines(table: pa.Table) -> Figure | None:
     """A panel for each measure and a row for each target; None where no target has any of them."""
-    if not set(table.column_names) >= NEEDED or not table.num_rows:
-        return None
     shown = table.slice(0, layout.MOST)
     names = texts(shown, "name").tolist()
     values = {name: numbers(shown, name) for name in NAMES}

@@ -10,16 +10,16 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting import targets
 from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel, upright
+from dashboards.columns import with_columns
 from dashboards.summary import Row, finite, format_range
 
 SHARES = ("share", "share_low", "share_high")
 NEEDED = {"name", "effect", "p_adjusted", *SHARES, "decision", "models", "images", "controls"}
 
 
+@with_columns(NEEDED)
 def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
     """A row for each target: the share of D_Q that it holds with its limits, marked by the decision."""
-    if not set(table.column_names) >= NEEDED:
-        return None
     decided = [row for row in table.to_pylist() if row["p_adjusted"] is not None]
     if not decided:
         return None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.targets import BOUND
 from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, intervals, level, line
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, with_columns
 from dashboards.run import Run
 from dashboards.summary import format_range, shorten
 from dashboards.sweep import name_cells
@@ -52,10 +52,9 @@ class Power:
         return f"from {format_percent(self.smallest)} of D_Q on at least {REQUIRED_POWER:.0%} of the models are found"
 
 
+@with_columns(NEEDED)
 def read_power(table: pa.Table) -> Power | None:
     """The rows that have a share and a power; None without any."""
-    if not set(table.column_names) >= NEEDED:
-        return None
     share, rate = numbers(table, "share"), numbers(table, "power")
     there = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
     if not len(there):
@@ -97,10 +96,9 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
     ).figure()
 
 
+@with_columns(("effect", "source"), list)
 def target_effects(decisions: pa.Table) -> list[float]:
     """The effects of given targets, whose training is not known."""
-    if not {"effect", "source"} <= set(decisions.column_names):
-        return []
     rows = decisions.to_pylist()
     return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.targets import ROLES, ModelGroup, group_name, sort_groups, target_numbers
 from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, line
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, with_columns
 from dashboards.summary import fit_words, format_range
 from tasks.audits.forgetting.rho import farthest
 from tasks.external.confidences import round_confidences
@@ -211,10 +211,9 @@ def describe_confidences(
     return " ".join([*medians, *apart])
 
 
+@with_columns(NEEDED, list)
 def read_confidences(table: pa.Table) -> list[ModelConfidences]:
     """Each model's confidences in D_Q, read batch by batch, since there may be millions of rows."""
-    if not set(table.column_names) >= NEEDED:
-        return []
     parts: dict[tuple[str, int, int], list[tuple[Array, float]]] = {}
     for batch in table.select(sorted(NEEDED)).to_batches():
         of_query = pc.equal(batch.column("set"), "query")

@@ -12,6 +12,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting import targets as roles
 from dashboards.audits.forgetting.targets import format_count, replicates
 from dashboards.chart import Axis, Chart, Figure, row_panel, upright
+from dashboards.columns import with_columns
 from dashboards.summary import Row, find_rows, finite, format_range, shorten
 from tasks.audits.forgetting.rho import SCORES
 
@@ -78,10 +79,9 @@ class Ratio:
         return f"{words}."
 
 
+@with_columns(NEEDED)
 def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figure | None:
     """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
-    if not set(table.column_names) >= NEEDED:
-        return None
     of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
     two_sided = {row["target"]: row for row in of_score["published"]}
     paper = published_ratios(summary)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing, legend, sweep
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.run import Run
 from dashboards.summary import finite
 
@@ -34,10 +34,9 @@ FLOOR: Mapping[str, Any] = {"color": drawing.light("muted"), "linewidth": 1.4, "
 ModelGroup = tuple[str, int]  # role and number of the target, -1 where it is none
 
 
+@with_columns(("target", "name"), dict)
 def target_names(ratios: pa.Table) -> dict[int, str]:
     """The name of each target by its number."""
-    if not {"target", "name"} <= set(ratios.column_names):
-        return {}
     return dict(zip(integers(ratios, "target").tolist(), texts(ratios, "name").tolist(), strict=True))
 
 
@@ -73,10 +72,9 @@ def sort_groups(everybody: Any) -> list[ModelGroup]:
     return sorted(known, key=lambda who: (roles.index(who[0]), who[1]))
 
 
+@with_columns(("query", "model", "replicate"), dict)
 def replicates(distances: pa.Table) -> dict[str, int]:
     """The numbers of query and calibration models in the table of distances; empty without it."""
-    if not {"query", "model", "replicate"} <= set(distances.column_names) or not distances.num_rows:
-        return {}
     role, replicate = texts(distances, "model"), integers(distances, "replicate")
     query = set(integers(distances, "query").tolist()) | set(replicate[role == "query"].tolist())
     return {"query": len(query), "calibration": len(set(replicate[role == "calibration"].tolist()))}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.chart import Axis, Chart, Curve, Figure, Panel, curve, level, line, marks
-from dashboards.columns import numbers
+from dashboards.columns import numbers, with_columns
 from dashboards.summary import finite
 
 STEP, PRIVATE_STEP = 2.1, 1.8  # inches from a panel to the next
@@ -31,10 +31,9 @@ BOUNDS: Mapping[str, tuple[str, str, Any]] = {
 Row = Mapping[str, Any]
 
 
+@with_columns({"samples", "features", "time", *LINES})
 def flow(table: pa.Table) -> Figure | None:
     """A panel for each size, with the bands of intervals over trainings: figures 1 and 5."""
-    if not {"samples", "features", "time", *LINES} <= set(table.column_names) or not table.num_rows:
-        return None
     sizes = list(dict.fromkeys((row["samples"], row["features"]) for row in table.to_pylist()))
     parts = [size_rows(table, *size) for size in sizes]
     trainings = sorted({int(count) for count in numbers(table, "n")})
@@ -85,10 +84,9 @@ def describe_size(samples: int, features: int, part: pa.Table) -> str:
     )
 
 
+@with_columns(("mechanism", "epsilon", "m", "success_bound"))
 def privacy(table: pa.Table) -> Figure | None:
     """A panel for each mechanism: m of the better query with its interval, below its bounds."""
-    if not {"mechanism", "epsilon", "m", "success_bound"} <= set(table.column_names):
-        return None
     shown = {name: better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
     shown = {name: rows for name, rows in shown.items() if rows}
     if not shown:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import DOTTED, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, estimate_marks, level, line, marks, upright
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.summary import find_rows, finite, format_range, shorten
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
@@ -152,10 +152,9 @@ def roc_curves(table: pa.Table) -> list[RocCurve]:
     return sorted(curves, key=lambda curve: -float(curve.detected[curve.index_at(LEVEL)]))
 
 
+@with_columns(("estimator", "model", "called"), dict)
 def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     """Estimator -> the share of twins and of canary models that its own p-value calls at 5 %."""
-    if not {"estimator", "model", "called"} <= set(table.column_names):
-        return {}
     estimator, model, called = texts(table, "estimator"), texts(table, "model"), integers(table, "called")
     shares = {}
     for name in dict.fromkeys(estimator.tolist()):

@@ -10,16 +10,15 @@ import pyarrow as pa
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import DOTTED
 from dashboards.chart import Axis, Chart, Figure, Panel, level, line
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, with_columns
 from tasks.audits.unique_feature.measures.evidence import EVIDENCE
 
 WIDE = 1e3  # evidence from which on the axis has powers of ten alone
 
 
+@with_columns(EVIDENCE.names)
 def evidence(table: pa.Table) -> Figure | None:
     """The product of the bets after each pair, from 1 before the first, and where it decides."""
-    if not set(table.column_names) >= set(EVIDENCE.names) or not table.num_rows:
-        return None
     pairs = np.concatenate([[0], integers(table, "pair")])
     path = np.concatenate([[1.0], numbers(table, "evidence")])
     ranks, members = integers(table, "rank"), int(integers(table, "members").min())

@@ -13,6 +13,7 @@ from dashboards import drawing, layout
 from dashboards.audits.unique_feature.learning_curve import LearningCurves, read_curves
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, line_legend_entries
 from dashboards.chart import Axis, Chart, Figure, Panel
+from dashboards.columns import with_columns
 
 STEP = 1.8  # inches from a panel to the next
 DRAWN = 60  # models with a line of their own
@@ -20,10 +21,9 @@ MEASURES = {"validation_loss": "validation loss, nats", "validation_accuracy": "
 NEEDED = ("canary", "seed", "model", "epoch", "kept", *MEASURES)
 
 
+@with_columns(NEEDED)
 def histories(table: pa.Table) -> Figure | None:
     """Thin lines for some models, the median of all with their middle 80 %, and the epoch that each was kept from."""
-    if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
-        return None
     trained = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES, 1)) is not None}
     if not trained:
         return None

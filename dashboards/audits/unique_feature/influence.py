@@ -13,7 +13,7 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, dots, legend_entries
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, histogram, level, marks
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.summary import Row, find_rows
 
 CORRELATION = "correlation of self-influence and M"  # a row of the summary
@@ -71,10 +71,9 @@ def scatter(x: Array, values: Array, twin: Array, n: int) -> list[Layer]:
     ]
 
 
+@with_columns(("row", "self_influence"), dict)
 def influence_by_row(table: pa.Table) -> dict[int, float]:
     """Training image -> its self-influence, of the model that never saw the feature."""
-    if not {"row", "self_influence"} <= set(table.column_names):
-        return {}
     rows, values = integers(table, "row").tolist(), numbers(table, "self_influence").tolist()
     carrying = integers(table, "with_feature").tolist() if "with_feature" in table.column_names else [0] * len(rows)
     return {row: value for row, value, carries in zip(rows, values, carrying, strict=True) if not carries and value > 0}
@@ -172,10 +171,9 @@ def influence_by_end(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
 Arrow = tuple[int, str, float, float]  # image, end, and its squared slopes without and with the feature
 
 
+@with_columns(("row", "end", "with_feature", "squared_slopes"))
 def influence_changes(table: pa.Table) -> Figure | None:
     """Arrows from the self-influence of an image to that of the same image with the feature: section 3.3."""
-    if not {"row", "end", "with_feature", "squared_slopes"} <= set(table.column_names):
-        return None
     pairs = list(read_arrows(table))
     if not pairs:
         return None

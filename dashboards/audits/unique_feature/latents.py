@@ -11,7 +11,7 @@ import pyarrow as pa
 from dashboards import drawing, layout
 from dashboards.audits.unique_feature.pairs import MODELS, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, annotation, intervals, level
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 
 LAYERS = 3  # the last ones there are
 LABELLED = 3  # units of a panel
@@ -23,10 +23,9 @@ Excitation = tuple[Array, Array]  # how often the feature and a random patch exc
 Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 
 
+@with_columns(NEEDED)
 def latents(table: pa.Table) -> Figure | None:
     """Per layer, how often the feature (up) and random patches (down) excite each unit: figure 3b, and the twins'."""
-    if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
-        return None
     layer, model = texts(table, "layer"), texts(table, "model")
     models = count_models(table)
     panels = {

@@ -15,7 +15,7 @@ from dashboards import drawing, layout
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, Array, line_legend_entries
 from dashboards.chart import Axis, Chart, Figure, Panel, level
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 
 DRAWN = 30  # models of each kind with a line of their own
 MEASURES = {**{name: SCORES[name] for name in reversed(SCORES)}, "validation_loss": "validation loss"}
@@ -41,10 +41,9 @@ class LearningCurves:
         return np.unique(np.linspace(0, self.models - 1, min(most, self.models)).astype(np.int64))
 
 
+@with_columns(NEEDED)
 def learning_curve(table: pa.Table) -> Figure | None:
     """M_w, M and the validation loss over the epochs, with the epoch each model was kept from: figure 3c."""
-    if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
-        return None
     followed = {model: of_kind for model in MODELS if (of_kind := read_curves(table, model, MEASURES)) is not None}
     there = [
         name for name in MEASURES if any(np.isfinite(of_kind.measures[name]).any() for of_kind in followed.values())
