@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dashboards import drawing, legend
+from dashboards import drawing, layout, legend
 from dashboards.layout import Box, Rows
 from dashboards.summary import Row
 
@@ -61,11 +61,6 @@ class Axis:
     log: Sequence[float] | None = None
 
 
-def axes_across(axis: Axis, count: int) -> list[Axis]:
-    """The x axis of each of so many panels below one another, in words below the lowest alone."""
-    return [replace(axis, label="", worded=False)] * (count - 1) + [axis]
-
-
 @dataclass(frozen=True)
 class Panel:
     """Layers, drawn in order, on their axes. `finish` sets what the axes' fields cannot say."""
@@ -101,6 +96,33 @@ class Panel:
         axes.tick_params(labelbottom=self.x.worded, labelleft=self.y.worded)
         for layer in self.finish:
             layer(axes)
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One of several panels below one another; `x` is its own axis across, None if all of them share one."""
+
+    layers: Sequence[Layer]
+    title: str = ""
+    y: Axis = Axis(most=4)
+    x: Axis | None = None
+    finish: Sequence[Layer] = ()
+
+
+def facet_panels(
+    facets: Sequence[Facet], height: float, x: Axis | None = None, gap: float = 0.4, foot: float = 0.5
+) -> list[Panel]:
+    """Panels below one another, the first uppermost; an axis `x` that they share is labelled below the lowest alone.
+
+    From one panel to the next there are `height` inches, `gap` of them free, and `foot` inches are below the lowest.
+    """
+    panels = []
+    for at, (facet, box) in enumerate(zip(facets, layout.stack(len(facets), height, gap, foot), strict=True)):
+        across = facet.x or x or Axis()
+        if facet.x is None and at < len(facets) - 1:
+            across = replace(across, label="", worded=False)
+        panels.append(Panel(box, facet.layers, across, facet.y, facet.title, finish=facet.finish))
+    return panels
 
 
 @dataclass(frozen=True)

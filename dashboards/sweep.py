@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dashboards import drawing, estimates, layout, legend, numbers
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, axes_across, estimate_marks, intervals
+from dashboards import drawing, estimates, legend, numbers
+from dashboards.chart import Axis, Chart, Facet, Figure, Layer, estimate_marks, facet_panels, intervals
 from dashboards.run import Run
 from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
@@ -210,11 +210,9 @@ def line_chart(
     caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}{note}"
     alt = " ".join(describe_row(cell_row(cell, name)) for name in names for cell in cells if drawable(cell, name))
     ticks = (range(len(across.places)), across.places)
-    axes = axes_across(Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False), len(names))
-    panels = [
-        Panel(box, list(line_layers(lines.values(), name, across)), axis, Axis(most=4), row_title(name))
-        for name, axis, box in zip(names, axes, layout.stack(len(names), PANEL, gap=0.42), strict=True)
-    ]
+    axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False)
+    facets = [Facet(list(line_layers(lines.values(), name, across)), row_title(name)) for name in names]
+    panels = facet_panels(facets, PANEL, axis, gap=0.42)
     height = PANEL * len(names) + 0.35 + legend.height(len(labels), beside)
     entries = legend.series(labels, across.joined, linewidth=1.2)
     return Chart("sweep", title, caption, alt, height, panels, entries, beside).figure()

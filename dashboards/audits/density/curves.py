@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.density.observations import SCORE_LOOKS, SCORES, Statistics, score_legend_entry
-from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, axes_across, curve, level, marks
+from dashboards.chart import Axis, Chart, Curve, Facet, Figure, Layer, Panel, curve, facet_panels, level, marks
 from dashboards.columns import integers, numbers, texts, with_columns
 
 MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile", "median": "median"}
@@ -46,16 +46,15 @@ def learning_curve(statistics: Statistics) -> Figure | None:
         for score in of_score
     }
     axis = epoch_axis(course for of_score in curves.values() for course in of_score.values())
-    panels = []
-    boxes = zip(axes_across(axis, len(curves)), layout.stack(len(curves), PANEL, gap=0.38), strict=True)
-    for (statistic, of_score), (across, box) in zip(curves.items(), boxes, strict=True):
+    facets = []
+    for statistic, of_score in curves.items():
         layers: list[Layer] = [level(0)]
         for score, course in of_score.items():
             colour, marker, _ = SCORE_LOOKS[score]
             layers.append(curve(course, SCORE_LOOKS[score], marked=MARKED))
             if (null := nulls[statistic, score]) is not None:
                 layers.append(marks([course.places[-1]], [null], colour, marker, 6, markerfacecolor="none"))
-        panels.append(Panel(box, layers, x=across, y=Axis(most=4), title=f"{MEASURES[statistic]}, nats"))
+        facets.append(Facet(layers, f"{MEASURES[statistic]}, nats"))
     scores = [score for score in SCORES if any(score in of_score for of_score in curves.values())]
     return Chart(
         "course",
@@ -69,7 +68,7 @@ def learning_curve(statistics: Statistics) -> Figure | None:
             for score, course in of_score.items()
         ),
         PANEL * len(curves) + legend.ROW + 0.4,
-        panels,
+        facet_panels(facets, PANEL, axis, gap=0.38),
         [score_legend_entry(score) for score in scores],
     ).figure()
 

@@ -18,7 +18,20 @@ from dashboards.audits.density.observations import (
     format_share,
     robust_limits,
 )
-from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, axes_across, histogram, level, marks, upright
+from dashboards.chart import (
+    Array,
+    Axis,
+    Chart,
+    Facet,
+    Figure,
+    Layer,
+    Panel,
+    facet_panels,
+    histogram,
+    level,
+    marks,
+    upright,
+)
 from dashboards.summary import format_range
 from tasks.audits.density.highly_memorised import HIGH, highly_memorised_mask
 from tasks.audits.density.tail import LEVEL, alone
@@ -43,13 +56,12 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     limits = robust_limits(scores.values(), [0.0, *(null for null in nulls.values() if null is not None)])
     n = max(len(values) for values in scores.values())
     edges = np.linspace(*limits, int(np.clip(1.5 * n**0.5, 12, BINS)) + 1)
-    panels = []
-    axes = axes_across(Axis("nats", limits, 6), len(scores))
-    for (score, values), across, box in zip(scores.items(), axes, layout.stack(len(scores), PANEL), strict=True):
+    facets = []
+    for score, values in scores.items():
         lines = [upright(0), upright(float(np.median(values)), MEDIAN)]
         null = nulls[score]
         layers = [*kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
-        panels.append(Panel(box, layers, x=across, y=Axis(most=4), title=SCORES[score]))
+        facets.append(Facet(layers, SCORES[score]))
     height = PANEL * len(scores) + 2 * legend.ROW + 0.37
     beside = {"rotation": 90, "va": "center", "ha": "left"}
     handles = [
@@ -65,7 +77,7 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
         distribution_caption(scores, limits, nulls),
         " ".join(describe_distribution(score, values, statistics, nulls[score]) for score, values in scores.items()),
         height,
-        panels,
+        facet_panels(facets, PANEL, Axis("nats", limits, 6)),
         handles,
         notes=[(0.13 / drawing.WIDTH, (0.5 + PANEL * len(scores) / 2 - 0.2) / height, "observations", beside)],
     ).figure()

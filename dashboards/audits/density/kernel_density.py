@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing, layout, legend
-from dashboards.chart import Array, Axis, Chart, Figure, Panel, area, axes_across, line
+from dashboards import drawing, legend
+from dashboards.chart import Array, Axis, Chart, Facet, Figure, area, facet_panels, line
 from dashboards.columns import numbers, with_columns
 
 NAMES = {
@@ -31,12 +31,11 @@ def kernel_density(table: pa.Table) -> Figure | None:
     x, *values = columns[:, np.argsort(columns[0], kind="stable")]
     curves = dict(zip(NAMES, values, strict=True))
     most = max(float(values.max()) for values in curves.values())
-    panels = []
-    axes = axes_across(Axis("x", (float(x[0]), float(x[-1])), 6), len(PANELS))
-    for (names, title), across, box in zip(PANELS.items(), axes, layout.stack(len(PANELS), PANEL), strict=True):
+    facets = []
+    for names, title in PANELS.items():
         shade = [] if "overfitted" in names else [area(x, curves["without_point"], curves["with_point"], "canary-band")]
         lines = [line(x, curves[name], NAMES[name][1], linewidth=1.8, linestyle=NAMES[name][2]) for name in names]
-        panels.append(Panel(box, [*shade, *lines], across, Axis("density", (0, 1.06 * most), 4), title))
+        facets.append(Facet([*shade, *lines], title, Axis("density", (0, 1.06 * most), 4)))
     return Chart(
         "kernel",
         "What is meant by memory, and how does it differ from overfitting?",
@@ -45,7 +44,7 @@ def kernel_density(table: pa.Table) -> Figure | None:
         "overfitted density, which is wrong everywhere.",
         describe_densities(x, curves),
         PANEL * len(PANELS) + 2 * legend.ROW + 0.37,
-        panels,
+        facet_panels(facets, PANEL, Axis("x", (float(x[0]), float(x[-1])), 6)),
         [
             legend.line(label, color=drawing.light(colour), linewidth=1.8, linestyle=dash)
             for label, colour, dash in NAMES.values()

@@ -13,7 +13,21 @@ from dashboards import drawing, layout, legend
 from dashboards.audits.density.curves import MARKED, epoch_axis, loss_limits, read_losses
 from dashboards.audits.density.observations import SCORES, Observations, Statistics, robust_limits
 from dashboards.audits.density.strips import Strip, draw_strips, strip
-from dashboards.chart import Array, Axis, Chart, Curve, Figure, Layer, Panel, axes_across, curve, level, line, upright
+from dashboards.chart import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Facet,
+    Figure,
+    Layer,
+    Panel,
+    curve,
+    facet_panels,
+    level,
+    line,
+    upright,
+)
 from dashboards.run import Run
 from dashboards.summary import format_range, shorten
 from dashboards.sweep import LINES, name_cells
@@ -72,13 +86,13 @@ def compare_densities(cells: list[Cell], what: str) -> Figure | None:
     )
     scores = [score for score in SCORES if any(score in cell.scores for cell in there)]
     edges = np.linspace(*limits, BINS + 1)
-    panels = []
-    axes = axes_across(Axis("nats", limits, 6), len(scores))
-    for score, across, box in zip(scores, axes, layout.stack(len(scores), PANEL), strict=True):
+    facets = []
+    for score in scores:
         lines = [draw_density(cell, cell.scores[score], edges) for cell in there if score in cell.scores]
         up = Axis("share per nat", most=4)
         lifted = [lambda axes: axes.set_ylim(bottom=0)]
-        panels.append(Panel(box, [upright(0), *lines], across, up, SCORES[score], finish=lifted))
+        facets.append(Facet([upright(0), *lines], SCORES[score], up, finish=lifted))
+    panels = facet_panels(facets, PANEL, Axis("nats", limits, 6))
     alt = " ".join(strip.describe() for strip in cell_strips(there))
     return cell_chart("densities", f"How do the scores change with {what}?", caption, alt, there, panels)
 
@@ -136,11 +150,12 @@ def compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
         for name, of_name in curves.items()
     )
     there = [cell for cell in cells if any(cell is other for of_name in curves.values() for other, _ in of_name)]
-    axes = axes_across(epoch_axis(course for of_name in curves.values() for _, course in of_name), len(curves))
-    panels = []
-    for (name, of_name), across, box in zip(curves.items(), axes, layout.stack(len(curves), PANEL), strict=True):
+    facets = []
+    for name, of_name in curves.items():
         lines = [curve(course, cell.look, marked=MARKED) for cell, course in of_name]
-        panels.append(Panel(box, [level(0), *lines], across, Axis(most=4), f"{name}, nats"))
+        facets.append(Facet([level(0), *lines], f"{name}, nats"))
+    epochs = epoch_axis(course for of_name in curves.values() for _, course in of_name)
+    panels = facet_panels(facets, PANEL, epochs)
     return cell_chart("courses", f"When do models begin to memorise, by {what}?", caption, alt, there, panels)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.chart import Array, Axis, Chart, Curve, Figure, Panel, curve, histogram, line
+from dashboards.chart import Array, Axis, Chart, Curve, Facet, Figure, Panel, curve, facet_panels, histogram, line
 from dashboards.columns import integers, numbers, texts
 from tasks.audits.membership.measures.attacks import mean_over_targets
 from tasks.audits.membership.measures.curves import AT, HISTOGRAMS, REFERENCES, ROC
@@ -109,8 +109,8 @@ def histograms(table: pa.Table) -> Figure | None:
     names = [name for name in SCORES if (attack == name).any()]
     if not names:
         return None
-    panels, words, n = [], [], 0
-    for name, box in zip(names, layout.stack(len(names), 1.75, gap=0.62, foot=0.5), strict=True):
+    facets, words, n = [], [], 0
+    for name in names:
         layers, centres = [], []
         for inside, (side, colour) in WIDE_SIDES.items():
             rows = np.flatnonzero((attack == name) & (member == inside))
@@ -118,7 +118,7 @@ def histograms(table: pa.Table) -> Figure | None:
             layers.append(histogram(count[rows] / count[rows].sum(), edges, colour))
             centres.append(f"{side} {drawing.format_number(median(count[rows], edges))}")
             n = int(count[rows].sum())
-        panels.append(Panel(box, layers, x=Axis("score, nats"), y=Axis("share", most=4), title=name))
+        facets.append(Facet(layers, name, Axis("share", most=4), Axis("score, nats")))
         words.append(f"{name}: medians, {', '.join(centres)}.")
     return Chart(
         "scores",
@@ -128,7 +128,7 @@ def histograms(table: pa.Table) -> Figure | None:
         "beyond them. Where nothing is told, both histograms are the same.",
         " ".join(words),
         1.75 * len(names) + 0.2 + legend.ROW,
-        panels,
+        facet_panels(facets, 1.75, gap=0.62),
         [legend.area(side, color=drawing.light(colour)) for side, colour in WIDE_SIDES.values()],
     ).figure()
 

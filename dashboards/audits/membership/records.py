@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.membership.attacks import LOOKS, has_columns
-from dashboards.chart import Axis, Chart, Figure, Panel, histogram, line, upright
+from dashboards.chart import Axis, Chart, Facet, Figure, Panel, facet_panels, histogram, line, upright
 from dashboards.columns import integers, numbers, texts
 from dashboards.gallery import Gallery, Picture, encode_png, error_reason
 from dashboards.run import Run
@@ -42,15 +42,15 @@ def influence(table: pa.Table) -> Figure | None:
     there = ~np.isnan(values["effect"]) & ~np.isnan(values["mem"])
     if not there.any():
         return None
-    panels = []
-    for (name, label), box in zip(columns.items(), layout.stack(2, PANEL, gap=0.62, foot=0.5), strict=True):
+    facets = []
+    for name, label in columns.items():
         shown = values[name][there]
         edges = np.linspace(*drawing.padded_limits([float(shown.min()), float(shown.max()), 0.0], 0.02), BINS + 1)
         layers = [
             histogram(np.histogram(some, edges)[0], edges, colour)
             for some, colour in ((shown, "twin"), (shown[found[there]], "canary"))
         ]
-        panels.append(Panel(box, [upright(0), *layers], x=Axis(label), y=Axis("records", most=4)))
+        facets.append(Facet([upright(0), *layers], y=Axis("records", most=4), x=Axis(label)))
     n, hits = int(there.sum()), int((found & there).sum())
     high = np.flatnonzero(there)[np.argsort(values["mem"][there])[::-1][:3]]
     rows = integers(table, "row")
@@ -67,7 +67,7 @@ def influence(table: pa.Table) -> Figure | None:
         + ", ".join(f"{rows[at]} ({values['mem'][at]:.2f})" for at in high)
         + ".",
         2 * PANEL + 0.2 + legend.ROW,
-        panels,
+        facet_panels(facets, PANEL, gap=0.62),
         [
             legend.area("all records", color=drawing.light("twin")),
             legend.area("those found", color=drawing.light("canary")),

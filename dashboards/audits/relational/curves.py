@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing, layout, legend
-from dashboards.chart import Axis, Chart, Curve, Figure, Panel, curve, level
+from dashboards import drawing, legend
+from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_panels, level
 from dashboards.columns import numbers
 
 SCORES: Mapping[str, str] = {"exact_match": "exact match", "f1": "F1"}
@@ -55,22 +55,22 @@ def memorization(table: pa.Table) -> Figure | None:
     )
     titles = list(dict.fromkeys(panel for panel, _ in shown))
     looks = dict(zip(GOLDS, drawing.SERIES, strict=False))
-    panels = []
-    for title, box in zip(titles, layout.stack(len(titles), STEP), strict=True):
+    facets = []
+    for title in titles:
         of_panel = {golds: found for (name, golds), found in shown.items() if name == title}
         curves = [
             curve(found, looks[golds], width=1.4, alpha=0.15 if golds == "one" else 0)
             for golds, found in reversed(of_panel.items())
         ]
         epochs = epoch_axis(list(of_panel.values()), title == titles[-1])
-        panels.append(Panel(box, [level(0), *curves], x=epochs, title=title))
+        facets.append(Facet([level(0), *curves], title, Axis(), epochs))
     return Chart(
         "memorization",
         "Are hidden answers given from memory?",
         caption,
         " ".join(f"{panel}, {GOLDS[golds]}: {found.describe()} at the end." for (panel, golds), found in shown.items()),
         STEP * len(titles) + 0.4 + legend.height(len(drawn_golds), 1),
-        panels,
+        facet_panels(facets, STEP),
         [legend.series_entry(GOLDS[golds], looks[golds]) for golds in drawn_golds],
         columns=1,
     ).figure()
@@ -85,16 +85,11 @@ def answers(table: pa.Table) -> Figure | None:
     shown = {score: of_score for score, of_score in shown.items() if of_score}
     if not shown:
         return None
-    panels = [
-        Panel(
-            box,
-            [curve(found, LINES[name][1], width=1.4) for name, found in of_score.items()],
-            x=epoch_axis(list(of_score.values()), score == list(shown)[-1]),
-            y=Axis(limits=(-0.03, 1.03)),
-            title=f"{SCORES[score]}, share",
-        )
-        for (score, of_score), box in zip(shown.items(), layout.stack(len(shown), TALL_STEP), strict=True)
-    ]
+    facets = []
+    for score, of_score in shown.items():
+        curves = [curve(found, LINES[name][1], width=1.4) for name, found in of_score.items()]
+        epochs = epoch_axis(list(of_score.values()), score == list(shown)[-1])
+        facets.append(Facet(curves, f"{SCORES[score]}, share", Axis(limits=(-0.03, 1.03)), epochs))
     return Chart(
         "answers",
         "How often are the answers right?",
@@ -105,7 +100,7 @@ def answers(table: pa.Table) -> Figure | None:
             for name, found in of_score.items()
         ),
         TALL_STEP * len(shown) + 0.4 + legend.height(len(LINES)),
-        panels,
+        facet_panels(facets, TALL_STEP),
         [legend.series_entry(label, series, markersize=4.5) for label, series in LINES.values()],
     ).figure()
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing, layout
+from dashboards import drawing
 from dashboards.audits.unique_feature.learning_curve import LearningCurves, read_curves
 from dashboards.audits.unique_feature.pairs import LINES, MODELS, line_legend_entries
-from dashboards.chart import Axis, Chart, Figure, Panel
+from dashboards.chart import Axis, Chart, Facet, Figure, facet_panels
 from dashboards.columns import with_columns
 
 STEP = 1.8  # inches from a panel to the next
@@ -28,17 +28,16 @@ def histories(table: pa.Table) -> Figure | None:
     if not trained:
         return None
     several = max(of_kind.models for of_kind in trained.values()) > 1
-    panels = []
-    for (name, label), box in zip(MEASURES.items(), layout.stack(len(MEASURES), STEP, gap=0.25), strict=True):
+    facets = []
+    for name, label in MEASURES.items():
         last = max(of_kind.measures[name].shape[1] for of_kind in trained.values())
         lowest = name == list(MEASURES)[-1]
         limits = drawing.padded_limits([1.0, float(last)], 0.02)
-        panels.append(
-            Panel(
-                box,
+        facets.append(
+            Facet(
                 [partial(draw_history, trained=trained, name=name)],
-                Axis("epoch" if lowest else "", limits, 6, whole=True, worded=lowest),
-                Axis(label, most=4, log=() if name == "validation_loss" else None),
+                y=Axis(label, most=4, log=() if name == "validation_loss" else None),
+                x=Axis("epoch" if lowest else "", limits, 6, whole=True, worded=lowest),
             )
         )
     return Chart(
@@ -47,7 +46,7 @@ def histories(table: pa.Table) -> Figure | None:
         figure_caption(trained) if several else KEPT,
         " ".join(describe_history(model, of_kind) for model, of_kind in trained.items()),
         STEP * len(MEASURES) + 0.65,
-        panels,
+        facet_panels(facets, STEP, gap=0.25),
         line_legend_entries(),
     ).figure()
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from dashboards import drawing, layout, legend
+from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import EFFECT
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, axes_across, estimate_marks, level, line
+from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, estimate_marks, facet_panels, level, line
 from dashboards.run import Run
 from dashboards.summary import Row, find_row, find_rows, finite, format_range
 from tasks.audits.unique_feature.measures.private_ranks import ALLOWED, ONE_MODEL, exact_proportion
@@ -81,7 +81,7 @@ def ladder(run: Run) -> Iterator[Figure]:
         else ""
     )
     of_all = "" if len(rungs) == len(run.cells) else f" {len(rungs)} of {len(run.cells)} cells are there yet."
-    panels = list(ladder_panels(rungs, levels))
+    panels = ladder_panels(rungs, levels)
     entries = [legend.line("measured", color=drawing.light("accent"), marker="o", linewidth=1.6)]
     if levels:
         allowed = "largest that (epsilon, delta) allows"
@@ -144,14 +144,12 @@ def non_private_shares(cell: Run) -> dict[float, Share]:
     return found
 
 
-def ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> Iterator[Panel]:
+def ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel]:
     """The effect, then the shares at each level, by epsilon."""
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
-    across = axes_across(Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False), 1 + len(levels))
-    boxes = layout.stack(1 + len(levels), PANEL, gap=0.45, foot=0.55)
-    first, *below = zip(boxes, across, strict=True)
-    yield effect_panel(rungs, *first)
-    for share_level, (box, x) in zip(levels, below, strict=True):
+    across = Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
+    facets = [effect_facet(rungs)]
+    for share_level in levels:
         shares = {at: share for at, rung in enumerate(rungs) if (share := rung.shares.get(share_level)) is not None}
         bounds: list[Layer] = [
             line([at - 0.3, at + 0.3], [share.allowed] * 2, "violet", linewidth=2.2)
@@ -160,10 +158,11 @@ def ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> Iterator[Pa
         ]
         measured = estimate_marks(list(shares), [asdict(share) for share in shares.values()], "accent", **DOT)
         title = f"share of features that one model shows at p ≤ {share_level:g}"
-        yield Panel(box, [*bounds, measured, level(share_level)], x, Axis(limits=(-0.05, 1.05), most=3), title)
+        facets.append(Facet([*bounds, measured, level(share_level)], title, Axis(limits=(-0.05, 1.05), most=3)))
+    return facet_panels(facets, PANEL, across, gap=0.45, foot=0.55)
 
 
-def effect_panel(rungs: Sequence[Rung], box: layout.Box, across: Axis) -> Panel:
+def effect_facet(rungs: Sequence[Rung]) -> Facet:
     """The effect by epsilon; where its sizes are far apart on a logarithmic axis, without the line at 0."""
     effects = [rung.effect for rung in rungs]
     sizes = [row["estimate"] for row in effects]
@@ -173,5 +172,5 @@ def effect_panel(rungs: Sequence[Rung], box: layout.Box, across: Axis) -> Panel:
     dots = estimate_marks(range(len(rungs)), effects, "accent", **DOT)
     if wide:
         set_log_axis = partial(drawing.set_log_y_axis, wide=True)
-        return Panel(box, [dots], across, Axis(most=None), title, finish=[set_log_axis])
-    return Panel(box, [dots, level(0)], across, Axis(most=4), title)
+        return Facet([dots], title, Axis(most=None), finish=[set_log_axis])
+    return Facet([dots, level(0)], title)
