@@ -20,7 +20,7 @@ ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/
 TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
 CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
-WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench
+WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench tests/studies
 TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) \
 	$(filter-out $(ORCHESTRATION),$(wildcard tests/dashboards/test_*.py))
 PARTS := lint types test-orchestration test-clusters test-whole test-audits test-training test-computation
@@ -28,7 +28,7 @@ BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --o
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
 # The tests start some thousand processes; where none may write bytecode, each would compile the whole house anew.
-COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench
+COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench studies measurement
 
 test: .venv/ready
 	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"

@@ -1,6 +1,6 @@
 """How fast language models are fine-tuned and answer here, beside transformers' own Trainer and `generate`.
 
-    python bench/language_models.py [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
+    python -m bench.language_models [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
 
 Both train the same model on the same questions for an epoch, in minibatches of the same size; everything else of the
 Trainer is at its defaults (AdamW, minibatches by chance, padded to their longest). `generate` decodes the same
@@ -16,19 +16,16 @@ questions are the embedded `facts`, the models of the sizes named, with random w
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from bench.measuring import Row, Run, here, parser, publish
+from bench.measuring import Row, Run, publish
+from measurement.report import here, parser
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question

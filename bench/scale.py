@@ -384,7 +384,7 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
 
 
 def markdown(measured: Measured, options: argparse.Namespace) -> str:
-    from bench.machine import machine_facts  # loads torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # loads torch, which would count as the driver's memory
 
     about = {
         "command": f"python -m bench.scale --jobs {options.jobs} --gpus {options.gpus} --seed {options.seed}",

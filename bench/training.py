@@ -1,6 +1,6 @@
 """Every goal of speed that this machine can be asked about, each beside its rival and the ceiling of the same run.
 
-    python bench/training.py [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
+    python -m bench.training [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
 
 On a CPU: training of mlp1 (bench/perceptron.py), of the autoencoder and estimates of log p (bench/generation.py),
 nearest neighbours (bench/neighbours.py), rho with its interval (bench/forgetting.py) and shadow models
@@ -18,20 +18,18 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
 from bench import audit, forgetting, generation, neighbours, perceptron, shadow_models, stacks
 from bench.agreement import agreement
-from bench.engine import BATCH, FEW_STEPS, VAE_BATCH, corner, first, images
-from bench.measuring import Row, here, parser
+from bench.engine import BATCH, FEW_STEPS, VAE_BATCH, corner, first
+from bench.measuring import Row
 from bench.sections import Section, Sitting
+from measurement.images import images
+from measurement.report import here, parser
 from tasks.datasets.images import Images
 
 VISIT = 540.0  # seconds: ten minutes less what begins and ends them
