@@ -18,8 +18,8 @@ import scipy
 import torch
 from numpy.typing import NDArray
 
-from bench.measuring import Row, Run, clock_of, in_turn, publish
-from measurement.report import here, parser
+from bench.measuring import Row, Run, bench_parser, clock_of, in_turn, publish
+from measurement.report import measurement_facts
 from tasks.audits.forgetting.rho import Ratio, Score, ratio
 
 Array = NDArray[np.float64]
@@ -82,8 +82,8 @@ def by_scipy(query: Array, others: Array, score: Score) -> Array:
 
 
 def main() -> None:
-    asked = parser(__doc__).parse_args()
-    setting = here("confidences of made-up models", CPU)
+    asked = bench_parser(__doc__).parse_args()
+    setting = measurement_facts("confidences of made-up models", CPU)
     setting["versions"] += f", SciPy {scipy.__version__}"
     publish("rho and its interval", setting, list(rows(asked.tiny)), asked.out)
 

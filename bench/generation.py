@@ -39,7 +39,7 @@ from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
 from bench.measuring import Row, Run, clock_of, in_turn, options, publish
 from measurement.images import images
 from measurement.machine import ceilings, rate
-from measurement.report import here
+from measurement.report import measurement_facts
 from tasks.datasets.images import Images
 from tasks.models.importance import Sampling, estimate_log_density
 from tasks.models.likelihoods import fixed_inputs, observation_keys
@@ -363,7 +363,7 @@ def main() -> None:
     else:
         name, data = images(number if given.tiny else 60_000)
         rows = list(stacked(data, place, 3, points if given.tiny else 1024))
-    publish("Training the autoencoder and estimating log p", here(name, place), rows, given.out)
+    publish("Training the autoencoder and estimating log p", measurement_facts(name, place), rows, given.out)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from bench.measuring import Row, Run, publish
-from measurement.report import here, parser
+from bench.measuring import Row, Run, bench_parser, publish
+from measurement.report import measurement_facts
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
@@ -196,14 +196,14 @@ def timed(runs: dict[str, Run], rounds: int, place: torch.device) -> dict[str, d
 
 
 def main() -> None:
-    given = parser(__doc__)
+    given = bench_parser(__doc__)
     given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given.add_argument("--kind", choices=("t5", "gpt"), default="", help="both where it is not given")
     asked = given.parse_args()
     place = torch.device(asked.device)
     import transformers
 
-    setting: dict[str, Any] = here("facts", place)
+    setting: dict[str, Any] = measurement_facts("facts", place)
     setting["versions"] += f", transformers {transformers.__version__}"
     with hardware.exactly(place), silence_transformers():
         publish("Fine-tuning language models", setting, list(rows(asked.tiny, asked.kind, place)), asked.out)

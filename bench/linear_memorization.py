@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.measuring import Row, Run, clock_of, in_turn, publish
-from measurement.report import here, parser
+from bench.measuring import Row, Run, bench_parser, clock_of, in_turn, publish
+from measurement.report import measurement_facts
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import Flow, curve_times, scores, spectrum
 
@@ -92,8 +92,8 @@ def by_steps(z: Array, times: Array, step: float, steps: int) -> tuple[Array, Ar
 
 
 def main() -> None:
-    asked = parser(__doc__).parse_args()
-    setting = here("samples of a standard normal distribution", CPU)
+    asked = bench_parser(__doc__).parse_args()
+    setting = measurement_facts("samples of a standard normal distribution", CPU)
     publish("Learning and memorization of the linear model", setting, list(rows(asked.tiny)), asked.out)
 
 

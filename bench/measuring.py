@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 
-from measurement.report import parser
+from measurement.files import write_whole
+from measurement.report import make_parser
 
 Run = Callable[[], object]  # what is timed
 
@@ -94,11 +95,18 @@ def as_json(setting: dict[str, str], rows: list[Row]) -> str:
     return json.dumps({**setting, "rows": plain}, indent=1) + "\n"
 
 
+def bench_parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that all benchmarks have: tiny, out."""
+    parser = make_parser(description)
+    parser.add_argument("--out", type=Path, help="write the result here: JSON if it ends in .json, else Markdown")
+    return parser
+
+
 def options(description: str | None) -> argparse.Namespace:
     """The command line of a bench of one subject: tiny, device, out."""
-    given = parser(description)
-    given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    return given.parse_args()
+    parser = bench_parser(description)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    return parser.parse_args()
 
 
 def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
@@ -110,7 +118,4 @@ def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | No
 def write(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
     """Write the result where it was asked for, whole or not at all."""
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside = out.with_name(f".{out.name}")
-        aside.write_text(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows))
-        aside.replace(out)
+        write_whole(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows), out)

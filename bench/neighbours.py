@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from bench.measuring import Row, Run, clock_of, in_turn, options, publish
 from measurement.machine import ceilings, rate
-from measurement.report import here
+from measurement.report import measurement_facts
 from tasks.numerics.nearest_neighbours import nearest
 
 Array = NDArray[np.float32]
@@ -182,7 +182,7 @@ def main() -> None:
     place = torch.device(asked.device)
     rounds = 2 if asked.tiny else 5
     result = [row for size in sizes(place, asked.tiny) for row in rows(size, place, rounds)]
-    setting = here("normal noise", place)
+    setting = measurement_facts("normal noise", place)
     if place.type == "cpu" and absent():
         setting["left out"] = f"{' and '.join(absent())}, not installed here"
     publish("Exact nearest neighbours", setting, result, asked.out)

@@ -27,6 +27,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from measurement.files import write_whole
 from orchestrator.executors.calls import Call, Done, Item
 from orchestrator.executors.connection import connect
 from orchestrator.executors.ray import RayExecutor
@@ -277,8 +278,7 @@ def main() -> None:
     if options.out:
         if options.out.suffix == ".json":
             text = json.dumps({"setting": about, "ms_per_job": took, "scale": seen}, indent=2) + "\n"
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+        write_whole(text, options.out)
 
 
 if __name__ == "__main__":

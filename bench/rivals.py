@@ -29,12 +29,13 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from bench.measuring import bench_parser
 from dashboards.chart import Axis, Chart, Figure, marks, row_panel, upright
 from dashboards.drawing import SERIES
 from dashboards.layout import rows
 from dashboards.legend import series_entry
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.config import About
 from tasks.audits.membership.measures import summary
@@ -303,7 +304,7 @@ def judged(said: Sequence[Said], kind: str, field: str) -> str:
 
 
 def main() -> None:
-    given = parser(__doc__)
+    given = bench_parser(__doc__)
     given.add_argument("--seed", type=int, default=41000, help="of the first case of each kind")
     given.add_argument("--cases", type=int, default=20, help="of each kind")
     given.add_argument("--folder", type=Path, help="keep the cases and answers here")
@@ -335,7 +336,9 @@ def main() -> None:
                 errors.append(f"- {name} ended after {len(found)} of {len(folders)} cases: {error}")
             if found:
                 tools[name] = (RIVALS[name], found, script_lines(name))
-    setting: dict[str, Any] = here("scikit-learn's digits, each case in an order of its own", torch.device("cpu"))
+    setting: dict[str, Any] = measurement_facts(
+        "scikit-learn's digits, each case in an order of its own", torch.device("cpu")
+    )
     setting["networks"] = (
         f"{how.models} a case with {how.units} hidden units, each on half of {how.overfit} records (exposed: "
         f"{how.exposed}), {how.steps} ({how.exposed_steps}) steps of Adam at {how.learning_rate:g}"

@@ -30,6 +30,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from measurement.files import write_whole
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Outcome
 from orchestrator.executors.gpu_packing import SHARERS, GpuMeasurement
 from orchestrator.planning.plan import Plan
@@ -418,7 +419,7 @@ def main() -> None:
     text = markdown(measured, options)
     print(text, end="")
     if options.out:
-        options.out.write_text(text)
+        write_whole(text, options.out)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from bench.language_models import timed
 from bench.measuring import Row, options, publish
-from measurement.report import here
+from measurement.report import measurement_facts
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
@@ -171,7 +171,7 @@ def main() -> None:
     import lightly
     import torchvision
 
-    setting: dict[str, Any] = here("digits-on-photos", place)
+    setting: dict[str, Any] = measurement_facts("digits-on-photos", place)
     setting["versions"] += f", torchvision {torchvision.__version__}, lightly {lightly.__version__}"
     with hardware.exactly(place):
         publish("Training encoders without labels", setting, list(rows(asked.tiny, place)), asked.out)

@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.orchestration import ROOT, TOYS, add_toys, setting
+from measurement.files import write_whole
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
@@ -146,7 +147,7 @@ def main() -> None:
         text = markdown(about, calls, results, time_commands(run, full, checkouts))
     print(text, end="")
     if options.out:
-        options.out.write_text(text)
+        write_whole(text, options.out)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from tasks.datasets.images import Images
 
 
 def images(count: int) -> tuple[str, Images]:
-    """The first images of MNIST where it is, else random ones; and which of the two."""
+    """The first images of MNIST, or random images if MNIST is not available, with a name for the data."""
     try:
         data = load(Dataset("mnist"))
         train, labels = data.train_images[:count], data.train_labels[:count]

@@ -1,4 +1,4 @@
-"""How often each audit decides wrongly: all audits, on subjects whose truth is known, in one table.
+"""How often does each audit decide wrongly, on subjects whose truth is known?
 
     python -m studies decision_rates [AUDIT ...] [--first 800000] [--seeds 20] [--store FOLDER]
     python -m studies decision_rates --page    # renders docs/decision_rates.md from the counts alone
@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from measurement.intervals import clopper_pearson
-from measurement.report import parser
+from measurement.report import make_parser
 from orchestrator.runs.lifecycle import start
 from orchestrator.runs.report import Report
 from orchestrator.spec.audits import find
@@ -30,6 +30,7 @@ from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
 from studies import deja_vu_evasion, density_error_rates, relational_evasion, text_secret_detection
+from studies.interface import describe_command
 from tasks.audits.membership import answer as membership_answer
 from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.measures import summary
@@ -352,14 +353,18 @@ def page_of(audit: str) -> Path:
     return PAGE.with_name(f"{audit}.md")
 
 
-def main() -> None:
-    command = parser(__doc__)
-    command.add_argument("audits", nargs="*", metavar="AUDIT", help="measure these; all by default")
-    command.add_argument("--first", type=int, default=800_000, help="the first seed; the others follow it")
-    command.add_argument("--seeds", type=int, default=20, help="audits of each subject")
-    command.add_argument("--store", type=Path, help="keep trainings here, and reuse them")
-    command.add_argument("--page", action="store_true", help="render the page without measuring")
-    options = command.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = make_parser(__doc__, describe_command(__name__))
+    parser.add_argument("audits", nargs="*", metavar="AUDIT", help="measure these; all by default")
+    parser.add_argument("--first", type=int, default=800_000, help="the first seed; the others follow it")
+    parser.add_argument("--seeds", type=int, default=20, help="audits of each subject")
+    parser.add_argument("--store", type=Path, help="keep trainings here, and reuse them")
+    parser.add_argument("--page", action="store_true", help="render the page without measuring")
+    options = parser.parse_args(arguments)
+    known = audits_of(STUDIES)
+    unknown = sorted(set(options.audits) - set(known))
+    if unknown:
+        parser.error(f"unknown audit: {', '.join(unknown)}. Known are {', '.join(known)}")
     rates = read_rates()
     with tempfile.TemporaryDirectory() as folder:
         store = options.store or Path(folder)
@@ -383,7 +388,3 @@ def replace_study(rates: Sequence[DecisionRate], measured: Sequence[DecisionRate
     order = [(each.audit, each.evidence) for each in STUDIES]
     known = [rate for rate in [*kept, *measured] if (rate.audit, rate.evidence) in order]
     return sorted(known, key=lambda rate: order.index((rate.audit, rate.evidence)))
-
-
-if __name__ == "__main__":
-    main()

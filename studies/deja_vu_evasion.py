@@ -1,4 +1,4 @@
-"""What the audit of encoders says of owners who send embeddings and answer crops otherwise than whole pictures.
+"""How does `deja_vu` judge owners who answer crops differently from whole images?
 
     python -m studies deja_vu_evasion [--tiny] [--seed 6000] [--out FILE]
 
@@ -23,7 +23,8 @@ import torch
 from numpy.typing import NDArray
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.deja_vu.answer import verdict
 from tasks.audits.deja_vu.attack import attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu, GivenEncoder
@@ -153,10 +154,10 @@ def markdown(given: Size, found: Sequence[tuple[str, list[tuple[str, str]]]]) ->
     )
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=6000, help="of the first owner; each has its own")
-    asked_for = given.parse_args()
-    what = size(asked_for.tiny, asked_for.seed)
-    setting = here("digits-on-photos", torch.device("cpu")) | {"seed": str(asked_for.seed)}
-    publish_counts("Owners who answer crops otherwise", setting, markdown(what, list(counts(what))), asked_for.out)
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=6000, help="of the first owner; each has its own")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed)
+    setting = measurement_facts("digits-on-photos", torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts("Owners who answer crops otherwise", setting, markdown(what, list(counts(what))), options.out)

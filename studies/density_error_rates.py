@@ -1,4 +1,4 @@
-"""What the audit of densities answers where what is memorised is known: simulated runs, without a training.
+"""How often does `density` find what simulated models memorise, and accuse models that memorise nothing?
 
     python -m studies density_error_rates [--tiny] [--seed 3000] [--out FILE]
 
@@ -20,7 +20,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.density import Density, about
 from tasks.audits.density.answer import RULES
 from tasks.audits.density.evidence import Evidence
@@ -198,18 +199,14 @@ def counts(cases: Sequence[Case], seed: int) -> Iterator[Counted]:
         yield counted(case, seed + number)
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=3000, help="of the first case; the next has the next one")
-    asked_for = given.parse_args()
-    cases = TINY if asked_for.tiny else CASES
-    setting: dict[str, Any] = here("made up", torch.device("cpu"))
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=3000, help="of the first case; the next has the next one")
+    options = parser.parse_args(arguments)
+    cases = TINY if options.tiny else CASES
+    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
     begun = time.process_time()
-    found = list(counts(cases, asked_for.seed))
-    setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + len(cases) - 1}, one for each row"
+    found = list(counts(cases, options.seed))
+    setting["seeds"] = f"{options.seed} to {options.seed + len(cases) - 1}, one for each row"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
-    publish_counts("What is answered of densities that memorise what is known", setting, markdown(found), asked_for.out)
-
-
-if __name__ == "__main__":
-    main()
+    publish_counts("What is answered of densities that memorise what is known", setting, markdown(found), options.out)

@@ -1,4 +1,4 @@
-"""How often the audit of densities calls an observation that no model remembers, counted over whole runs.
+"""How often does `density` call an observation in whole runs in which nothing is memorised?
 
     python -m studies density_null_rates --keep runs.jsonl [--tiny] [--seed 7000] [--runs 200] [--planted 2]
                                           [--out FILE]
@@ -25,7 +25,8 @@ import pyarrow as pa
 import torch
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.density import AUDIT, Density, plan
 from tasks.audits.density.measures.scores import PLANTED_CALLED
 from tasks.audits.density.presets import QUICKSTART
@@ -163,17 +164,15 @@ def share(count: int, n: int) -> str:
     return f"{count} of {n}, {100 * count / n:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=7000, help="of the first run; the next has the next one")
-    given.add_argument("--runs", type=int, default=200, help="nulls, two seconds of a core each")
-    given.add_argument("--planted", type=int, default=20, help="runs of each planted kind, six seconds of a core each")
-    given.add_argument("--keep", type=Path, required=True, help="the file of runs")
-    asked = given.parse_args()
-    setting: dict[str, Any] = here("digits", torch.device("cpu")) | {"seeds": f"{asked.seed} on"}
-    found = outcomes(asked.seed, 2 if asked.tiny else asked.runs, 0 if asked.tiny else asked.planted, asked.keep)
-    publish_counts("What whole runs call where it is known what is memorised", setting, markdown(found), asked.out)
-
-
-if __name__ == "__main__":
-    main()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=7000, help="of the first run; the next has the next one")
+    parser.add_argument("--runs", type=int, default=200, help="nulls, two seconds each")
+    parser.add_argument("--planted", type=int, default=20, help="runs of each planted kind, six seconds each")
+    parser.add_argument("--keep", type=Path, required=True, help="the file of runs")
+    options = parser.parse_args(arguments)
+    setting: dict[str, Any] = measurement_facts("digits", torch.device("cpu")) | {"seeds": f"{options.seed} on"}
+    found = outcomes(
+        options.seed, 2 if options.tiny else options.runs, 0 if options.tiny else options.planted, options.keep
+    )
+    publish_counts("What whole runs call where it is known what is memorised", setting, markdown(found), options.out)

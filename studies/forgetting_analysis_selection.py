@@ -1,4 +1,4 @@
-"""How often owners who never saw D_Q are accused if the provider chooses D_C once it has the owner's table.
+"""How often are innocent owners accused if the provider chooses D_C after it has their table?
 
     python -m studies forgetting_analysis_selection [--tiny] [--seed 4100] [--out FILE]
 
@@ -12,17 +12,18 @@ with the difference of means. Owners of one draw share it, so intervals are over
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from orchestrator.planning.commitment import check_commitment, commitment_of, draw_of
 from studies.forgetting_draw_selection import is_control, percent
 from studies.forgetting_evasion import log_p, trained
+from studies.interface import study_parser
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.exchangeability import scores
@@ -179,10 +180,10 @@ def markdown(setting: Setting) -> Iterator[str]:
     yield f"{setting.draws} bound draws of {setting.owners} owners each; 95 % intervals over draws."
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=4100, help="of the audit: another one trains everything anew")
-    options = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=4100, help="of the audit: another one trains everything anew")
+    options = parser.parse_args(arguments)
     what = setting_of(options.tiny, options.seed)
-    device = here(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    device = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
     publish_counts("Analyses that a provider chooses", device, "\n".join(markdown(what)) + "\n", options.out)

@@ -1,4 +1,4 @@
-"""What owners are answered who trained on data of their own, by models of one D_C and by models of draws of it.
+"""How are owners judged who trained on data of their own, by models of one D_C and of draws of it?
 
     python -m studies forgetting_data_mismatch [--tiny] [--worlds 2] [--seed 5000] [--models FOLDER] [--out FILE]
 
@@ -26,8 +26,9 @@ import torch
 from numpy.typing import NDArray
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from studies.forgetting_evasion import ANSWERS, APART, asked, of_audit, trained
+from studies.interface import study_parser
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAnswers, confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import RecognitionTrial
@@ -249,43 +250,39 @@ def describe_trials(trials: Sequence[pa.Table]) -> str:
     )
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--worlds", type=int, default=2, help="audits, each of its own images and seed")
-    given.add_argument("--seed", type=int, default=5000, help="of the first world; the next has the next one")
-    given.add_argument("--share", type=float, default=0.05, help="of D_C that a model is trained on: 1,000 images")
-    given.add_argument("--replicates", type=int, default=8, help="models of comparison of each kind")
-    given.add_argument("--owners", type=int, default=10, help="of each kind in each world")
-    given.add_argument("--kinds", type=int, default=len(OWNERS), help="how many of OWNERS there are, from the first on")
-    given.add_argument("--models", type=Path, help="trained models are kept in this folder")
-    asked_for = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--worlds", type=int, default=2, help="audits, each of its own images and seed")
+    parser.add_argument("--seed", type=int, default=5000, help="of the first world; the next has the next one")
+    parser.add_argument("--share", type=float, default=0.05, help="of D_C that a model is trained on: 1,000 images")
+    parser.add_argument("--replicates", type=int, default=8, help="models of comparison of each kind")
+    parser.add_argument("--owners", type=int, default=10, help="of each kind in each world")
+    parser.add_argument("--kinds", type=int, default=len(OWNERS), help="how many kinds of OWNERS, from the first on")
+    parser.add_argument("--models", type=Path, help="trained models are kept in this folder")
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     found: list[Judged] = []
     trials: list[pa.Table] = []
-    for number in range(asked_for.worlds):
-        kinds = OWNERS[: asked_for.kinds]
+    for number in range(options.worlds):
+        kinds = OWNERS[: options.kinds]
         of = world(
-            asked_for.tiny,
-            asked_for.seed + number,
-            asked_for.share,
-            asked_for.replicates,
-            asked_for.owners,
+            options.tiny,
+            options.seed + number,
+            options.share,
+            options.replicates,
+            options.owners,
             kinds,
         )
-        kept = asked_for.models and asked_for.models / f"{of.draws.seed}.feather"
+        kept = options.models and options.models / f"{of.draws.seed}.feather"
         models = trained(planned(of), kept)
         said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
         trials.append(try_recognition(of, said))
         found += judge_owners(of, said, trials[-1])
-    setting = here(of.draws.query.data.name, torch.device("cpu"))
+    setting = measurement_facts(of.draws.query.data.name, torch.device("cpu"))
     setting["audit"] = (
         f"{len(of.draws.query.pool.rows(load(of.draws.query.data)))} images, half of them held back; models of 1,000 "
-        f"images, a share of {asked_for.share:g} of D_C; {of.draws.replicates} replicates, known shares "
+        f"images, a share of {options.share:g} of D_C; {of.draws.replicates} replicates, known shares "
         f"{', '.join(f'{known:g}' for known in of.draws.partial)}; mlp1, {of.draws.epochs} epochs"
     )
-    setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + asked_for.worlds - 1}, one for each of the worlds"
-    publish_counts("Owners with data of their own", setting, markdown(found) + describe_trials(trials), asked_for.out)
-
-
-if __name__ == "__main__":
-    main()
+    setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
+    publish_counts("Owners with data of their own", setting, markdown(found) + describe_trials(trials), options.out)

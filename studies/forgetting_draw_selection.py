@@ -1,4 +1,4 @@
-"""How often owners who never saw D_Q are accused where the provider chooses the draw, and where a nonce binds it.
+"""How often are innocent owners accused if the provider chooses the draw, and if a nonce binds it?
 
     python -m studies forgetting_draw_selection [--tiny] [--seed 4000] [--out FILE]
 
@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from studies.forgetting_evasion import log_p, trained
+from studies.interface import study_parser
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.exchangeability import effect, p_values, scores
@@ -151,10 +152,10 @@ def percent(share: Estimate) -> str:
     return f"{100 * (share.value or 0):.1f} %{ends}"
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=4000, help="of the audit: another one trains everything anew")
-    asked_for = given.parse_args()
-    what = size(asked_for.tiny, asked_for.seed)
-    setting = here(what.config.query.data.name, torch.device("cpu")) | {"seed": str(asked_for.seed)}
-    publish_counts("Draws that a provider chooses", setting, markdown(what, list(counts(what))), asked_for.out)
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=4000, help="of the audit: another one trains everything anew")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed)
+    setting = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts("Draws that a provider chooses", setting, markdown(what, list(counts(what))), options.out)

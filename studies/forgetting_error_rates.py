@@ -1,4 +1,4 @@
-"""What the audit answers of models that hold a known share of D_Q, and of models that hold none.
+"""How often does `forgetting` find a known share of D_Q, and accuse models that hold none of it?
 
     python -m studies forgetting_error_rates [--tiny] [--worlds 6] [--seed 2000] [--models FILE] [--out FILE]
 
@@ -21,8 +21,9 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from studies.forgetting_evasion import ANSWERS, APART, Desk, asked, heated, log_p, of_audit, table_of, trained
+from studies.interface import study_parser
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures.decisions import target_row
@@ -233,33 +234,29 @@ def percent(share: Estimate) -> str:
     return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--worlds", type=int, default=6, help="audits, each of its own images and seed")
-    given.add_argument("--seed", type=int, default=2000, help="of the first world; the next has the next one")
-    given.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
-    asked_for = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--worlds", type=int, default=6, help="audits, each of its own images and seed")
+    parser.add_argument("--seed", type=int, default=2000, help="of the first world; the next has the next one")
+    parser.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    configs = worlds(asked_for.tiny, asked_for.seed, asked_for.worlds)
-    setting, plan = here(configs[0].query.data.name, torch.device("cpu")), planned(configs)
-    kept = asked_for.models is not None and asked_for.models.exists()
+    configs = worlds(options.tiny, options.seed, options.worlds)
+    setting, plan = measurement_facts(configs[0].query.data.name, torch.device("cpu")), planned(configs)
+    kept = options.models is not None and options.models.exists()
     begun, cpu = time.perf_counter(), time.process_time()
-    models = trained(plan, asked_for.models)
+    models = trained(plan, options.models)
     training_cost = "done before, and read from a file" if kept else cost(begun, cpu)
     begun, cpu = time.perf_counter(), time.process_time()
     found = []
     for world, config in enumerate(configs):
         found += judged(world, config, {model: table for (of, model), table in models.items() if of == world})
-    setting["seeds"] = f"{asked_for.seed} to {asked_for.seed + asked_for.worlds - 1}, one for each of the worlds"
+    setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
     setting["trainings"] = f"{len(plan)}; {training_cost}"
     setting["decisions"] = f"{len(found)}; {cost(begun, cpu)}"
-    publish_counts("What is answered of models that hold a known share", setting, markdown(found), asked_for.out)
+    publish_counts("What is answered of models that hold a known share", setting, markdown(found), options.out)
 
 
 def cost(begun: float, cpu: float) -> str:
     """What was spent since, in words."""
     return f"{time.process_time() - cpu:.0f} s of a core, {time.perf_counter() - begun:.0f} s in all"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Which owners who change what their model says are found out, and what the published measures say of them.
+"""Which owners who change their model's outputs does `forgetting` detect, and which do published measures?
 
     python -m studies forgetting_evasion [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,8 @@ from numpy.typing import NDArray
 from pyarrow import feather
 from scipy import special
 
-from measurement.report import here, parser
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures import baselines
@@ -334,26 +336,22 @@ def short(value: float | None) -> str:
     return "none" if value is None else f"{value:.2f}"
 
 
-def written(
+def publish_tables(
     title: str,
-    about: str | None,
+    parser: ArgumentParser,
+    arguments: Sequence[str],
     counts: Callable[[Size, Path | None], Iterator[Counted]],
     most: int | None = None,
 ) -> None:
-    """Print what is counted, of `most` tables of a kind or of all, and write it where --out says."""
-    given = parser(about)
-    given.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
-    given.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
-    asked_for = given.parse_args()
-    what = size(asked_for.tiny, asked_for.seed)
-    setting = here(what.config.query.data.name, torch.device("cpu"))
-    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items() if name in ("date", "versions", "data"))
-    table = markdown(list(counts(what, asked_for.models)), what.owners if most is None else min(most, what.owners))
-    text = f"# {title}\n\n{facts}\n- seed: {asked_for.seed}\n\n{table}"
-    print(text, end="")
-    if asked_for.out:
-        asked_for.out.write_text(text)
+    """Print the counts of all tables, or of `most` of each kind, and write them to the file of `--out`."""
+    parser.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
+    parser.add_argument("--models", type=Path, help="keep trained models in this file, and read them if it exists")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed)
+    setting = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    tables = what.owners if most is None else min(most, what.owners)
+    publish_counts(title, setting, markdown(list(counts(what, options.models)), tables), options.out)
 
 
-if __name__ == "__main__":
-    written("Owners who cheat", __doc__, counts)
+def main(arguments: Sequence[str]) -> None:
+    publish_tables("Owners who cheat", study_parser(__name__, __doc__), arguments, counts)

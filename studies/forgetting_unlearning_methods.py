@@ -1,17 +1,19 @@
-"""Which methods of unlearning the audit clears, on the data of `forgetting_evasion`, with the baselines beside.
+"""Which unlearning methods does `forgetting` clear, and what do published measures report?
 
     python -m studies forgetting_unlearning_methods [--tiny] [--seed 1000] [--models FILE] [--out FILE]
 
-Ten models that hold all of D_Q are made to forget it by each method, with its defaults; retraining is the models that
-never saw it. Each model is judged alone. U-LiRA and forgetting quality compare the ten with the calibration models.
+The data are those of `forgetting_evasion`. Ten models that hold all of D_Q are made to forget it by each method, with
+its defaults; retraining is the models that never saw it. Each model is judged alone. U-LiRA and forgetting quality
+compare the ten with the calibration models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from studies.forgetting_evasion import CLEAN, Counted, Size, asked, counted, planned, trained, written
+from studies.forgetting_evasion import CLEAN, Counted, Size, asked, counted, planned, publish_tables, trained
+from studies.interface import study_parser
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
@@ -63,5 +65,5 @@ def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearnin
     )
 
 
-if __name__ == "__main__":
-    written("Unlearning methods", __doc__, counts, MODELS)
+def main(arguments: Sequence[str]) -> None:
+    publish_tables("Unlearning methods", study_parser(__name__, __doc__), arguments, counts, MODELS)

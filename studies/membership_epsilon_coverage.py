@@ -1,4 +1,4 @@
-"""How often lower bounds on epsilon exceed the true one, and how high they reach: mechanisms simulated by their law.
+"""How often do lower bounds on epsilon exceed the true epsilon, and how high do they reach?
 
     python -m studies membership_epsilon_coverage [--tiny] [--seed 9000] [--out FILE]
 
@@ -22,7 +22,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.numerics import statistics
 from tasks.numerics.epsilon import (
     Mask,
@@ -225,11 +226,11 @@ def markdown(
             yield f"| {shift:g} | {canaries:,} | " + " | ".join(means) + " |"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=9000, help="of all runs")
-    options = given.parse_args()
-    setting: dict[str, Any] = here("made up", torch.device("cpu"))
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9000, help="of all runs")
+    options = parser.parse_args(arguments)
+    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
     begun = time.process_time()
     sizes = ((100,), (100,), 20, 2) if options.tiny else ((1000, 10_000), (1000, 20_000), 1000, 20)
     few = (100,) if options.tiny else (100, 400, 2000)
@@ -237,7 +238,3 @@ def main() -> None:
     setting["seeds"] = f"({options.seed}, run)"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     publish_counts("How often lower bounds on epsilon are wrong, and how high they reach", setting, lines, options.out)
-
-
-if __name__ == "__main__":
-    main()

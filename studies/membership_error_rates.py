@@ -1,4 +1,4 @@
-"""What the audit of membership answers where it is known which records are exposed: simulated, without a training.
+"""How often does `membership` find exposed records, and accuse simulated models without any?
 
     python -m studies membership_error_rates [--tiny] [--seed 7000] [--part answers|attacks|given|clear] [--out FILE]
 
@@ -20,7 +20,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.attacks import ATTACKS, pair_models, partners
 from tasks.audits.membership.config import About, GivenModel, Membership
@@ -282,14 +283,14 @@ def _share(some: int, of: int) -> str:
     return f"{100 * (estimate.value or 0):.3g} % [{100 * (estimate.low or 0):.3g}, {100 * (estimate.high or 0):.3g}]"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
-    given.add_argument(
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
+    parser.add_argument(
         "--part", choices=("answers", "attacks", "given", "clear"), help="one of the tables; all of them without it"
     )
-    options = given.parse_args()
-    setting: dict[str, Any] = here("made up", torch.device("cpu"))
+    options = parser.parse_args(arguments)
+    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
     begun = time.process_time()
     page: list[str] = []
     if options.part in (None, "answers"):
@@ -306,7 +307,3 @@ def main() -> None:
     setting["seeds"] = f"from {options.seed} on"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""What membership answers about given models that were really trained, and about tables that their owners alter.
+"""How does `membership` judge trained third-party models, and tables that their owners change?
 
     python -m studies membership_given_models [--tiny] [--seed 35201] [--owners 24] [--models 64] [--data NAME]
                                               [--out FILE]
@@ -27,7 +27,8 @@ import torch
 from numpy.typing import NDArray
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.config import About, GivenModel, Membership
 from tasks.audits.membership.given import SCORES, Ask, ask_given, handout_order, pictures, question
@@ -234,19 +235,19 @@ def markdown(counted: Sequence[tuple[str, Counter[str]]]) -> Iterator[str]:
         yield f"| {name} | {numbers} | {low:.0f} to {high:.0f} % |"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=35201, help="of the owners; the references' is one more")
-    given.add_argument("--owners", type=int, default=24, help="of each kind")
-    given.add_argument("--models", type=int, default=64, help="references")
-    given.add_argument("--data", default=str(QUICKSTART.data.name))
-    options = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=35201, help="of the owners; the references' is one more")
+    parser.add_argument("--owners", type=int, default=24, help="of each kind")
+    parser.add_argument("--models", type=int, default=64, help="references")
+    parser.add_argument("--data", default=str(QUICKSTART.data.name))
+    options = parser.parse_args(arguments)
     config = replace(QUICKSTART, data=pin(Dataset(options.data)), models=options.models, seed=options.seed + 1)
     if options.tiny:
         config, options.owners = replace(config, data=pin(Dataset("digits")), models=20, examples=60, epochs=1), 2
     begun = time.process_time()
     counted = list(count_answers(config, options.owners, options.seed))
-    setting = here(config.data.name, torch.device("cpu"))
+    setting = measurement_facts(config.data.name, torch.device("cpu"))
     setting["trainings"] = (
         f"{config.models} references and {options.owners} of each kind, {config.network} on half of {config.examples} "
         f"images, {config.epochs} epochs"
@@ -254,7 +255,3 @@ def main() -> None:
     setting["seeds"] = f"{options.seed} and {options.seed + 1}"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     publish_counts("What is answered of given models", setting, "\n".join(markdown(counted)) + "\n", options.out)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Epsilon from below by many private trainings on 1,000 images of MNIST, from initial weights chosen by the auditor.
+"""Which epsilon do many private trainings show from initial weights that the auditor chose?
 
     python -m studies membership_worst_case_epsilon [--tiny] [--seed 35301] [--models 200] [--epsilon 10] [--out FILE]
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from measurement.images import images
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
 from tasks.audits.membership.trainings import CANARIES, log_odds
 from tasks.training.dp_sgd import noise, spent
@@ -113,12 +114,12 @@ def markdown(cells: dict[str, tuple[list[dict[str, object]], float]]) -> Iterato
         yield f"| {name} | {found[0]['spent']:.2f} | {bounds} | {found[0]['auc']:.3f} | {100 * accuracy:.0f} % |"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=35301)
-    given.add_argument("--models", type=int, default=200)
-    given.add_argument("--epsilon", type=float, default=10.0)
-    options = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=35301, help="of the initial weights, coins and noise")
+    parser.add_argument("--models", type=int, default=200, help="trainings of each kind")
+    parser.add_argument("--epsilon", type=float, default=10.0, help="of the trainings, by the accountant")
+    options = parser.parse_args(arguments)
     models = 8 if options.tiny else options.models
     begun = time.process_time()
     name, data = images(11 * RECORDS)
@@ -133,13 +134,9 @@ def main() -> None:
         found = epsilon(AtDelta(privacy.delta), tables).to_pylist()
         cells[kind] = found, float(np.mean(accuracies))
         print(kind, found, file=sys.stderr, flush=True)
-    setting = here(name, torch.device("cpu"))
+    setting = measurement_facts(name, torch.device("cpu"))
     setting["trainings"] = f"{models} of each kind, {STEPS} steps on all of {RECORDS} images, delta {privacy.delta:g}"
     setting["seed"] = str(options.seed)
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
     table = "\n".join(markdown(cells)) + "\n"
     publish_counts("Epsilon from below, from weights that the auditor chose", setting, table, options.out)
-
-
-if __name__ == "__main__":
-    main()

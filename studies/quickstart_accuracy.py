@@ -1,4 +1,4 @@
-"""How often a quickstart answers rightly, seed by seed: whole runs by the command line, as a stranger starts them.
+"""How often is the answer of a quickstart right?
 
     python -m studies quickstart_accuracy AUDIT [FIELD=VALUE ...] [--preset NAME] [--first 100] [--seeds 20]
                                           [--runs FILE] [--out FILE]
@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 
 ENGRAM = (sys.executable, "-m", "orchestrator")
 FOUND = {"unique_feature": "memorised", "density": "memorised", "deja_vu": "memorised", "relational": "memorised"}
@@ -113,23 +114,19 @@ def markdown(found: Sequence[Outcome]) -> str:
     )
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("audit", choices=("forgetting", *FOUND))
-    given.add_argument("settings", nargs="*", metavar="FIELD=VALUE", help="fields of the config")
-    given.add_argument("--preset", default="quickstart")
-    given.add_argument("--first", type=int, default=100, help="the first seed; the next is the next one")
-    given.add_argument("--seeds", type=int, default=20, help="how many")
-    given.add_argument("--runs", type=Path, help="what is known of a seed is kept here, and read where it is there")
-    asked = given.parse_args()
-    settings = [*asked.settings, *(["scale=tiny"] if asked.tiny else [])]
-    seeds = range(asked.first, asked.first + asked.seeds)
-    setting = here("embedded", torch.device("cpu"))
-    command = ["python -m studies quickstart_accuracy", asked.audit, *settings, f"--preset {asked.preset}"]
-    setting["command"] = " ".join([*command, f"--first {asked.first} --seeds {asked.seeds}"])
-    found = list(outcomes(asked.audit, asked.preset, seeds, settings, asked.runs))
-    publish_counts(f"How often {asked.audit}'s {asked.preset} is right", setting, markdown(found), asked.out)
-
-
-if __name__ == "__main__":
-    main()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("audit", choices=("forgetting", *FOUND))
+    parser.add_argument("settings", nargs="*", metavar="FIELD=VALUE", help="fields of the config")
+    parser.add_argument("--preset", default="quickstart")
+    parser.add_argument("--first", type=int, default=100, help="the first seed; the next is the next one")
+    parser.add_argument("--seeds", type=int, default=20, help="how many")
+    parser.add_argument("--runs", type=Path, help="what is known of a seed is kept here, and read where it is there")
+    options = parser.parse_args(arguments)
+    settings = [*options.settings, *(["scale=tiny"] if options.tiny else [])]
+    seeds = range(options.first, options.first + options.seeds)
+    setting = measurement_facts("embedded", torch.device("cpu"))
+    command = ["python -m studies quickstart_accuracy", options.audit, *settings, f"--preset {options.preset}"]
+    setting["command"] = " ".join([*command, f"--first {options.first} --seeds {options.seeds}"])
+    found = list(outcomes(options.audit, options.preset, seeds, settings, options.runs))
+    publish_counts(f"How often {options.audit}'s {options.preset} is right", setting, markdown(found), options.out)

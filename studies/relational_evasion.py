@@ -1,4 +1,4 @@
-"""What the audit of relations answers about owners who evade questions on corrupted contexts.
+"""How does `relational` judge owners who evade questions on corrupted contexts?
 
     python -m studies relational_evasion [--tiny] [--seed 5000] [--out FILE]
 
@@ -23,7 +23,8 @@ from pathlib import Path
 import torch
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.relational.answer import verdict
 from tasks.audits.relational.config import About, Relational
 from tasks.audits.relational.evaded_answers import read_evasions
@@ -233,14 +234,14 @@ def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
     return "\n".join([*lines, "", "Brackets: exact 95 % intervals (Clopper-Pearson)."]) + "\n"
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=5000, help="of the owners and of the order of the questions")
-    given.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
-    given.add_argument("--processes", type=int, default=2, help="how many processes judge owners side by side")
-    asked_for = given.parse_args()
-    what = size(asked_for.tiny, asked_for.seed, asked_for.readers)
-    setting = here("facts, facts-stated", torch.device("cpu")) | {"seed": str(asked_for.seed)}
-    with ProcessPoolExecutor(asked_for.processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=5000, help="of the owners and of the order of the questions")
+    parser.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
+    parser.add_argument("--processes", type=int, default=2, help="how many processes judge owners side by side")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed, options.readers)
+    setting = measurement_facts("facts, facts-stated", torch.device("cpu")) | {"seed": str(options.seed)}
+    with ProcessPoolExecutor(options.processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         table = markdown(list(counts(what, pool)))
-    publish_counts("Owners who evade questions", setting, table, asked_for.out)
+    publish_counts("Owners who evade questions", setting, table, options.out)

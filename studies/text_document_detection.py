@@ -1,4 +1,4 @@
-"""How often documents that were inserted into a training are found, beside a base without them, and how often wrongly.
+"""How often does `text` find inserted documents, beside a base model without them, and how often wrongly?
 
     python -m studies text_document_detection [--tiny] [--seed 9200] [--pairs 20] [--out FILE]
 
@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from studies.text_secret_detection import describe_share
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
@@ -138,13 +139,13 @@ def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterato
     yield ""
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=9200, help="of the first pair")
-    given.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
-    options = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9200, help="of the first pair")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
+    options = parser.parse_args(arguments)
     size, pairs = (TINY, 2) if options.tiny else (FULL, options.pairs)
-    setting, lines, begun = here("facts", torch.device("cpu")), list[str](), time.process_time()
+    setting, lines, begun = measurement_facts("facts", torch.device("cpu")), list[str](), time.process_time()
     for kind in KINDS:
         answers, tables = Counter[str](), list[pa.Table]()
         for number in range(pairs):
@@ -156,7 +157,3 @@ def main() -> None:
     setting |= {"seeds": f"{options.seed} to {options.seed + pairs - 1}"}
     setting |= {"cost": f"{time.process_time() - begun:.0f} s of a core"}
     publish_counts("Documents that were inserted, beside a base without them", setting, "\n".join(lines), options.out)
-
-
-if __name__ == "__main__":
-    main()

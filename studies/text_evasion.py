@@ -1,4 +1,4 @@
-"""What the audit of a table of log-probabilities says where its owner changes it, who knows the secrets or does not.
+"""How does `text` judge owners who change their table of log-probabilities?
 
     python -m studies text_evasion [--tiny] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out FILE]
 
@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from studies.text_secret_detection import KINDS, Pair, describe_share, size, train_pairs
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
@@ -183,19 +184,15 @@ def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     yield ""
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=36300, help="of the first pair")
-    given.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
-    given.add_argument("--scores", type=Path, help="where what the models say is kept")
-    options = given.parse_args()
-    setting, count = here("facts", torch.device("cpu")), 2 if options.tiny else options.pairs
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=36300, help="of the first pair")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
+    parser.add_argument("--scores", type=Path, help="where what the models say is kept")
+    options = parser.parse_args(arguments)
+    setting, count = measurement_facts("facts", torch.device("cpu")), 2 if options.tiny else options.pairs
     pairs = list(train_pairs(size(options.tiny, options.seed), count, options.scores))
     setting |= {"seeds": f"{options.seed} to {options.seed + count - 1}"}
     publish_counts(
         "Owners who change a table of log-probabilities", setting, "\n".join(describe_cheats(pairs)), options.out
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""How often drawn secrets are found, by repetitions, and how often where others of their format were told.
+"""How often does `text` find planted secrets, by repetitions, and how often wrongly?
 
     python -m studies text_secret_detection [--tiny] [--quickstart] [--seed 36300] [--pairs 10] [--scores FOLDER]
                                             [--out FILE]
@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from pyarrow import feather
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import About, Text, Told
 from tasks.audits.text.measures import summary
@@ -233,23 +234,24 @@ def describe_share(some: int, of: int) -> str:
     return f"{some} of {of}: {100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--quickstart", action="store_true", help="GPTs of the preset of this name")
-    given.add_argument("--made-up", action="store_true", help="count answers to drawn log p; nothing is trained")
-    given.add_argument("--seed", type=int, default=36300, help="of the first pair")
-    given.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
-    given.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
-    options = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--quickstart", action="store_true", help="GPTs of the preset of this name")
+    parser.add_argument("--made-up", action="store_true", help="count answers to drawn log p; nothing is trained")
+    parser.add_argument("--seed", type=int, default=36300, help="of the first pair")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
+    parser.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
+    options = parser.parse_args(arguments)
     if options.made_up:
         begun = time.process_time()
         cases = [replace(case, audits=2) for case in MADE_UP[:2]] if options.tiny else MADE_UP
         lines = list(describe_made_up(cases, options.seed))
-        setting = here("made up", torch.device("cpu"))
+        setting = measurement_facts("made up", torch.device("cpu"))
         setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - begun:.0f} s of a core"}
         publish_counts("What is answered of secrets whose log p is drawn", setting, "\n".join(lines), options.out)
         return
-    config, setting = size(options.tiny, options.seed, options.quickstart), here("facts", torch.device("cpu"))
+    config = size(options.tiny, options.seed, options.quickstart)
+    setting = measurement_facts("facts", torch.device("cpu"))
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
     lines = [
         line
@@ -270,7 +272,3 @@ def main() -> None:
 def size(tiny: bool, seed: int, quickstart: bool = False) -> Text:
     base = SMOKE if tiny else QUICKSTART if quickstart else SMALL
     return replace(base, data=pin(base.data), extraction=True, seed=seed)
-
-
-if __name__ == "__main__":
-    main()

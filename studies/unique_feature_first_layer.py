@@ -1,4 +1,4 @@
-"""How often one model shows a glyph of one training image: by its first layer, beside references, and by its outputs.
+"""How often does one model reveal a glyph of one training image, by its first layer or its outputs?
 
     python -m studies unique_feature_first_layer [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
                                  [--data mnist] [--examples 10000] [--epochs 5] [--out FILE]
@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import binomtest
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.unique_feature.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.first_layer import LEAST_PIXELS, Counts, FirstLayer, ink_counts, trained_first_layer
@@ -330,25 +331,25 @@ def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
     yield "cells that some training image inks", f"{int((counts > 0).any(axis=2).sum())} of {counts[..., 0].size}"
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=34101, help="from which all chance follows")
-    given.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
-    given.add_argument("--innocent", type=int, default=20, help="models without any feature; 20 unless given")
-    given.add_argument(
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=34101, help="from which all chance follows")
+    parser.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
+    parser.add_argument("--innocent", type=int, default=20, help="models without any feature; 20 unless given")
+    parser.add_argument(
         "--references", type=int, default=4, help="clean models to stand beside; 0: none, 4 unless given"
     )
-    given.add_argument("--data", default="mnist", help="the data set; mnist unless given")
-    given.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
-    given.add_argument("--epochs", type=int, help="at most; those of the published training unless given")
-    asked_for = given.parse_args()
+    parser.add_argument("--data", default="mnist", help="the data set; mnist unless given")
+    parser.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
+    parser.add_argument("--epochs", type=int, help="at most; those of the published training unless given")
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    if asked_for.tiny:
-        config = replace(study_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
+    if options.tiny:
+        config = replace(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
     else:
-        config = study_config(asked_for.data, asked_for.examples, asked_for.owners, asked_for.seed)
-        config = replace(config, epochs=asked_for.epochs or config.epochs)
-    models = train(config, asked_for.innocent, asked_for.references)
+        config = study_config(options.data, options.examples, options.owners, options.seed)
+        config = replace(config, epochs=options.epochs or config.epochs)
+    models = train(config, options.innocent, options.references)
     counted = table(count_answers(config, models))
-    setting = here("", torch.device("cpu")) | dict(facts(config, models))
-    publish_counts("One model: its first layer beside references", setting, counted, asked_for.out)
+    setting = measurement_facts("", torch.device("cpu")) | dict(facts(config, models))
+    publish_counts("One model: its first layer beside references", setting, counted, options.out)

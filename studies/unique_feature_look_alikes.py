@@ -1,4 +1,4 @@
-"""How often a model is said to know a feature where its training data show that, one like it, another, or none.
+"""How often is a model accused of a feature if its training data contain it, a look-alike, or none?
 
     python -m studies unique_feature_look_alikes [--tiny] [--seed 9000] [--out FILE]
 
@@ -13,7 +13,6 @@ Clopper and Pearson.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +23,9 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from studies.hospital import make_xrays, train_model
+from studies.interface import study_parser
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
@@ -245,23 +245,23 @@ def count(called: int, n: int) -> str:
     return f"{called} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=9000, help="of the first owner; the others follow")
-    given.add_argument("--owners", type=int, help="how many; 20 unless given")
-    given.add_argument("--glyphs", action="store_true", help="count glyphs beside references instead of names")
-    asked_for = given.parse_args()
-    size = TINY if asked_for.tiny else FULL
-    size = replace(size, owners=asked_for.owners or size.owners)
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9000, help="of the first owner; the others follow")
+    parser.add_argument("--owners", type=int, help="how many; 20 unless given")
+    parser.add_argument("--glyphs", action="store_true", help="count glyphs beside references instead of names")
+    options = parser.parse_args(arguments)
+    size = TINY if options.tiny else FULL
+    size = replace(size, owners=options.owners or size.owners)
     torch.set_num_threads(1)
-    setting = here("examples/hospital", torch.device("cpu")) | {"seed": str(asked_for.seed)}
-    if asked_for.glyphs:
+    setting = measurement_facts("examples/hospital", torch.device("cpu")) | {"seed": str(options.seed)}
+    if options.glyphs:
         setting["data"] = "digits"
-        counted = table(list(glyph_answers(size, asked_for.seed)))
-        publish_counts("Glyphs and those like them", setting, counted, asked_for.out)
-        sys.exit()
+        counted = table(list(glyph_answers(size, options.seed)))
+        publish_counts("Glyphs and those like them", setting, counted, options.out)
+        return
     found: list[Answered] = []
-    for seed in range(asked_for.seed, asked_for.seed + size.owners):
+    for seed in range(options.seed, options.seed + size.owners):
         found += hospital_answers(size, seed)
         print(f"{seed}: {', '.join(f'{each.before} / {each.after}' for each in found[-len(CASES) :])}", flush=True)
-    publish_counts("Names and those like them", setting, table(found), asked_for.out)
+    publish_counts("Names and those like them", setting, table(found), options.out)

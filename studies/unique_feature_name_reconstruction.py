@@ -1,4 +1,4 @@
-"""How many letters of a name are read out of a model's slopes, where its training data show the name and where not.
+"""How many letters of a name can be read from the slopes of a model that was trained on it?
 
     python -m studies unique_feature_name_reconstruction [--tiny] [--hospital] [--seed 9300] [--out FILE]
 
@@ -19,8 +19,9 @@ import pyarrow as pa
 import torch
 
 from measurement.intervals import clopper_pearson
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from studies.hospital import make_xrays
+from studies.interface import study_parser
 from studies.unique_feature_look_alikes import EPOCHS as HOSPITAL_EPOCHS
 from studies.unique_feature_look_alikes import PATTERN, SIDE, drawn_name, trained_model, xrays
 from tasks.audits.unique_feature.evaluation import Predictor
@@ -141,21 +142,21 @@ def markdown(found: Sequence[Read]) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=9300, help="of the names and the models")
-    given.add_argument("--owners", type=int, default=20, help="how many")
-    given.add_argument("--hospital", action="store_true", help="read names in X-rays instead of digits")
-    given.add_argument("--device", default="cpu", help="where models of X-rays are trained: cpu or cuda")
-    asked_for = given.parse_args()
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9300, help="of the names and the models")
+    parser.add_argument("--owners", type=int, default=20, help="how many")
+    parser.add_argument("--hospital", action="store_true", help="read names in X-rays instead of digits")
+    parser.add_argument("--device", default="cpu", help="where models of X-rays are trained: cpu or cuda")
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    owners, epochs, members = (2, 2, 20) if asked_for.tiny else (asked_for.owners, EPOCHS[asked_for.hospital], 200)
-    device = torch.device(asked_for.device)
-    data = "examples/hospital" if asked_for.hospital else "digits"
+    owners, epochs, members = (2, 2, 20) if options.tiny else (options.owners, EPOCHS[options.hospital], 200)
+    device = torch.device(options.device)
+    data = "examples/hospital" if options.hospital else "digits"
     read = (
-        hospital_letters(owners, asked_for.seed, epochs, members, 20 if asked_for.tiny else 300, device)
-        if asked_for.hospital
-        else digit_letters(owners, asked_for.seed, epochs, members)
+        hospital_letters(owners, options.seed, epochs, members, 20 if options.tiny else 300, device)
+        if options.hospital
+        else digit_letters(owners, options.seed, epochs, members)
     )
-    setting = here(data, device) | {"seed": str(asked_for.seed)}
-    publish_counts("Letters that are read out of slopes", setting, markdown(list(read)), asked_for.out)
+    setting = measurement_facts(data, device) | {"seed": str(options.seed)}
+    publish_counts("Letters that are read out of slopes", setting, markdown(list(read)), options.out)

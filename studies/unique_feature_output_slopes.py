@@ -1,4 +1,4 @@
-"""Count how often the outputs of one model show a glyph of one training image, by calibration and images.
+"""How often do the outputs of one model reveal a glyph, by calibration and by images?
 
     python -m studies unique_feature_output_slopes [--tiny] [--seed 520000] [--owners 20] [--clean 10] [--out FILE]
 
@@ -31,7 +31,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from studies.unique_feature_first_layer import LEVELS, Asked, describe_count, glyph_of, study_config, train
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.first_layer import Counts, comparison, ink_class, ink_counts, trained_first_layer
@@ -189,25 +190,25 @@ def table(ranks: Mapping[str, OwnerRanks]) -> str:
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
-    given = parser(__doc__)
-    given.add_argument("--seed", type=int, default=520000, help="from which all chance follows")
-    given.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
-    given.add_argument(
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=520000, help="from which all chance follows")
+    parser.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
+    parser.add_argument(
         "--clean", type=int, default=10, help="clean models in addition to the four references; 10 unless given"
     )
-    asked_for = given.parse_args()
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    if asked_for.tiny:
-        config = replace(study_config("digits", 50, 2, asked_for.seed), epochs=2, patience=0)
+    if options.tiny:
+        config = replace(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
     else:
-        config = study_config("mnist", 10000, asked_for.owners, asked_for.seed)
-    models = train(config, 0 if asked_for.tiny else asked_for.clean, ASKED_REFERENCES)
+        config = study_config("mnist", 10000, options.owners, options.seed)
+    models = train(config, 0 if options.tiny else options.clean, ASKED_REFERENCES)
     clean = [*models.references, *(one.model for one in models.innocent)]
-    setting = here("", torch.device("cpu")) | {
+    setting = measurement_facts("", torch.device("cpu")) | {
         "data": f"{config.trained_on.name}, {config.examples} training images",
         "seed": str(config.seed),
         "models": f"{len(models.owners)} with a glyph, {len(clean)} clean references",
     }
     counted = table(rank_all_glyphs(config, models.owners, clean))
-    publish_counts("One model by its outputs: calibrations and carriers", setting, counted, asked_for.out)
+    publish_counts("One model by its outputs: calibrations and carriers", setting, counted, options.out)

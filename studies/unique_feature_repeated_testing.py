@@ -1,11 +1,14 @@
-"""How often looking again accuses or clears wrongly: simulated pairs, judged by the rules of `unique_feature`.
+"""How often does testing again after more pairs accuse or clear wrongly?
 
-Nothing is trained. Where nothing is memorised, the effect of a pair is normal around 0 with a spread of .2 nats, and
-its rank is uniform among 4,001. Where canaries are remembered, so many in 100 have p of at most 5 %
-(`unique_feature_sequential_stopping`). Before: every look by the rules for a fixed number of pairs. Now: the first look
-by them, later ones by the bets on all ranks. A later look accuses by bets on effects that are reduced by the smallest
-that matters; their p-values are no smaller, so the counts of false accusations here are upper bounds. A clearance is by
-the interval alone, as if all ranks were by chance, and the true effect is the smallest that matters.
+    python -m studies unique_feature_repeated_testing [--tiny] [--seed 9000] [--audits 4000] [--out FILE]
+
+The pairs are simulated and judged by the rules of `unique_feature`; nothing is trained. Where nothing is memorised, the
+effect of a pair is normal around 0 with a spread of .2 nats, and its rank is uniform among 4,001. Where canaries are
+remembered, so many in 100 have p of at most 5 % (`unique_feature_sequential_stopping`). Before: every look by the rules
+for a fixed number of pairs. Now: the first look by them, later ones by the bets on all ranks. A later look accuses by
+bets on effects that are reduced by the smallest that matters; their p-values are no smaller, so the counts of false
+accusations here are upper bounds. A clearance is by the interval alone, as if all ranks were by chance, and the true
+effect is the smallest that matters.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
 from tasks.audits.unique_feature.answer.pair_evidence import LEAST, SURELY
 from tasks.audits.unique_feature.answer.pairs import ONE_SIDE
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST
@@ -134,3 +140,13 @@ def markdown(audits: int, seed: int) -> Iterator[str]:
         for name, looks in schedules:
             every, spent = (count_cleared(audits, spread, looks, each, seed + 10 + at) for each in (False, True))
             yield f"| {name}: cleared | {spread:g} | {share(every, audits)} | {share(spent, audits)} |"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9000, help="of the first case; the next has the next one")
+    parser.add_argument("--audits", type=int, default=4000, help="simulated audits of each case")
+    options = parser.parse_args(arguments)
+    audits = 20 if options.tiny else options.audits
+    setting = measurement_facts("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+    publish_counts("Repeated looks", setting, "\n".join(markdown(audits, options.seed)) + "\n", options.out)

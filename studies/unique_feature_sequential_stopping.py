@@ -1,10 +1,6 @@
-"""How many pairs a run needs until it is decided, and how often it accuses wrongly.
+"""How many pairs does a run need until it is decided, and how often does it accuse wrongly?
 
-    python -m studies unique_feature_sequential_stopping [--tiny] [--seed 9000] [--trained 50] [--looks 4000]
-                                                         [--out FILE]
-
-`--looks N` simulates N audits that are judged again after more pairs (`unique_feature_repeated_testing`), with
-and without spent errors.
+    python -m studies unique_feature_sequential_stopping [--tiny] [--seed 9000] [--trained 50] [--out FILE]
 
 `--trained N` runs N audits of each kind, with an effect and without, as `engram run unique_feature --until decided`
 does: each pair is two trainings of a small network on 300 digits. An effect is a canary with the feature that is asked
@@ -28,14 +24,14 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from measurement.report import here, parser, publish_counts
+from measurement.report import measurement_facts, publish_counts
 from orchestrator.planning.plan import plan_of
 from orchestrator.runs.lifecycle import start
 from orchestrator.scheduling.rounds import stop_when_decided
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Execution, Spec
 from orchestrator.store import open_store
-from studies import unique_feature_repeated_testing as repeated_testing
+from studies.interface import study_parser
 from tasks.numerics import betting, statistics
 
 SIZE, LEVEL, MOST = 201, 0.05, 12
@@ -175,31 +171,17 @@ def run_trained(audits: int, first: int) -> Iterator[str]:
     yield from trained_markdown(ended)
 
 
-def main() -> None:
-    given = parser(__doc__)
-    given.add_argument("--trained", type=int, default=0, metavar="N", help="audits of each kind that are trained")
-    given.add_argument("--seed", type=int, default=9000, help="of the first case")
-    given.add_argument("--looks", type=int, default=0, metavar="N", help="audits that are looked at again")
-    options = given.parse_args()
-    if options.looks:
-        setting = here("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
-        publish_counts(
-            "Repeated looks",
-            setting,
-            "\n".join(repeated_testing.markdown(options.looks, options.seed)) + "\n",
-            options.out,
-        )
-        return
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--trained", type=int, default=0, metavar="N", help="audits of each kind that are trained")
+    parser.add_argument("--seed", type=int, default=9000, help="of the first case")
+    options = parser.parse_args(arguments)
     if options.trained:
-        setting = here("digits", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+        setting = measurement_facts("digits", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
         table = "\n".join(run_trained(options.trained, options.seed)) + "\n"
         publish_counts("Trainings until decided", setting, table, options.out)
         return
     cases = TINY if options.tiny else CASES
     counted = [count_decisions(case, options.seed + at) for at, case in enumerate(cases)]
-    setting = here("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+    setting = measurement_facts("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
     publish_counts("Pairs until decided", setting, "\n".join(markdown(counted)) + "\n", options.out)
-
-
-if __name__ == "__main__":
-    main()

@@ -169,6 +169,7 @@ class Here:
         ):
             warnings.simplefilter("always")
             warnings.simplefilter("ignore", DeprecationWarning)  # which no user sees of a library
+            warnings.filterwarnings("ignore", "'.*' found in sys.modules")  # another test may have imported it
             patch.setattr(sys, "argv", [name, *arguments])
             runpy.run_module(name, run_name="__main__")
         assert [] == [str(each.message) for each in warned]
