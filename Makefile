@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu lint types chaos frozen bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
 
 # The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -34,6 +34,16 @@ test: .venv/ready
 	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
+
+# While you work: lint, types and the fast tests that the changes since BASE affect, nearest first, for about a minute.
+check: .venv/ready
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=line lint check-types check-tests
+
+check-types: .venv/ready
+	$(BIN)/mypy
+
+check-tests: .venv/ready
+	$(BIN)/python -m tests.affected --base $(or $(BASE),HEAD)
 
 # The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
 # process: to count them would make the slow ones slower still.
