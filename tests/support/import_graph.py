@@ -71,12 +71,12 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 def find_importers(sources: Mapping[str, Source], removed: Iterable[str] = ()) -> dict[str, set[str]]:
     """The modules that import each module. Importing a module also imports the packages that contain it."""
-    known = {*sources, *removed}
-    importers: dict[str, set[str]] = {name: set() for name in known}
+    modules = {*sources, *removed}
+    importers: dict[str, set[str]] = {name: set() for name in modules}
     for name, source in sources.items():
         for reference in source.references:
             for imported in _prefixes(reference):
-                if imported in known and imported != name:
+                if imported in modules and imported != name:
                     importers[imported].add(name)
     return importers
 
