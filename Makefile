@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu lint types chaos frozen bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
 
 # The whole set where there is an NVIDIA GPU, or where it is installed already; else what runs without one.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -20,7 +20,7 @@ ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/
 TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
 CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
-WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench
+WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench tests/studies
 TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) \
 	$(filter-out $(ORCHESTRATION),$(wildcard tests/dashboards/test_*.py))
 PARTS := lint types test-orchestration test-clusters test-whole test-audits test-training test-computation
@@ -28,12 +28,22 @@ BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --o
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
 # The tests start some thousand processes; where none may write bytecode, each would compile the whole house anew.
-COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench
+COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench studies measurement
 
 test: .venv/ready
 	@echo "lint, types, and in six parts all tests that are not slow: each says at its end what it found (10 minutes on 2 cores)"
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
+
+# While you work: lint, types and the fast tests that the changes since BASE affect, nearest first, for about a minute.
+check: .venv/ready
+	@$(MAKE) --no-print-directory --jobs 3 --keep-going --output-sync=line lint check-types check-tests
+
+check-types: .venv/ready
+	$(BIN)/mypy
+
+check-tests: .venv/ready
+	$(BIN)/python -m tests.affected --base $(or $(BASE),HEAD)
 
 # The slow ones too, and which lines and branches of the code were never run by the others, in the parts that run it in their
 # process: to count them would make the slow ones slower still.

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 
 from bench.measuring import Run
-from tasks.datasets.catalog import load
-from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.images import Images
 from tasks.models.networks import Architecture
 from tasks.models.vae import mnist
@@ -25,20 +23,6 @@ VAE_BATCH, VAE_LEARNING_RATE = 64, 1e-3
 VAE = mnist()
 STEPS = 20  # that a run of a stack takes
 FEW_STEPS = 2  # where only whether it runs is asked
-
-
-def images(count: int) -> tuple[str, Images]:
-    """The first images of MNIST where it is, else random ones; and which of the two."""
-    try:
-        data = load(Dataset("mnist"))
-        train, labels = data.train_images[:count], data.train_labels[:count]
-        return "MNIST", Images(train, labels, data.test_images[:count], data.test_labels[:count], data.classes)
-    except DatasetError:
-        stream = np.random.default_rng(0)
-        pixels = stream.integers(0, 256, (count, 28, 28, 1), dtype=np.uint8)
-        labels = stream.integers(0, 10, count)
-        few = min(count, 10_000)
-        return "random images of MNIST's shape", Images(pixels, labels, pixels[:few], labels[:few], 10)
 
 
 def first(data: Images, count: int) -> Images:

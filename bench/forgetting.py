@@ -1,6 +1,6 @@
 """How fast rho and its interval are computed here, beside a loop over scipy.stats.ks_2samp.
 
-    python bench/forgetting.py [--tiny] [--out bench/results/NAME.md]
+    python -m bench.forgetting [--tiny] [--out bench/results/NAME.md]
 
 The rival takes the distance of each pair of models, its p-value by the quick way. Ours is all of rho: distances and
 interval. Both have one thread, and the ratio is of two median CPU times of the same run. The confidences are float32
@@ -9,20 +9,17 @@ sigmoids of normal noise, of which the query models' are the surer.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import scipy
 import torch
 from numpy.typing import NDArray
 
-from bench.measuring import Row, Run, clock_of, here, in_turn, parser, publish
+from bench.measuring import Row, Run, bench_parser, clock_of, in_turn, publish
+from measurement.report import measurement_facts
 from tasks.audits.forgetting.rho import Ratio, Score, ratio
 
 Array = NDArray[np.float64]
@@ -85,8 +82,8 @@ def by_scipy(query: Array, others: Array, score: Score) -> Array:
 
 
 def main() -> None:
-    asked = parser(__doc__).parse_args()
-    setting = here("confidences of made-up models", CPU)
+    asked = bench_parser(__doc__).parse_args()
+    setting = measurement_facts("confidences of made-up models", CPU)
     setting["versions"] += f", SciPy {scipy.__version__}"
     publish("rho and its interval", setting, list(rows(asked.tiny)), asked.out)
 

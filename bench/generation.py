@@ -1,6 +1,6 @@
 """How fast the fully connected autoencoder of density trains here and log p is estimated, beside the usual ways.
 
-    python bench/generation.py [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
+    python -m bench.generation [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
 Rivals in training: the same network, minibatches and loss with autograd and torch.optim.Adam at its defaults, fed by
 
@@ -20,16 +20,12 @@ MNIST is read from ENGRAM_DATA where it is; random images of its shape take its 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
@@ -37,11 +33,13 @@ from torch import Tensor, nn
 from torch.distributions import Bernoulli, Normal
 from torch.nn import functional
 
-from bench.engine import STEPS, VAE, autoencoders, epochs, first, images, seated, steps
+from bench.engine import STEPS, VAE, autoencoders, epochs, first, seated, steps
 from bench.engine import VAE_BATCH as BATCH
 from bench.engine import VAE_LEARNING_RATE as LEARNING_RATE
-from bench.machine import ceilings, rate
-from bench.measuring import Row, Run, clock_of, here, in_turn, options, publish
+from bench.measuring import Row, Run, clock_of, in_turn, options, publish
+from measurement.images import images
+from measurement.machine import ceilings, rate
+from measurement.report import measurement_facts
 from tasks.datasets.images import Images
 from tasks.models.importance import Sampling, estimate_log_density
 from tasks.models.likelihoods import fixed_inputs, observation_keys
@@ -365,7 +363,7 @@ def main() -> None:
     else:
         name, data = images(number if given.tiny else 60_000)
         rows = list(stacked(data, place, 3, points if given.tiny else 1024))
-    publish("Training the autoencoder and estimating log p", here(name, place), rows, given.out)
+    publish("Training the autoencoder and estimating log p", measurement_facts(name, place), rows, given.out)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How fast language models are fine-tuned and answer here, beside transformers' own Trainer and `generate`.
 
-    python bench/language_models.py [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
+    python -m bench.language_models [--tiny] [--kind t5|gpt] [--device cpu|cuda] [--out bench/results/NAME.md]
 
 Both train the same model on the same questions for an epoch, in minibatches of the same size; everything else of the
 Trainer is at its defaults (AdamW, minibatches by chance, padded to their longest). `generate` decodes the same
@@ -16,19 +16,16 @@ questions are the embedded `facts`, the models of the sizes named, with random w
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from bench.measuring import Row, Run, here, parser, publish
+from bench.measuring import Row, Run, bench_parser, publish
+from measurement.report import measurement_facts
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.facts import Facts
 from tasks.datasets.questions.question import Question
@@ -199,14 +196,14 @@ def timed(runs: dict[str, Run], rounds: int, place: torch.device) -> dict[str, d
 
 
 def main() -> None:
-    given = parser(__doc__)
+    given = bench_parser(__doc__)
     given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     given.add_argument("--kind", choices=("t5", "gpt"), default="", help="both where it is not given")
     asked = given.parse_args()
     place = torch.device(asked.device)
     import transformers
 
-    setting: dict[str, Any] = here("facts", place)
+    setting: dict[str, Any] = measurement_facts("facts", place)
     setting["versions"] += f", transformers {transformers.__version__}"
     with hardware.exactly(place), silence_transformers():
         publish("Fine-tuning language models", setting, list(rows(asked.tiny, asked.kind, place)), asked.out)

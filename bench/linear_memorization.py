@@ -1,6 +1,6 @@
 """How fast the linear model's curves are computed here, beside gradient descent in steps.
 
-    python bench/linear_memorization.py [--tiny] [--out bench/results/NAME.md]
+    python -m bench.linear_memorization [--tiny] [--out bench/results/NAME.md]
 
 The rival takes explicit steps of gradient descent, one training after another, as long as a step may be for descent to
 stay monotone (1 / the largest eigenvalue), which draws the early curve only roughly; it is timed over a few steps of
@@ -11,20 +11,17 @@ is of two median CPU times of the same run.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.measuring import Row, Run, clock_of, here, in_turn, parser, publish
+from bench.measuring import Row, Run, bench_parser, clock_of, in_turn, publish
+from measurement.report import measurement_facts
 from tasks.linear_memorization.gaussian_samples import normal_samples
 from tasks.linear_memorization.gradient_flow import Flow, curve_times, scores, spectrum
 
@@ -95,8 +92,8 @@ def by_steps(z: Array, times: Array, step: float, steps: int) -> tuple[Array, Ar
 
 
 def main() -> None:
-    asked = parser(__doc__).parse_args()
-    setting = here("samples of a standard normal distribution", CPU)
+    asked = bench_parser(__doc__).parse_args()
+    setting = measurement_facts("samples of a standard normal distribution", CPU)
     publish("Learning and memorization of the linear model", setting, list(rows(asked.tiny)), asked.out)
 
 

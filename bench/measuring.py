@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
-from bench.machine import machine_facts
-from tasks.numerics.matmul import products
+from measurement.files import write_whole
+from measurement.report import make_parser
 
 Run = Callable[[], object]  # what is timed
 
@@ -77,21 +77,6 @@ def clock_of(place: torch.device) -> tuple[str, Callable[[], float]]:
     return "wall time", wall_after_the_device(place)
 
 
-def here(data: str, place: torch.device) -> dict[str, str]:
-    """What a reader must know to compare."""
-    return machine_facts() | {
-        "device": gpu(place) if place.type == "cuda" else "CPU",
-        "products": products(place, torch.float32).name,
-        "data": data,
-    }
-
-
-def gpu(place: torch.device) -> str:
-    """The GPU's name, memory and CUDA version."""
-    properties = torch.cuda.get_device_properties(place)
-    return f"{properties.name}, {properties.total_memory / 1e9:.0f} GB, CUDA {torch.version.cuda}"
-
-
 def markdown(title: str, setting: dict[str, str], rows: list[Row]) -> str:
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in setting.items()), ""]
     lines += ["| what | Engram | beside | ratio | must | aim | met |", "|---|---|---|---|---|---|---|"]
@@ -110,19 +95,18 @@ def as_json(setting: dict[str, str], rows: list[Row]) -> str:
     return json.dumps({**setting, "rows": plain}, indent=1) + "\n"
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """What the command lines of all benches share: tiny, out."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--tiny", action="store_true", help="few steps: whether it runs, not how fast")
-    parser.add_argument("--out", type=Path, help="write the result here: JSON where it ends in .json, else Markdown")
+def bench_parser(description: str | None) -> argparse.ArgumentParser:
+    """The options that all benchmarks have: tiny, out."""
+    parser = make_parser(description)
+    parser.add_argument("--out", type=Path, help="write the result here: JSON if it ends in .json, else Markdown")
     return parser
 
 
 def options(description: str | None) -> argparse.Namespace:
     """The command line of a bench of one subject: tiny, device, out."""
-    given = parser(description)
-    given.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    return given.parse_args()
+    parser = bench_parser(description)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    return parser.parse_args()
 
 
 def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
@@ -131,19 +115,7 @@ def publish(title: str, setting: dict[str, str], rows: list[Row], out: Path | No
     write(title, setting, rows, out)
 
 
-def publish_counts(title: str, setting: dict[str, str], table: str, out: Path | None) -> None:
-    """Print a table of counts below what a reader must know, and write it where it was asked for."""
-    facts = "\n".join(f"- {name}: {value}" for name, value in setting.items())
-    text = f"# {title}\n\n{facts}\n\n{table}"
-    print(text, end="")
-    if out:
-        out.write_text(text)
-
-
 def write(title: str, setting: dict[str, str], rows: list[Row], out: Path | None) -> None:
     """Write the result where it was asked for, whole or not at all."""
     if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        aside = out.with_name(f".{out.name}")
-        aside.write_text(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows))
-        aside.replace(out)
+        write_whole(as_json(setting, rows) if out.suffix == ".json" else markdown(title, setting, rows), out)

@@ -1,6 +1,6 @@
 """How fast exact nearest neighbours are found here, beside scikit-learn, faiss and the matrix products alone.
 
-    python bench/neighbours.py [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
+    python -m bench.neighbours [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
 Rivals, each from arrays to distances and rows, a library that is not installed left out with a word:
 
@@ -18,22 +18,19 @@ few points and many neighbours are where rivals that do not are ahead.
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.machine import ceilings, rate
-from bench.measuring import Row, Run, clock_of, here, in_turn, options, publish
+from bench.measuring import Row, Run, clock_of, in_turn, options, publish
+from measurement.machine import ceilings, rate
+from measurement.report import measurement_facts
 from tasks.numerics.nearest_neighbours import nearest
 
 Array = NDArray[np.float32]
@@ -185,7 +182,7 @@ def main() -> None:
     place = torch.device(asked.device)
     rounds = 2 if asked.tiny else 5
     result = [row for size in sizes(place, asked.tiny) for row in rows(size, place, rounds)]
-    setting = here("normal noise", place)
+    setting = measurement_facts("normal noise", place)
     if place.type == "cpu" and absent():
         setting["left out"] = f"{' and '.join(absent())}, not installed here"
     publish("Exact nearest neighbours", setting, result, asked.out)

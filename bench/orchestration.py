@@ -1,6 +1,6 @@
 """What a job costs beside its computation: ms per no-op job, against bare Ray and Ray Tune, in one run.
 
-    python bench/orchestration.py [--jobs 1000] [--rounds 5] [--tiny] [--out bench/results/NAME.md]
+    python -m bench.orchestration [--jobs 1000] [--rounds 5] [--tiny] [--out bench/results/NAME.md]
 
 Every rival runs the same number of jobs on the same cluster, in turn, round after round; the table gives the median
 over the rounds. A rival is a function `(jobs, folder) -> None` that is done when every result is where it keeps them.
@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shutil
+import site
 import statistics
 import subprocess
 import sys
@@ -26,21 +27,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from measurement.files import write_whole
+from orchestrator.executors.calls import Call, Done, Item
+from orchestrator.executors.connection import connect
+from orchestrator.executors.ray import RayExecutor
+from orchestrator.inspection import explain
+from orchestrator.planning.plan import Plan
+from orchestrator.runs.lifecycle import start
+from orchestrator.spec.resolve import Cell
+from orchestrator.spec.specification import Execution
+from orchestrator.store import open_store
+from tasks.contract.job import Inputs, task
+
 ROOT = Path(__file__).resolve().parents[1]
 TOYS = ROOT / "tests" / "toys"  # an audit of another package, whose jobs do nothing
-sys.path[:0] = [str(ROOT), str(TOYS)]
-
-from orchestrator.executors.calls import Call, Done, Item  # noqa: E402
-from orchestrator.executors.connection import connect  # noqa: E402
-from orchestrator.executors.ray import RayExecutor  # noqa: E402
-from orchestrator.inspection import explain  # noqa: E402
-from orchestrator.planning.plan import Plan  # noqa: E402
-from orchestrator.runs.lifecycle import start  # noqa: E402
-from orchestrator.spec.resolve import Cell  # noqa: E402
-from orchestrator.spec.specification import Execution  # noqa: E402
-from orchestrator.store import open_store  # noqa: E402
-from tasks.contract.job import Inputs, task  # noqa: E402
-
 WINDOW = 256  # calls that bare Ray has submitted at one time
 WARMING = 8  # jobs
 Rival = Callable[[int, Path], None]
@@ -175,8 +175,14 @@ def seconds(rival: Rival, jobs: int) -> float:
         shutil.rmtree(folder)
 
 
+def add_toys() -> None:
+    """Make the audit of the toys available to this process and to the processes that it starts."""
+    site.addsitedir(str(TOYS))
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
+
+
 def setting(jobs: int, rounds: int, cpus: int) -> dict[str, str]:
-    from bench.machine import machine_facts  # loads torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # loads torch, which would count as the driver's memory
 
     return {
         "jobs": f"{jobs} in each of {rounds} rounds, on {cpus} CPUs",
@@ -263,7 +269,7 @@ def main() -> None:
     options = parser.parse_args()
     jobs, rounds = (20, 1) if options.tiny else (options.jobs, options.rounds)
     about = setting(jobs, rounds, options.cpus)
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
+    add_toys()
     with connect("local", options.cpus):
         took = in_turn(RIVALS, jobs, rounds)
     seen = {count: scaled(count) for count in ((100,) if options.tiny else options.scale)}
@@ -272,8 +278,7 @@ def main() -> None:
     if options.out:
         if options.out.suffix == ".json":
             text = json.dumps({"setting": about, "ms_per_job": took, "scale": seen}, indent=2) + "\n"
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text)
+        write_whole(text, options.out)
 
 
 if __name__ == "__main__":

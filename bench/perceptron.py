@@ -27,9 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.engine import BATCH, LEARNING_RATE, classifiers, epochs, images, seated
-from bench.machine import ceilings, rate
+from bench.engine import BATCH, LEARNING_RATE, classifiers, epochs, seated
 from bench.measuring import Row, Run, clock_of, in_turn
+from measurement.images import images
+from measurement.machine import ceilings, rate
 from tasks.datasets.images import Images
 from tasks.models.networks import HIDDEN, Architecture
 from tasks.training.strategies import Strategy

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.machine import machine_facts
+from measurement.machine import machine_facts
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.price import Price, price_plan
 from orchestrator.spec.resolve import pin_cells, resolve_cells

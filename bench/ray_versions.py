@@ -19,6 +19,8 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from measurement.files import write_whole
+
 ROOT = Path(__file__).resolve().parents[1]
 BOUNDS = re.compile(r'"ray\[default,tune\]>=([\d.]+),<([\d.]+)"')
 AUDIT = ("run", "unique_feature", "--preset", "smoke", "--address", "local", "--mlflow", "off", "--no-report")
@@ -100,7 +102,7 @@ def main() -> int:
     ]
     print("\n".join(lines))
     if options.out is not None:
-        options.out.write_text("\n".join(lines) + "\n")
+        write_whole("\n".join(lines) + "\n", options.out)
     return int(any(outcome.startswith("failed") for outcome in outcomes.values()))
 
 

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from measurement.files import write_whole
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing.reference import FILE, KINDS, Speed, measure_speed
 from orchestrator.spec.resolve import pin_cells, resolve_cells
@@ -293,7 +294,7 @@ def main() -> None:
         if before:
             before["tasks"] = {task: {int(count): s for count, s in of} for task, of in before["tasks"].items()}
         content = merged(before, rows, here, partial(replaces, name))
-        asked.out.write_text(json.dumps(content, indent=1) + "\n")
+        write_whole(json.dumps(content, indent=1) + "\n", asked.out)
         print(f"{name}: {len(rows)} jobs, {sum(row.seconds for row in rows):.1f} s", flush=True)
 
 

@@ -1,6 +1,6 @@
 """The same verdict? Engram and other tools on the same records and models: who is accused or cleared, at what cost.
 
-    python bench/rivals.py [--tiny] [--seed 41000] [--cases 20] [--folder DIR] [--rival NAME=PYTHON ...] [--out FILE]
+    python -m bench.rivals [--tiny] [--seed 41000] [--cases 20] [--folder DIR] [--rival NAME=PYTHON ...] [--out FILE]
         [--figure FILE]
 
 Of each kind there are so many cases. A case is records from scikit-learn's digits in an order of its own, and 16 small
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,20 +23,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bench.demonstrations import clopper_pearson
-from bench.measuring import here, parser, publish_counts
+from bench.measuring import bench_parser
 from dashboards.chart import Axis, Chart, Figure, marks, row_panel, upright
 from dashboards.drawing import SERIES
 from dashboards.layout import rows
 from dashboards.legend import series_entry
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
 from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.config import About
 from tasks.audits.membership.measures import summary
@@ -306,7 +304,7 @@ def judged(said: Sequence[Said], kind: str, field: str) -> str:
 
 
 def main() -> None:
-    given = parser(__doc__)
+    given = bench_parser(__doc__)
     given.add_argument("--seed", type=int, default=41000, help="of the first case of each kind")
     given.add_argument("--cases", type=int, default=20, help="of each kind")
     given.add_argument("--folder", type=Path, help="keep the cases and answers here")
@@ -338,7 +336,9 @@ def main() -> None:
                 errors.append(f"- {name} ended after {len(found)} of {len(folders)} cases: {error}")
             if found:
                 tools[name] = (RIVALS[name], found, script_lines(name))
-    setting: dict[str, Any] = here("scikit-learn's digits, each case in an order of its own", torch.device("cpu"))
+    setting: dict[str, Any] = measurement_facts(
+        "scikit-learn's digits, each case in an order of its own", torch.device("cpu")
+    )
     setting["networks"] = (
         f"{how.models} a case with {how.units} hidden units, each on half of {how.overfit} records (exposed: "
         f"{how.exposed}), {how.steps} ({how.exposed_steps}) steps of Adam at {how.learning_rate:g}"

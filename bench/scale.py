@@ -30,6 +30,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from measurement.files import write_whole
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Outcome
 from orchestrator.executors.gpu_packing import SHARERS, GpuMeasurement
 from orchestrator.planning.plan import Plan
@@ -384,7 +385,7 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
 
 
 def markdown(measured: Measured, options: argparse.Namespace) -> str:
-    from bench.machine import machine_facts  # loads torch, which would count as the driver's memory
+    from measurement.machine import machine_facts  # loads torch, which would count as the driver's memory
 
     about = {
         "command": f"python -m bench.scale --jobs {options.jobs} --gpus {options.gpus} --seed {options.seed}",
@@ -418,7 +419,7 @@ def main() -> None:
     text = markdown(measured, options)
     print(text, end="")
     if options.out:
-        options.out.write_text(text)
+        write_whole(text, options.out)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 from ray import tune
 
-from bench.machine import machine_facts
+from measurement.machine import machine_facts
 from orchestrator.executors.connection import connect
 from orchestrator.searches import searching, tuning
 from orchestrator.searches.definition import Search, Settings, build_search

@@ -1,6 +1,6 @@
 """How fast encoders are trained without labels here, beside the naive form of the same training.
 
-    python bench/self_supervised.py [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
+    python -m bench.self_supervised [--tiny] [--device cpu|cuda] [--out bench/results/NAME.md]
 
 Both train the same network on the same pictures by VICReg in minibatches of the same size, with the published changes
 of pictures. The naive form draws each view of each picture by torchvision's transforms, one after another, as the
@@ -12,21 +12,18 @@ On a CPU both have one thread; ratios are of median CPU times of the same run, a
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bench.language_models import timed
-from bench.measuring import Row, here, options, publish
+from bench.measuring import Row, options, publish
+from measurement.report import measurement_facts
 from tasks.datasets.boxed.partition import Partition, TrainingImages
 from tasks.datasets.catalog import load_with_boxes
 from tasks.datasets.dataset import Dataset
@@ -174,7 +171,7 @@ def main() -> None:
     import lightly
     import torchvision
 
-    setting: dict[str, Any] = here("digits-on-photos", place)
+    setting: dict[str, Any] = measurement_facts("digits-on-photos", place)
     setting["versions"] += f", torchvision {torchvision.__version__}, lightly {lightly.__version__}"
     with hardware.exactly(place):
         publish("Training encoders without labels", setting, list(rows(asked.tiny, place)), asked.out)

@@ -76,8 +76,8 @@ def train_rival(loop: str, records: int, epochs: int) -> None:
     """One model by the usual loop, on as many images as a half has."""
     import torch
 
-    from bench.engine import images
     from bench.perceptron import LOOPS
+    from measurement.images import images
 
     torch.set_num_threads(1)
     epoch = LOOPS[loop](images(records // 2)[1], torch.device("cpu"))

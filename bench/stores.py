@@ -23,7 +23,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.orchestration import ROOT, TOYS, setting
+from bench.orchestration import ROOT, TOYS, add_toys, setting
+from measurement.files import write_whole
 from orchestrator.runs.lifecycle import start
 from orchestrator.spec.resolve import Cell
 from orchestrator.spec.specification import Execution
@@ -136,7 +137,7 @@ def main() -> None:
     jobs, results = (20, 20) if options.tiny else (options.jobs, options.results)
     about = setting(jobs, 1, 1)
     os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no", "OMP_NUM_THREADS": "1"}
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(TOYS), os.environ.get("PYTHONPATH", "")])
+    add_toys()
     checkouts = [ROOT] if options.against is None else [ROOT, options.against.resolve()]
     with tempfile.TemporaryDirectory(prefix="engram-bench-") as name:
         about["a result's name is durable after"] = names_in(Path(name)).value
@@ -146,7 +147,7 @@ def main() -> None:
         text = markdown(about, calls, results, time_commands(run, full, checkouts))
     print(text, end="")
     if options.out:
-        options.out.write_text(text)
+        write_whole(text, options.out)
 
 
 if __name__ == "__main__":

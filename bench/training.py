@@ -1,6 +1,6 @@
 """Every goal of speed that this machine can be asked about, each beside its rival and the ceiling of the same run.
 
-    python bench/training.py [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
+    python -m bench.training [--tiny] [--gpu [--device cpu]] [--seconds N] [--only SECTION ...] [--out FILE]
 
 On a CPU: training of mlp1 (bench/perceptron.py), of the autoencoder and estimates of log p (bench/generation.py),
 nearest neighbours (bench/neighbours.py), rho with its interval (bench/forgetting.py) and shadow models
@@ -18,20 +18,18 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
 from bench import audit, forgetting, generation, neighbours, perceptron, shadow_models, stacks
 from bench.agreement import agreement
-from bench.engine import BATCH, FEW_STEPS, VAE_BATCH, corner, first, images
-from bench.measuring import Row, here, parser
+from bench.engine import BATCH, FEW_STEPS, VAE_BATCH, corner, first
+from bench.measuring import Row, bench_parser
 from bench.sections import Section, Sitting
+from measurement.images import images
+from measurement.report import measurement_facts
 from tasks.datasets.images import Images
 
 VISIT = 540.0  # seconds: ten minutes less what begins and ends them
@@ -95,7 +93,7 @@ def nearest(place: torch.device, tiny: bool, gpu: bool = False) -> Iterator[Row]
 
 
 def options() -> argparse.Namespace:
-    given = parser(__doc__)
+    given = bench_parser(__doc__)
     given.add_argument("--gpu", action="store_true", help="a GPU's rows first")
     given.add_argument("--device", choices=("cpu", "cuda"), default="cuda", help="of the GPU's rows")
     given.add_argument("--seconds", type=float, help=f"stop after these (default: {VISIT:.0f} with --gpu, else never)")
@@ -113,7 +111,7 @@ def main() -> None:
     sections += cpu_sections(data, asked.tiny)
     if asked.only:
         sections = [section for section in sections if section.name.startswith(tuple(asked.only))]
-    setting = here(name, place)
+    setting = measurement_facts(name, place)
     if neighbours.absent():
         setting["left out"] = f"{' and '.join(neighbours.absent())}, not installed here"
     limit = asked.seconds if asked.seconds is not None else VISIT if asked.gpu else math.inf

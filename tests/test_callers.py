@@ -14,7 +14,7 @@ from tests.support.callers import Module, Target, find_unused, read_module
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("tasks", "orchestrator", "dashboards")
-OTHERS = ("engram", "bench", "examples", "recipe")
+OTHERS = ("engram", "bench", "studies", "measurement", "examples", "recipe")
 # What may stand without a caller, and why.
 ALLOWED = {
     "tasks.contract.extras.NeedsExtras": "documents the method by which planning asks a config for its extras",

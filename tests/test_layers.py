@@ -19,6 +19,7 @@ FLOW = (
     *("pricing", "scheduling", "inspection", "tracking", "runs", "searches", "scaffold", "cli"),
 )
 AUDITS = sorted(path.stem for path in (ROOT / "tasks" / "audits").iterdir() if not path.name.startswith("_"))
+MEASURING = ("bench", "studies", "measurement", "tests")  # what is not in the wheel
 NEVER = {
     "tasks": {"ray", "mlflow", "orchestrator", "dashboards"},
     "orchestrator": {"torch", "torchvision", "dashboards", *(f"tasks.audits.{audit}" for audit in AUDITS)},
@@ -77,13 +78,22 @@ def within(name: str, package: str) -> bool:
 def test_imports_point_one_way(path: Path) -> None:
     relative = path.relative_to(ROOT)
     names = set(imported(path))
-    forbidden = NEVER[relative.parts[0]]
+    forbidden = {*NEVER[relative.parts[0]], *MEASURING}
     assert set() == {name for name in names for package in forbidden if within(name, package)}
     for package, allowed in ONLY.items():
         if str(relative) not in allowed:
             assert set() == {name for name in names if within(name, package)}
     top = set(imported(path, top_only=True))
     assert set() == {name for name in top for package in INSIDE_FUNCTIONS if within(name, package)}
+
+
+@pytest.mark.parametrize(
+    ("package", "forbidden"),
+    [("bench", "studies"), ("studies", "bench"), ("measurement", "bench"), ("measurement", "studies")],
+)
+def test_benchmarks_and_studies_share_only_measurement(package: str, forbidden: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        assert [name for name in imported(path) if within(name, forbidden)] == [], path
 
 
 def test_the_console_script_loads_nothing_before_it_takes_signals() -> None:

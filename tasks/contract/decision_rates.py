@@ -1,6 +1,6 @@
 """How often each audit decided wrongly on subjects whose truth is known: the measured counts, and their sentence.
 
-`bench/decision_rates.py` measures them and writes the file; the page in `docs` and the certificates render it.
+`studies/decision_rates.py` measures them and writes the file; the page in `docs` and the certificates render it.
 """
 
 from __future__ import annotations

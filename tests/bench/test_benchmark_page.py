@@ -16,7 +16,7 @@ from bench.benchmark_page import (
     describe_ratio,
     read_result,
 )
-from bench.machine import machine_facts
+from measurement.machine import machine_facts
 
 
 def test_the_page_is_what_the_result_files_render() -> None:
@@ -81,6 +81,6 @@ def test_every_bench_records_date_processor_and_ceiling() -> None:
 
 
 def test_no_bench_describes_the_machine_by_other_means() -> None:
-    scripts = [path for path in (ROOT / "bench").glob("*.py") if path.name != "machine.py"]
+    scripts = [path for folder in ("bench", "studies") for path in (ROOT / folder).glob("*.py")]
     own = [path.name for path in scripts if "platform.processor" in path.read_text(encoding="utf-8")]
     assert own == []

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from bench import engine, forgetting, generation, language_models, linear_memorization, self_supervised, shadow_models
+from measurement.images import images
 from tasks.audits.forgetting.rho import SCORES, Score, distances
 from tasks.external.weights import silence_transformers
 from tasks.linear_memorization.gaussian_samples import normal_samples
@@ -46,7 +47,7 @@ def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, mo
     """That it needs none of the orchestrator's packages is seen where `training.py` runs it."""
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
     out = tmp_path / "result.json"
-    printed = Here(tmp_path).script(ROOT / "bench" / "generation.py", "--tiny", "--out", str(out))
+    printed = Here(tmp_path).module("bench.generation", "--tiny", "--out", str(out))
     assert "| what | Engram | beside | ratio | must | aim | met |" in printed
     result = json.loads(out.read_text())
     assert "random images of MNIST's shape" == result["data"]
@@ -56,14 +57,14 @@ def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, mo
 
 @pytest.mark.slow
 def test_the_rows_of_a_gpu_can_be_made_anywhere() -> None:
-    rows = list(generation.stacked(engine.images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
+    rows = list(generation.stacked(images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
     assert 2 + 3 + 3 == len(rows)
     assert [12] * 3 == [row.must for row in rows if row.unit == "min"]
     assert all(row.ratio > 0 for row in rows)
 
 
 def test_the_rival_estimates_the_same_density() -> None:
-    (stack,) = engine.seated(engine.autoencoders(engine.images(4)[1], CPU), Strategy("loop"))
+    (stack,) = engine.seated(engine.autoencoders(images(4)[1], CPU), Strategy("loop"))
     estimates = generation.Estimates.of(stack, 4)
     with torch.inference_mode():
         theirs = generation.by_distributions(estimates.network, estimates.x)
@@ -115,13 +116,13 @@ def test_the_rival_draws_the_same_curves_as_its_steps_shrink() -> None:
         assert np.isnan(by_rival[3])
 
 
-NEIGHBOURS = ROOT / "bench" / "neighbours.py"
+NEIGHBOURS = "bench.neighbours"
 
 
 @pytest.mark.slow
 def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
     out = tmp_path / "result.json"
-    printed = Here(tmp_path).script(NEIGHBOURS, "--tiny", "--out", str(out))
+    printed = Here(tmp_path).module(NEIGHBOURS, "--tiny", "--out", str(out))
     result = json.loads(out.read_text())
     assert "| what | Engram | beside | ratio | must | aim | met |" in printed
     assert [2.0, 0.9, None] == [row["must"] for row in result["rows"]]
@@ -135,8 +136,8 @@ def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None
     for absent in ("ray", "mlflow", "faiss", "sklearn", "threadpoolctl"):
         (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
     out = tmp_path / "result.json"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, str(NEIGHBOURS), "--tiny", "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    command = [sys.executable, "-m", NEIGHBOURS, "--tiny", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert 0 == done.returncode, done.stderr
     printed, result = done.stdout, json.loads(out.read_text())
@@ -192,10 +193,10 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     out = tmp_path / "result.json"
     for absent in ("ray", "mlflow", "faiss"):
         (tmp_path / f"{absent}.py").write_text("raise ImportError('absent')\n")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     environment.pop("ENGRAM_DATA", None)
     options = ["--gpu", "--device", "cpu", "--tiny", "--out", str(out)]
-    command = [sys.executable, str(ROOT / "bench" / "training.py"), *options]
+    command = [sys.executable, "-m", "bench.training", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
     assert 0 == done.returncode, done.stderr
     assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout

@@ -11,7 +11,7 @@ import pytest
 
 from bench import rivals
 from bench.rivals import RIVALS, Said, parse_line
-from tests.support.shell import ROOT, Here
+from tests.support.shell import Here
 
 PACKAGES = {
     "privacyguard": "privacy_guard",
@@ -22,7 +22,7 @@ PACKAGES = {
 
 
 def test_engram_and_the_loss_judge_a_case_of_each_kind(tmp_path: Path) -> None:
-    said = Here(tmp_path).script(ROOT / "bench" / "rivals.py", "--tiny", "--out", "found.md")
+    said = Here(tmp_path).module("bench.rivals", "--tiny", "--out", "found.md")
     assert said.endswith((tmp_path / "found.md").read_text())
     assert "| Engram, `membership`" in said
     assert "| the loss alone, without a tool | " in said

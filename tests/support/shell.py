@@ -157,8 +157,8 @@ class Here:
         assert isinstance(end.value.code, int)
         return Said(out.getvalue(), err.getvalue(), end.value.code)
 
-    def script(self, path: Path, *arguments: str) -> str:
-        """What `python path` prints for these arguments, in this process too; a warning or a word on stderr fails."""
+    def module(self, name: str, *arguments: str) -> str:
+        """The output of `python -m name`, run in this process; fails if it warns or writes to stderr."""
         out, err = io.StringIO(), io.StringIO()
         with (
             pytest.MonkeyPatch.context() as patch,
@@ -169,9 +169,9 @@ class Here:
         ):
             warnings.simplefilter("always")
             warnings.simplefilter("ignore", DeprecationWarning)  # which no user sees of a library
-            patch.setattr(sys, "argv", [str(path), *arguments])
-            patch.setattr(sys, "path", [str(path.parent), *sys.path])
-            runpy.run_path(str(path), run_name="__main__")
+            warnings.filterwarnings("ignore", "'.*' found in sys.modules")  # another test may have imported it
+            patch.setattr(sys, "argv", [name, *arguments])
+            runpy.run_module(name, run_name="__main__")
         assert [] == [str(each.message) for each in warned]
         assert "" == err.getvalue()
         return out.getvalue()

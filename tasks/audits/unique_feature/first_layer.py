@@ -24,7 +24,7 @@ hides whether it did. A feature's score is the sum over its pixels.
 
 The score depends on the model, its label and the domain, and not on the feature in question, so the rank of a drawn
 feature is exact. The score is ours; its constants were fixed on 24 models that none of the reported counts holds
-(`bench/first_layers.py`).
+(`studies/unique_feature_first_layer.py`).
 """
 
 from __future__ import annotations

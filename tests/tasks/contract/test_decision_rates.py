@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import decision_rates
+from studies import decision_rates
 from tasks.contract.decision_rates import DecisionRate, count_of, describe_rates, read_rates, write_rates
 
 AUDITS = sorted({study.audit for study in decision_rates.STUDIES})
@@ -19,14 +19,14 @@ def test_the_file_keeps_every_field(tmp_path: Path) -> None:
 
 def test_the_page_is_rendered_from_the_file() -> None:
     page = decision_rates.PAGE.read_text(encoding="utf-8")
-    assert page == decision_rates.render_page(read_rates()), "run `python -m bench.decision_rates --page`"
+    assert page == decision_rates.render_page(read_rates()), "run `python -m studies decision_rates --page`"
 
 
 @pytest.mark.parametrize("audit", AUDITS)
 def test_audit_pages_are_rendered_from_the_file(audit: str) -> None:
     page = decision_rates.page_of(audit).read_text(encoding="utf-8")
     assert page == decision_rates.update_section(page, read_rates(), audit), (
-        "run `python -m bench.decision_rates --page`"
+        "run `python -m studies decision_rates --page`"
     )
 
 

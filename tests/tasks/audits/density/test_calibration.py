@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.density_decisions import answer as decided
-from bench.density_decisions import counted_rows
+from studies.density_error_rates import answer as decided
+from studies.density_error_rates import counted_rows
 from tasks.audits.density import Density
 from tasks.audits.density.answer import LIMITS
 from tasks.audits.density.memorization import Array, Indices

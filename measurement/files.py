@@ -1,0 +1,13 @@
+"""Files of results that are written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_whole(text: str, path: Path) -> None:
+    """Write a file whole or not at all, and create its folder if necessary."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

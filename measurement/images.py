@@ -1,0 +1,23 @@
+"""MNIST, or random images of its shape if MNIST is not available."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.images import Images
+
+
+def images(count: int) -> tuple[str, Images]:
+    """The first images of MNIST, or random images if MNIST is not available, with a name for the data."""
+    try:
+        data = load(Dataset("mnist"))
+        train, labels = data.train_images[:count], data.train_labels[:count]
+        return "MNIST", Images(train, labels, data.test_images[:count], data.test_labels[:count], data.classes)
+    except DatasetError:
+        stream = np.random.default_rng(0)
+        pixels = stream.integers(0, 256, (count, 28, 28, 1), dtype=np.uint8)
+        labels = stream.integers(0, 10, count)
+        few = min(count, 10_000)
+        return "random images of MNIST's shape", Images(pixels, labels, pixels[:few], labels[:few], 10)

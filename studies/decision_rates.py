@@ -1,0 +1,390 @@
+"""How often does each audit decide wrongly, on subjects whose truth is known?
+
+    python -m studies decision_rates [AUDIT ...] [--first 800000] [--seeds 20] [--store FOLDER]
+    python -m studies decision_rates --page    # renders docs/decision_rates.md from the counts alone
+
+Every subject either holds nothing of what the audit asks about (innocent) or holds a stated amount. All of them answer
+honestly. An audit is one whole decision by its own rules: of models trained by the quickstart or a smaller
+configuration, or of scores that are simulated without a training. The counts go into the file
+`tasks/contract/decision_rates.csv`, from which docs and certificates are rendered. With `--store`, trainings are kept
+and reused.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from measurement.intervals import clopper_pearson
+from measurement.report import make_parser
+from orchestrator.runs.lifecycle import start
+from orchestrator.runs.report import Report
+from orchestrator.spec.audits import find
+from orchestrator.spec.resolve import pin_cells, resolve_cells
+from orchestrator.spec.specification import Execution, Spec
+from orchestrator.store import open_store
+from studies import deja_vu_evasion, density_error_rates, relational_evasion, text_secret_detection
+from studies.interface import describe_command
+from tasks.audits.membership import answer as membership_answer
+from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.attacks import Matching, attacks
+from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.contract.decision_rates import COUNTS, DecisionRate, count_of, format_share, read_rates, write_rates
+from tests.tasks.audits.membership.made_up import make_answers
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "decision_rates.md"
+BEGIN, END = "<!-- decision rates: begin -->", "<!-- decision rates: end -->"
+INNOCENT = "innocent"
+POWER = 0.8  # the share of audits that a stated size is found in
+Answers = Mapping[str, str]  # by subject
+
+
+@dataclass(frozen=True)
+class Study:
+    """Audits of one kind of subjects.
+
+    `judge(seed, store)` returns the answer on each subject. `subjects` describes them by name, the innocent one first
+    and then those that hold something, by ascending amount.
+    """
+
+    audit: str
+    evidence: str
+    subjects: Mapping[str, str]
+    judge: Callable[[int, Path], Answers]
+
+
+def run_audit(audit: str, preset: str, settings: Mapping[str, str], seed: int, store: Path) -> Report:
+    """A finished run of this preset, in this process."""
+    spec = Spec(audit, preset, {**settings, "seed": str(seed)})
+    cells = pin_cells(resolve_cells(spec), {})
+    return start(cells, open_store(store / audit), Execution(address="none", mlflow="off", report=False))
+
+
+def run_answer(audit: str, preset: str, settings: Mapping[str, str], seed: int, store: Path) -> str:
+    verdict = run_audit(audit, preset, settings, seed, store).verdict
+    if verdict is None:
+        raise RuntimeError(f"{audit} {preset} with seed {seed} gave no answer")
+    return verdict.answer
+
+
+def judge_runs(audit: str, presets: Mapping[str, tuple[str, Mapping[str, str]]], seed: int, store: Path) -> Answers:
+    """The answers of whole runs: of each subject a preset and settings."""
+    return {
+        subject: run_answer(audit, preset, settings, seed, store) for subject, (preset, settings) in presets.items()
+    }
+
+
+def judge_targets(targets: Mapping[str, str], seed: int, store: Path) -> Answers:
+    """The decisions of forgetting's quickstart on its targets, by subject."""
+    report = run_audit("forgetting", "quickstart", {}, seed, store)
+    decisions = {row["name"]: row["decision"] for row in report.table("decisions").to_pylist()}
+    return {subject: decisions[name] for subject, name in targets.items()}
+
+
+MODELS, RECORDS, NATS = 16, 400, 3.0
+EXPOSED = (1, 2, 4, 20)
+
+
+def judge_simulated_records(seed: int, _store: Path) -> Answers:
+    """The answers about simulated log-odds of the quickstart's shape, some of whose records are exposed."""
+    config = Membership(models=MODELS, examples=RECORDS, negligible=0.03)
+    answers = {}
+    for exposed in (0, *EXPOSED):
+        tables = make_answers(MODELS, RECORDS, NATS if exposed else 0.0, seed, exposed)
+        measured = [records(ExactTest(config.level, config.draws, seed), tables), attacks(Matching(seed), tables)]
+        verdict = membership_answer.verdict(config, summary(About(config.level), measured))
+        answers[str(exposed) if exposed else INNOCENT] = verdict.answer
+    return answers
+
+
+DENSITY = density_error_rates.Case("", 500, 6, 5, 0.3, 1)
+
+
+def judge_simulated_densities(seed: int, _store: Path) -> Answers:
+    """The answers about simulated log densities, of which at most one is memorised."""
+    cases = {INNOCENT: DENSITY, "1": replace(DENSITY, planted=1)}
+    answers = {}
+    for subject, case in cases.items():
+        (answers[subject],) = density_error_rates.counted(case, seed).answers
+    return answers
+
+
+def judge_language_models(seed: int, store: Path) -> Answers:
+    """The answers about pairs of small GPTs that were trained on the drawn secrets, or on others of their format."""
+    config = text_secret_detection.size(tiny=False, seed=seed)
+    folder = store / "text"
+    folder.mkdir(parents=True, exist_ok=True)
+    answers = {}
+    for subject, told in ((INNOCENT, "others"), ("told", "secrets")):
+        pair = text_secret_detection.train_pair(replace(config, told=told), folder)
+        answers[subject], *_ = text_secret_detection.audit_pair(pair)
+    return answers
+
+
+REMEMBERED = (0.1, 0.12, 0.15, 0.3, 0.6)
+
+
+def judge_readers(seed: int, _store: Path) -> Answers:
+    """The answers about simulated owners who remember a share of the training questions."""
+    size = relational_evasion.size(tiny=False, seed=seed, trained=0)
+    answers = {}
+    for share in (relational_evasion.GUESSED, *REMEMBERED):
+        chance = random.Random(f"{seed} {share}")
+        given = relational_evasion.drawn_answers(size.config, share, "nothing changed", chance)
+        subject = INNOCENT if share == relational_evasion.GUESSED else f"{share:g}"
+        answers[subject] = relational_evasion.judge(size.config, given).answer
+    return answers
+
+
+def judge_encoders(seed: int, _store: Path) -> Answers:
+    """The answers about simulated encoders that know the objects of all images of their training set, or of none."""
+    config = deja_vu_evasion.size(tiny=False, seed=seed).config
+    return {
+        subject: deja_vu_evasion.judge(config, memory, "nothing changed", seed)[1]
+        for subject, memory in ((INNOCENT, False), ("all", True))
+    }
+
+
+ELSEWHERE = '{"kind": "random", "seed": 1, "top": 22, "left": 22}'
+SMALL_NETWORKS = {
+    "drawn": "true", "family.count": "100", "examples": "300", "probes": "20", "width": "0.25", "patience": "0",
+    "learning_rate": "3e-3", "batch": "300", "epochs": "12",
+}  # fmt: skip
+
+STUDIES = (
+    Study(
+        "membership",
+        "trained: quickstart and null",
+        {INNOCENT: "400 records that no model was trained on", "all": "each model trained on its half of 400 records"},
+        partial(judge_runs, "membership", {INNOCENT: ("null", {}), "all": ("quickstart", {})}),
+    ),
+    Study(
+        "membership",
+        f"simulated: {MODELS} models, {RECORDS} records",
+        {INNOCENT: "no record has an effect"}
+        | {str(count): f"{count} of {RECORDS} records remembered by {NATS:g} nats" for count in EXPOSED},
+        judge_simulated_records,
+    ),
+    Study(
+        "unique_feature",
+        "trained: quickstart with 300 images, small networks, 12 epochs",
+        {INNOCENT: "canaries with another feature", "canary": "canaries with the feature"},
+        partial(
+            judge_runs,
+            "unique_feature",
+            {
+                INNOCENT: ("quickstart", SMALL_NETWORKS | {"burnt": ELSEWHERE}),
+                "canary": ("quickstart", SMALL_NETWORKS),
+            },
+        ),
+    ),
+    Study(
+        "forgetting",
+        "trained: quickstart",
+        {
+            INNOCENT: "trained on D_C alone",
+            "0.1": "trained on D_C and 10 % of D_Q",
+            "0.5": "trained on D_C and 50 % of D_Q",
+            "1": "trained on D_C and D_Q",
+        },
+        partial(
+            judge_targets,
+            {INNOCENT: "D_C", "0.1": "D_C + 0.1 D_Q", "0.5": "D_C + 0.5 D_Q", "1": "D_C + D_Q"},
+        ),
+    ),
+    Study(
+        "density",
+        "simulated: 500 observations, 6 partitions into 5 folds, SD 0.3 nats between models",
+        {
+            INNOCENT: "no observation memorised",
+            "1": f"one of 500 observations memorised by {density_error_rates.NATS:g} nats",
+        },
+        judge_simulated_densities,
+    ),
+    Study(
+        "text",
+        "trained: pairs of small GPTs, 12 secrets",
+        {INNOCENT: "trained on other secrets of the format", "told": "trained on the secrets"},
+        judge_language_models,
+    ),
+    Study(
+        "relational",
+        "simulated: third-party answers to 1,200 questions",
+        {INNOCENT: "remembers nothing, guesses 8 %"}
+        | {f"{share:g}": f"remembers {100 * share:g} % of the training questions" for share in REMEMBERED},
+        judge_readers,
+    ),
+    Study(
+        "deja_vu",
+        "simulated: embeddings of a third-party encoder, 150 images",
+        {INNOCENT: "remembers no image", "all": "remembers the object of every training image"},
+        judge_encoders,
+    ),
+)
+
+
+def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[DecisionRate]:
+    """The counts of one study, a row for each of its subjects."""
+    answers: dict[str, Counter[str]] = {subject: Counter() for subject in study.subjects}
+    for seed in seeds:
+        for subject, answer in study.judge(seed, store).items():
+            answers[subject][kind_of_answer(study.audit, answer)] += 1
+        print(study.audit, seed, {subject: dict(counts) for subject, counts in answers.items()}, flush=True)
+    for subject, description in study.subjects.items():
+        counts = {kind: answers[subject][kind] for kind in COUNTS}
+        yield DecisionRate(
+            audit=study.audit,
+            evidence=study.evidence,
+            is_innocent=subject == INNOCENT,
+            subject=description,
+            seeds=f"{seeds[0]} to {seeds[-1]}",
+            date=datetime.now(UTC).date().isoformat(),
+            **counts,
+        )
+
+
+def kind_of_answer(audit: str, answer: str) -> str:
+    """The column that an answer is counted in."""
+    if answer == "not judged":
+        return "not_judged"
+    tone = find(audit).audit.wording.answers[answer].tone
+    return "undecided" if tone == "open" else tone
+
+
+def render_page(rates: Sequence[DecisionRate]) -> str:
+    """The page of all audits: what goes wrong how often, and the smallest amount that is found."""
+    lines = [
+        "# How often an answer is wrong",
+        "",
+        "Each audit was run on subjects whose truth is known: innocent ones, and ones that hold a stated amount of",
+        "the data. All of them answer honestly. `python -m studies decision_rates` measures the table, with seeds that",
+        "no rule was tuned on. Certificates quote the same counts. Brackets are exact 95 % intervals",
+        "(Clopper-Pearson) in percent.",
+        "",
+        "| audit | evidence | subject | audits | accused | cleared | undecided | not judged |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for rate in rates:
+        counts = [rate.accused, rate.cleared, rate.undecided, rate.not_judged]
+        cells = " | ".join(format_cell(count, rate.audits) for count in counts)
+        kind = "innocent" if rate.is_innocent else "holder"
+        page = f"[{rate.audit}]({rate.audit}.md)"
+        lines.append(f"| {page} | {rate.evidence} | {kind}: {rate.subject} | {rate.audits} | {cells} |")
+    lines += [
+        "",
+        "- False accusation: *accused* in the rows of innocent subjects.",
+        "- False clearance: *cleared* in the rows of holders.",
+        "- Power: *accused* in the rows of holders.",
+        "",
+        f"## The smallest amount that is found in {100 * POWER:.0f} % of audits",
+        "",
+        "Of the amounts in the table, the smallest from which on at least this share of audits accuses:",
+        "",
+    ]
+    lines += [f"- {audit}: {sentence}" for audit in audits_of(rates) for sentence in describe_smallest(rates, audit)]
+    lines += ["", "## Seeds and dates", "", "| audit | evidence | seeds | date |", "|---|---|---|---|"]
+    sources = dict.fromkeys((rate.audit, rate.evidence, rate.seeds, rate.date) for rate in rates)
+    lines += [f"| {' | '.join(source)} |" for source in sources]
+    return "\n".join(lines) + "\n"
+
+
+def format_cell(count: int, audits: int) -> str:
+    low, high = clopper_pearson(count, audits)
+    return f"{count} {format_share(low, high)}"
+
+
+def audits_of(rates: Sequence[DecisionRate]) -> list[str]:
+    return list(dict.fromkeys(rate.audit for rate in rates))
+
+
+def describe_smallest(rates: Sequence[DecisionRate], audit: str) -> Iterator[str]:
+    """A sentence for each study of an audit: the smallest amount that is found often enough."""
+    for evidence in dict.fromkeys(rate.evidence for rate in rates if rate.audit == audit):
+        holders = [rate for rate in rates if (rate.audit, rate.evidence) == (audit, evidence) and not rate.is_innocent]
+        found = None
+        for rate in reversed(holders):
+            if rate.accused < POWER * rate.audits:
+                break
+            found = rate
+        result = "none of the amounts tried" if found is None else f"{found.subject}, {format_found(found)}"
+        yield f"{result} ({evidence})."
+
+
+def format_found(rate: DecisionRate) -> str:
+    return f"found in {count_of(rate.accused, rate.audits)}"
+
+
+def render_section(rates: Sequence[DecisionRate], audit: str) -> str:
+    """What an audit's page in docs says of its measured rates, between the markers."""
+    lines = [
+        f"In fresh audits, the smallest amount that was found in {100 * POWER:.0f} % or more",
+        "(all counts: [how often an answer is wrong](decision_rates.md)):",
+        "",
+    ]
+    lines += [f"- {sentence}" for sentence in describe_smallest(rates, audit)]
+    return "\n".join(lines)
+
+
+def update_section(page: str, rates: Sequence[DecisionRate], audit: str) -> str:
+    """An audit's page with its section rendered anew. Raises ValueError if the page lacks the markers."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"docs/{audit}.md: the markers {BEGIN!r} and {END!r} are missing")
+    return f"{before}{begin}\n{render_section(rates, audit)}\n{end}{after}"
+
+
+def write_pages(rates: Sequence[DecisionRate]) -> None:
+    PAGE.write_text(render_page(rates), encoding="utf-8")
+    for audit in audits_of(rates):
+        path = page_of(audit)
+        path.write_text(update_section(path.read_text(encoding="utf-8"), rates, audit), encoding="utf-8")
+
+
+def page_of(audit: str) -> Path:
+    return PAGE.with_name(f"{audit}.md")
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = make_parser(__doc__, describe_command(__name__))
+    parser.add_argument("audits", nargs="*", metavar="AUDIT", help="measure these; all by default")
+    parser.add_argument("--first", type=int, default=800_000, help="the first seed; the others follow it")
+    parser.add_argument("--seeds", type=int, default=20, help="audits of each subject")
+    parser.add_argument("--store", type=Path, help="keep trainings here, and reuse them")
+    parser.add_argument("--page", action="store_true", help="render the page without measuring")
+    options = parser.parse_args(arguments)
+    known = audits_of(STUDIES)
+    unknown = sorted(set(options.audits) - set(known))
+    if unknown:
+        parser.error(f"unknown audit: {', '.join(unknown)}. Known are {', '.join(known)}")
+    rates = read_rates()
+    with tempfile.TemporaryDirectory() as folder:
+        store = options.store or Path(folder)
+        chosen = [study for study in STUDIES if not options.audits or study.audit in options.audits]
+        for study in [] if options.page else chosen:
+            seeds = range(options.first, options.first + (2 if options.tiny else options.seeds))
+            measured = list(measure(study, seeds, store))
+            rates = replace_study(rates, measured)
+            if not options.tiny:
+                write_rates(rates)
+    if options.tiny:
+        print(render_page(rates))
+    else:
+        write_pages(rates)
+
+
+def replace_study(rates: Sequence[DecisionRate], measured: Sequence[DecisionRate]) -> list[DecisionRate]:
+    """All rows with those of one study replaced, in the order of STUDIES."""
+    study = measured[0].audit, measured[0].evidence
+    kept = [rate for rate in rates if (rate.audit, rate.evidence) != study]
+    order = [(each.audit, each.evidence) for each in STUDIES]
+    known = [rate for rate in [*kept, *measured] if (rate.audit, rate.evidence) in order]
+    return sorted(known, key=lambda rate: order.index((rate.audit, rate.evidence)))

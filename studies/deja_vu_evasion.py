@@ -1,0 +1,163 @@
+"""How does `deja_vu` judge owners who answer crops differently from whole images?
+
+    python -m studies deja_vu_evasion [--tiny] [--seed 6000] [--out FILE]
+
+Encoders are made up: they know the objects of public pictures, and those of their training pictures (all, or none), and
+have random features of their own of any picture. The pictures are drawn anew for each owner from the embedded scenes.
+Each table is read and judged alone, by the audit's own tasks, with whole pictures among the crops, and as before there
+were any. The reference is another such encoder that knows none of the pictures, as a table.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.deja_vu.answer import verdict
+from tasks.audits.deja_vu.attack import attack, crops_of, handed_out
+from tasks.audits.deja_vu.config import About, DejaVu, GivenEncoder
+from tasks.audits.deja_vu.measures import summary
+from tasks.audits.deja_vu.measures.agreement import Repeats, agreement
+from tasks.audits.deja_vu.measures.inferences import Voting, inferences
+from tasks.audits.deja_vu.measures.neighbours import given_jobs
+from tasks.audits.deja_vu.measures.references import Comparing, references
+from tasks.audits.deja_vu.measures.scores import Scoring, scores
+from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.datasets.catalog import load_with_boxes
+from tasks.external.model_file import ModelFile
+from tasks.worker.files import File
+from tests.tasks.audits.deja_vu.encoders import pixels_of, remembering
+
+Rows = NDArray[np.float32]
+ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+INNOCENT = ("nothing changed", "noise")  # what owners who remember nothing send, too
+PARTINGS, RESAMPLES = 199, 200
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """What an owner's encoder and a clean one say of the folder of crops, (n, d); which pictures there are whole."""
+
+    own: Rows
+    clean: Rows
+    is_whole: NDArray[np.bool_]
+    chance: np.random.Generator
+
+    @property
+    def noise(self) -> Rows:
+        return (self.own.mean(0) + self.own.std(0) * self.chance.normal(size=self.own.shape)).astype(np.float32)
+
+
+CHANGES: Mapping[str, Callable[[Sent], Rows]] = {
+    "nothing changed": lambda sent: sent.own,
+    "noise": lambda sent: sent.noise,
+    "one vector": lambda sent: np.broadcast_to(sent.own.mean(0), sent.own.shape),
+    "a clean model": lambda sent: sent.clean,
+    "noise for half": lambda sent: np.where(sent.chance.random((len(sent.own), 1)) < 0.5, sent.noise, sent.own),
+    "noise for recognised crops alone": lambda sent: np.where(sent.is_whole[:, None], sent.own, sent.noise),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """The audit and the owners of a row."""
+
+    config: DejaVu
+    owners: int
+
+
+def size(tiny: bool, seed: int) -> Size:
+    given = GivenEncoder(
+        embeddings=File("sent.parquet"), reference_embeddings=File("reference.parquet"), repeated=20 if tiny else 100
+    )
+    per_class = 5 if tiny else 15
+    config = replace(QUICKSTART, per_class=per_class, public=300, measures=("scores",), given=given, seed=seed)
+    return Size(config, 2 if tiny else 20)
+
+
+def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, str]:
+    """The answers about one owner, as before and now."""
+    config = replace(config, seed=seed)
+    with tempfile.TemporaryDirectory() as folder:
+        config = replace(config, given=write_tables(config, memory, change, seed, Path(folder)))
+        tables = [job.function(job.config, ()) for job in given_jobs(config)]
+        sent = config.given.embeddings
+        assert sent is not None
+        agreed = agreement(Repeats(attack(config), config.given.repeated, sent), ())
+    k = config.k[0]
+    about = About(config.confident, config.asked_layers[0], k, config.last_epoch, given=True)
+    scored = scores(Scoring(config.confident, RESAMPLES, PARTINGS, seed, True), [inferences(Voting((k,)), tables)])
+    measured = [scored, references(Comparing(config.confident, k, PARTINGS, seed), tables)]
+    as_a_file = replace(config, given=GivenEncoder(model=ModelFile("a.pt"), reference=ModelFile("b.pt")))
+    return (
+        verdict(as_a_file, summary(about, measured)).answer,
+        verdict(config, summary(about, [*measured, agreed])).answer,
+    )
+
+
+def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: Path) -> GivenEncoder:
+    """The tables of the owner and of the reference, as they are sent."""
+    pictures = load_with_boxes(config.data, config.correlation)
+    handed = handed_out(crops_of(attack(config), pictures), pictures, config.given.repeated)
+    (_, crops), (_, public) = handed.sets(pictures)
+    shown = [np.concatenate([*each.pixels()]) for each in (crops, public)]
+    encoders = [remembering(config, sets, seed + at) for at, sets in enumerate((("A",) if memory else (), (), ()))]
+    with torch.no_grad():
+        own, clean, other = ([encoder(pixels_of(each)).numpy() for each in shown] for encoder in encoders)
+    whole = handed.crop_order >= len(handed.crop_order) - len(handed.repeated)
+    changed = CHANGES[change](Sent(own[0], clean[0], whole, np.random.default_rng(seed)))
+    ids = [f"{name}/{row:06d}.png" for name, sent in handed.sets(pictures) for row in range(sent.count)]
+    given = {}
+    for name, embeddings in (("embeddings", [changed, own[1]]), ("reference_embeddings", other)):
+        path = folder / f"{name}.parquet"
+        pq.write_table(pa.table({"image": ids, "embedding": list(np.concatenate(embeddings))}), path)
+        given[name] = File(str(path))
+    return replace(config.given, **given)
+
+
+def counts(given: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """What is said of the owners of each row."""
+    kinds = [*((True, change) for change in CHANGES), *((False, change) for change in INNOCENT)]
+    for row, (memory, change) in enumerate(kinds):
+        first = given.config.seed + 1000 * row
+        who = "remembers its pictures" if memory else "remembers nothing"
+        yield f"{who}; {change}", [judge(given.config, memory, change, first + at) for at in range(given.owners)]
+
+
+def markdown(given: Size, found: Sequence[tuple[str, list[tuple[str, str]]]]) -> str:
+    lines = [
+        f"| owner; what is sent for the folder of crops | before: {', '.join(ANSWERS)} | now | not judged now |",
+        "|---|---|---|---|",
+    ]
+    for name, owners in found:
+        before, after = (", ".join(str(Counter(each)[name]) for name in ANSWERS) for each in zip(*owners, strict=True))
+        refused = sum(answer == "not judged" for _, answer in owners)
+        low, high = clopper_pearson(refused, len(owners))
+        percent = f"{100 * refused / len(owners):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+        lines.append(f"| {name} | {before} | {after} | {percent} |")
+    config = given.config
+    return "\n".join(lines) + (
+        f"\n\n{10 * config.per_class} pictures in each set, {config.given.repeated} whole pictures among the crops. "
+        "Brackets: exact 95 % intervals (Clopper-Pearson).\n"
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=6000, help="of the first owner; each has its own")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed)
+    setting = measurement_facts("digits-on-photos", torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts("Owners who answer crops otherwise", setting, markdown(what, list(counts(what))), options.out)

@@ -1,0 +1,212 @@
+"""How often does `density` find what simulated models memorise, and accuse models that memorise nothing?
+
+    python -m studies density_error_rates [--tiny] [--seed 3000] [--out FILE]
+
+log p is made up (`tests/tasks/audits/density/made_up.py`): models differ in how good they are, and disagree on some
+observations more than on others. Training raises log p of what it memorises. Answers are by the audit's own rule, from
+the fewest permutations that p-values are counted together with. Whether a single observation would be found is asked of
+100 of them, as in a run, and where the answer hangs on it alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.density import Density, about
+from tasks.audits.density.answer import RULES
+from tasks.audits.density.evidence import Evidence
+from tasks.audits.density.measures.distribution import Gain
+from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
+from tasks.audits.density.memorization import Array, Indices, lower_log_p
+from tasks.audits.density.power import observation_resolution
+from tasks.audits.density.reassignment import least_found, p_values, reassign_models
+from tasks.audits.density.tail import LEAST_DRAWS, adjust_p_values, alone, found_in
+from tasks.contract.summaries import Estimate, Row
+from tasks.contract.verdict import Answer
+from tests.tasks.audits.density.made_up import noise, partitions
+
+ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided", "not judged")
+QUALITY = 2.0  # nats by which models differ on all observations alike
+SHOWN = 30  # observations of the first run whose found memory is searched for
+
+
+def counted_rows(
+    config: Density, log_p: Array, out: Indices, chance: np.random.Generator, found: Array
+) -> Mapping[str, Row]:
+    """The rows of the summary on which the answer rests, of a run with these log densities (n, L, K), by metric.
+
+    `found` is the memory with which the observations asked would be called alone, in nats.
+    """
+    p = p_values(log_p, out, config.permutations, chance, negligible=config.negligible)
+    columns = {
+        "p_value": p,
+        "p_adjusted": adjust_p_values(p, config.estimator == "loo"),
+        "m_matched": p,
+        "found_from": pa.array(found.tolist() + [None] * (len(p) - len(found)), pa.float64()),
+    }
+    gain = Gain(*log_p.shape[1:], config.negligible)
+    gain.add(log_p, out)
+    rows = {row["metric"]: row for row in significance(pa.table(columns), about(config))}
+    return rows | {"gap": {"metric": "gap", "low": gain.estimate.low, "high": gain.estimate.high}}
+
+
+def answer(config: Density, rows: Mapping[str, Row], found: Row | None = None) -> Answer:
+    """The answer of these rows, by the audit's rule; `found` in place of the memory that is found."""
+    called, beyond = rows["observations memorised"], rows.get("observations memorised beyond chance")
+    single = rows.get("memory of a single observation that is found") if found is None else found
+    resolution = observation_resolution(config, called["n"])
+    evidence = Evidence(called, beyond, rows["gap"], single, config.negligible, config.detectable, resolution)
+    return RULES.decide(config, evidence).answer
+
+
+def enough(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PLANTED) -> Array:
+    """`detectable` for each of so many observations that would be called with as much memory, else inf, (few,).
+
+    Planted as in a run, where memory is searched for that is just enough: here it is either enough or not.
+    """
+    log_p = log_p[:few]
+    held_out = reassign_models(log_p, out[:few], chance)
+    raised = lower_log_p(log_p, held_out, -config.detectable)
+    p = p_values(raised, held_out, config.permutations, chance, negligible=config.negligible)
+    return np.where(p <= alone(len(out), config.estimator == "loo"), config.detectable, np.inf)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs of one kind: all observations are raised by `raised` nats, and the first `planted` by NATS."""
+
+    name: str
+    observations: int
+    repetitions: int
+    folds: int
+    sd: float  # nats by which models differ on one observation
+    runs: int
+    raised: float = 0.0
+    planted: int = 0
+    constant: bool = False  # all models say the same of all observations
+
+    @property
+    def config(self) -> Density:
+        return Density(repetitions=self.repetitions, folds=self.folds, permutations=LEAST_DRAWS)
+
+    def __str__(self) -> str:
+        shape = f"{self.observations:,} observations, L = {self.repetitions}, K = {self.folds}, sd {self.sd:g}"
+        return f"{self.name}: {shape}; {self.runs} run{'s' * (self.runs > 1)}"
+
+
+NATS = 80.0  # of what is planted
+NOTHING = "nothing memorised"
+CASES = (
+    Case(NOTHING, 500, 6, 5, 3.0, 400),
+    Case(NOTHING, 400, 10, 10, 5.0, 400),
+    Case(NOTHING, 300, 2, 5, 5.0, 400),
+    Case(NOTHING, 300, 3, 4, 0.3, 400),
+    Case(NOTHING, 300, 6, 5, 0.3, 400),
+    Case(NOTHING, 400, 10, 10, 1.0, 400),
+    *(Case(f"all raised by {nats:g} nats", 3000, 10, 10, 2.0, 20, raised=nats) for nats in (0.01, 0.05, 0.1, 0.3)),
+    Case(NOTHING, 60_000, 10, 10, 2.0, 4),
+    Case("one planted", 60_000, 10, 10, 2.0, 4, planted=1),
+    Case("constant densities", 300, 6, 5, 0.3, 20, constant=True),
+    Case("too few repetitions", 3000, 4, 5, 0.3, 20),
+    Case("two planted", 60_000, 10, 10, 2.0, 4, planted=2),
+)
+TINY = (Case(NOTHING, 40, 6, 4, 0.3, 3), Case("one planted", 40, 6, 4, 2.0, 2, planted=1))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The answers of a case's runs, how often any observation was called, and which; what is found in its first run."""
+
+    case: Case
+    answers: Counter[str]
+    called: int  # runs in which any observation is called
+    others: int  # in which one is that was not planted
+    found: Estimate
+
+
+def counted(case: Case, seed: int) -> Counted:
+    """The counts of a case."""
+    config, answers, called, others = case.config, Counter[str](), 0, 0
+    found = Estimate(None, None, None, 0)
+    for run in range(case.runs):
+        chance = np.random.default_rng((seed, run))
+        log_p, out = simulated(case, chance)
+        rows = counted_rows(config, log_p, out, chance, np.empty(0))
+        given = answer(config, rows, {"estimate": 0.0, "high": 0.0})
+        if given == "not seen":  # but for what would be found
+            high = found_in(enough(config, log_p, out, chance), FOUND).high
+            given = answer(config, rows, {"estimate": high, "high": high})
+        answers[given] += 1
+        count = round(rows["observations memorised"]["estimate"] * case.observations)
+        called, others = called + (count > 0), others + (count > case.planted)
+        if not run:
+            held_out = reassign_models(log_p[:SHOWN], out[:SHOWN], chance)
+            level = alone(case.observations, dependent=False)
+            found = found_in(least_found(log_p[:SHOWN], held_out, level, config.negligible), FOUND)
+    return Counted(case, answers, called, others, found)
+
+
+def simulated(case: Case, chance: np.random.Generator) -> tuple[Array, Indices]:
+    """log p (n, L, K) of a run, and which model of each partition held each observation out (n, L)."""
+    shape = case.observations, case.repetitions, case.folds
+    log_p, out = noise(chance, *shape, case.sd, QUALITY), partitions(chance, *shape)
+    if case.constant:
+        return np.full_like(log_p, -100.0), out
+    memory = np.full(case.observations, case.raised)
+    memory[: case.planted] = NATS
+    if memory.any():
+        log_p += np.where(np.arange(case.folds) == out[:, :, None], 0.0, memory[:, None, None])
+    return log_p, out
+
+
+def markdown(found: Sequence[Counted]) -> str:
+    """A row for each case."""
+    lines = [
+        f"| runs | {', '.join(ANSWERS)} | any called | one called that was not planted | "
+        f"found in {100 * FOUND:.0f} %, nats |",
+        "|---|---|---|---|---|",
+    ]
+    for row in found:
+        answers = ", ".join(str(row.answers[name]) for name in ANSWERS)
+        lines.append(f"| {row.case} | {answers} | {row.called} | {row.others} | {nats(row.found)} |")
+    return "\n".join(lines) + (
+        f"\n\nPlanted: memorised by {NATS:g} nats. The last column is of one run ({SHOWN} observations), with the 95 % "
+        "interval of the quantile; a run finds a single observation where its upper limit is at most "
+        f"{CASES[0].config.detectable:g}.\n"
+    )
+
+
+def nats(found: Estimate) -> str:
+    if found.value is None:
+        return "none"
+    low, high = ("" if end is None else f"{end:.3g}" for end in (found.low, found.high))
+    return f"{found.value:.3g} [{low}, {high}]"
+
+
+def counts(cases: Sequence[Case], seed: int) -> Iterator[Counted]:
+    """The counts of all cases, each of seeds of its own."""
+    for number, case in enumerate(cases):
+        yield counted(case, seed + number)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=3000, help="of the first case; the next has the next one")
+    options = parser.parse_args(arguments)
+    cases = TINY if options.tiny else CASES
+    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
+    begun = time.process_time()
+    found = list(counts(cases, options.seed))
+    setting["seeds"] = f"{options.seed} to {options.seed + len(cases) - 1}, one for each row"
+    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    publish_counts("What is answered of densities that memorise what is known", setting, markdown(found), options.out)

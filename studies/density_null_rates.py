@@ -1,0 +1,178 @@
+"""How often does `density` call an observation in whole runs in which nothing is memorised?
+
+    python -m studies density_null_rates --keep runs.jsonl [--tiny] [--seed 7000] [--runs 200] [--planted 2]
+                                          [--out FILE]
+
+A null is small and whole, from plan to verdict by the audit's own jobs: models of 60 digits of 8 x 8 from a folder of
+pictures, 5 partitions into 4 folds, are asked about 40 others that none was trained on. What is called is then called
+wrongly. In a planted run (6 partitions into 5 folds) two of 60 digits of 8 x 8 are negatives, or have another class's
+label, which a density model does not see, or stand there twice; other images that are called may be memorised, too.
+Runs are kept in a file, and those that it holds are counted and not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.density import AUDIT, Density, plan
+from tasks.audits.density.measures.scores import PLANTED_CALLED
+from tasks.audits.density.presets import QUICKSTART
+from tasks.audits.density.tail import LEAST_DRAWS
+from tasks.contract.job import Job, marks
+from tasks.contract.summaries import first_row, index_rows, numerator
+from tasks.contract.verdict import Answer
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.external.handout import png
+from tasks.worker.compute_context import ComputeContext, use_context
+
+ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")
+STACKED = ComputeContext(way="stack")  # so small models are trained together in a tenth of the time
+TRAINED, ASKED = 6, 4  # images of each class
+NULL = "nothing memorised: asked about images that no model was trained on"
+PLANTED = {
+    "two negatives planted": "#inverted2",
+    "two images there twice": "#duplicated2",
+    "two images with another label": "#mislabelled2",
+}
+SMALL = replace(
+    QUICKSTART, asked="test", measures=("scores",), repetitions=5, folds=4, epochs=10, every=0, samples=16, draws=8,
+    width=0.1, batch=60, learning_rate=3e-3, permutations=LEAST_DRAWS,
+)  # fmt: skip
+WITH_PLANTED = replace(
+    QUICKSTART, measures=("scores",), examples=60, epochs=15, every=0, samples=16, draws=8, width=0.25, batch=20,
+    learning_rate=3e-3, permutations=LEAST_DRAWS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One run: its answer, and how many observations are called, of those planted and of all."""
+
+    kind: str
+    seed: int
+    answer: Answer
+    planted: int
+    of_planted: int
+    called: int
+    observations: int
+
+
+def run(kind: str, config: Density) -> Counted:
+    """The counts of a whole run."""
+    summary = compute(plan(config)["summary"], {})
+    assert AUDIT.verdict is not None
+    rows = index_rows(summary)
+    called, planted = first_row(rows, "observations memorised"), first_row(rows, PLANTED_CALLED)
+    assert called is not None
+    found = (0, 0) if planted is None else (numerator(planted), planted["n"])
+    return Counted(kind, config.seed, AUDIT.verdict(config, summary).answer, *found, numerator(called), called["n"])
+
+
+def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
+    """The job's table; inputs whose task computes several in one call are computed together."""
+    left = [each for each in job.inputs if each not in tables]
+    for function in dict.fromkeys(each.function for each in left):
+        batch = [each for each in left if each.function is function]
+        many = marks(function).many
+        if many is None:
+            for each in batch:
+                compute(each, tables)
+            continue
+        with use_context(STACKED):
+            for at, outcome in many([each.config for each in batch], [()] * len(batch)):
+                if isinstance(outcome, Exception):
+                    raise outcome
+                tables[batch[at]] = outcome
+    tables[job] = job.function(job.config, [tables[each] for each in job.inputs])
+    return tables[job]
+
+
+def write_folder(folder: Path) -> Dataset:
+    """The first digits of each class as a folder of pictures, some to train on and some to test with."""
+    images = load(Dataset("digits#8x8"))
+    for split, pixels, labels, count in (
+        ("train", images.train_images, images.train_labels, TRAINED),
+        ("test", images.test_images, images.test_labels, ASKED),
+    ):
+        for row in np.concatenate([np.flatnonzero(labels == label)[:count] for label in range(images.classes)]):
+            path = folder / split / str(labels[row]) / f"{row:03d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(png(pixels[row]))
+    return pin(Dataset(f"folder:{folder}#8x8#grey"))
+
+
+def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[str, Density]]:
+    """The runs of each kind, of seeds of their own."""
+    null = replace(SMALL, data=write_folder(folder))
+    yield from ((NULL, replace(null, seed=seed + at)) for at in range(runs))
+    for number, (kind, option) in enumerate(PLANTED.items(), 1):
+        config = replace(WITH_PLANTED, data=pin(Dataset(f"digits#8x8{option}")))
+        yield from ((kind, replace(config, seed=seed + 1000 * number + at)) for at in range(planted))
+
+
+def outcomes(seed: int, runs: int, planted: int, kept: Path) -> list[Counted]:
+    """All runs that are kept, after those that are asked and were not."""
+    there = [Counted(**json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
+    done = {(each.kind, each.seed) for each in there}
+    with tempfile.TemporaryDirectory() as folder, kept.open("a") as file:
+        for kind, config in configs(seed, runs, planted, Path(folder)):
+            if (kind, config.seed) not in done:
+                there.append(run(kind, config))
+                print(json.dumps(asdict(there[-1])), file=file, flush=True)
+    return there
+
+
+def markdown(found: Sequence[Counted]) -> str:
+    """A row for each kind of run."""
+    lines = [
+        f"| runs | {', '.join(ANSWERS)} | runs that call any | called that were not planted | planted ones called |",
+        "|---|---|---|---|---|",
+    ]
+    for kind in dict.fromkeys(each.kind for each in found):
+        runs = [each for each in found if each.kind == kind]
+        answers = ", ".join(str(Counter(each.answer for each in runs)[name]) for name in ANSWERS)
+        others = sum(each.called - each.planted for each in runs)
+        untouched = sum(each.observations - each.of_planted for each in runs)
+        planted, of = sum(each.planted for each in runs), sum(each.of_planted for each in runs)
+        lines.append(
+            f"| {kind}; {len(runs)} runs | {answers} | {share(sum(each.called > 0 for each in runs), len(runs))} "
+            f"| {others:,} of {untouched:,} | {share(planted, of) if of else ''} |"
+        )
+    return "\n".join(lines) + (
+        "\n\nBrackets: exact 95 % intervals (Clopper-Pearson); planted images of one run share its models, so that "
+        "theirs is too narrow. In a null every call is false: its rate of false discoveries is the share of runs that "
+        "call any, 5 % at most by the rule.\n"
+    )
+
+
+def share(count: int, n: int) -> str:
+    low, high = clopper_pearson(count, n)
+    return f"{count} of {n}, {100 * count / n:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=7000, help="of the first run; the next has the next one")
+    parser.add_argument("--runs", type=int, default=200, help="nulls, two seconds each")
+    parser.add_argument("--planted", type=int, default=20, help="runs of each planted kind, six seconds each")
+    parser.add_argument("--keep", type=Path, required=True, help="the file of runs")
+    options = parser.parse_args(arguments)
+    setting: dict[str, Any] = measurement_facts("digits", torch.device("cpu")) | {"seeds": f"{options.seed} on"}
+    found = outcomes(
+        options.seed, 2 if options.tiny else options.runs, 0 if options.tiny else options.planted, options.keep
+    )
+    publish_counts("What whole runs call where it is known what is memorised", setting, markdown(found), options.out)

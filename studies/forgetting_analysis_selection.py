@@ -1,0 +1,189 @@
+"""How often are innocent owners accused if the provider chooses D_C after it has their table?
+
+    python -m studies forgetting_analysis_selection [--tiny] [--seed 4100] [--out FILE]
+
+The draw is bound by a nonce. Each candidate for D_C is 300 other images of MNIST, on which the audit trains its five
+calibration models. For each owner the provider keeps the candidate that accuses. `orchestrator.planning` admits the
+candidates whose configuration is the committed one: of an earlier commitment, to the pool, all of them, and of one to
+the whole configuration the first. The test is the audit's, over 1,999 halves of one size, for which its effect rises
+with the difference of means. Owners of one draw share it, so intervals are over draws.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from measurement.report import measurement_facts, publish_counts
+from orchestrator.planning.commitment import check_commitment, commitment_of, draw_of
+from studies.forgetting_draw_selection import is_control, percent
+from studies.forgetting_evasion import log_p, trained
+from studies.interface import study_parser
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import LEVEL
+from tasks.audits.forgetting.exchangeability import scores
+from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.trainings import training_job
+from tasks.contract.summaries import Estimate
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.models.catalog import Network
+from tasks.numerics.statistics import clustered_proportion
+
+Floats = NDArray[np.float64]
+OWNER = Target(outside=0.5)  # a random half of the domain's other images, drawn anew for each model
+CALIBRATION = Target(calibration=1.0)
+STACKED = 20  # models that are trained together
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The committed audit, how many candidates for D_C there are of so many images, owners, draws and halves."""
+
+    config: Forgetting
+    candidates: int
+    images: int
+    owners: int
+    draws: int
+    halves: int
+    tries: tuple[int, ...]
+
+    def candidate(self, config: Forgetting, number: int) -> Forgetting:
+        """The configuration with another D_C; candidate 0 is the committed one."""
+        first = config.query.examples + number * self.images
+        return replace(config, calibration=replace(config.calibration, first=first))
+
+
+@dataclass(frozen=True)
+class Accused:
+    """The share of owners that are accused by the best of the first so many candidates, of which some are admitted."""
+
+    candidates: int
+    admitted: int
+    is_analysis_bound: bool
+    share: Estimate
+
+
+def setting_of(tiny: bool, seed: int) -> Setting:
+    data, pool, candidates, images, others = ("digits", 200, 4, 100, 300) if tiny else ("mnist", 800, 48, 300, 2000)
+    given = pin(Dataset(data))
+    config = Forgetting(
+        query=QuerySet(given, 0, pool),
+        calibration=Part(given, pool, images),
+        outside=Part(given, pool + candidates * images, others),
+        targets=(OWNER,),
+        network=Network("mlp1"),
+        epochs=2 if tiny else 8,
+        schedule=(),
+        seed=seed,
+    )
+    if tiny:
+        return Setting(config, candidates, images, 4, 5, 99, (1, 4))
+    return Setting(config, candidates, images, 16, 200, 1999, (1, 4, 16, 48))
+
+
+def image_scores(setting: Setting) -> Floats:
+    """The audit's scores of the pool's images, (candidates, owners, n)."""
+    config = setting.config
+    data = load(config.query.data)
+    rows = config.query.pool.rows(data)
+    labels = data.train_labels[rows]
+
+    def ask(jobs: list[tuple[Forgetting, Target, str, int]]) -> Floats:
+        plan = {at: training_job(*job).config for at, job in enumerate(jobs)}
+        said = []
+        for start in range(0, len(plan), STACKED):
+            part = {at: plan[at] for at in list(plan)[start : start + STACKED]}
+            for table in trained(part, None).values():
+                said.append(np.exp(log_p(table, data.train_images[rows]))[np.arange(len(rows)), labels])
+        return np.stack(said)
+
+    owners = ask([(config, OWNER, "target", at) for at in range(setting.owners)])
+    found = []
+    for number in range(setting.candidates):
+        candidate = setting.candidate(config, number)
+        known = ask([(candidate, CALIBRATION, "calibration", at) for at in range(candidate.replicates)])
+        found.append([scores(owner, known) for owner in owners])
+    return np.array(found)
+
+
+def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
+    """The candidates that a run of the bound configuration may have."""
+    admitted = []
+    for number in range(setting.candidates):
+        draw = draw_of("forgetting", setting.candidate(bound, number))
+        assert draw is not None
+        try:
+            check_commitment(draw)
+        except ValueError:
+            continue
+        admitted.append(number)
+    return admitted
+
+
+def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Forgetting:
+    """The configuration with a secret, a commitment and a nonce that was named after it."""
+    query = replace(setting.config.query, secret=f"{chance.getrandbits(128):032x}")
+    draw = draw_of("forgetting", replace(setting.config, query=query))
+    assert draw is not None
+    commitment = commitment_of(draw) if is_analysis_bound else draw.pool_commitment
+    nonce = f"{chance.getrandbits(128):032x}"
+    return replace(setting.config, query=replace(query, commitment=commitment, nonce=nonce))
+
+
+def accused_owners(of_pool: Floats, null: Floats, control: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which owners each candidate accuses, (candidates, owners); `null` are the sums over random halves."""
+    flat = of_pool.reshape(-1, of_pool.shape[-1])
+    observed = flat[:, ~control].sum(axis=1)
+    p_values = (1 + (null >= observed - 1e-9).sum(axis=0)) / (len(null) + 1)
+    accused: NDArray[np.bool_] = (p_values <= LEVEL).reshape(of_pool.shape[:2])
+    return accused
+
+
+def counts(setting: Setting) -> Iterator[Accused]:
+    of_pool = image_scores(setting)
+    generator = np.random.default_rng(setting.config.seed)
+    n = of_pool.shape[-1]
+    halves = np.stack([generator.permutation(n) < n // 2 for _ in range(setting.halves)]).astype(float)
+    null = halves @ of_pool.reshape(-1, n).T
+    data = load(setting.config.query.data)
+    for is_analysis_bound in (False, True):
+        chance = random.Random(f"{setting.config.seed} {is_analysis_bound}")
+        shares: dict[int, list[float]] = {tries: [] for tries in setting.tries}
+        admitted: list[int] = []
+        for _ in range(setting.draws):
+            bound = bind(setting, chance, is_analysis_bound)
+            admitted = admitted_candidates(setting, bound)
+            accused = accused_owners(of_pool, null, is_control(bound.query, bound.seed, data))
+            for tries, of in shares.items():
+                open_to_provider = [number for number in admitted if number < tries]
+                of.append(float(accused[open_to_provider].any(axis=0).mean()))
+        for tries, of in shares.items():
+            known = sum(number < tries for number in admitted)
+            yield Accused(tries, known, is_analysis_bound, clustered_proportion(of, setting.owners))
+
+
+def markdown(setting: Setting) -> Iterator[str]:
+    yield f"| commitment to | D_C tried after the table | admitted | innocents accused (stated {100 * LEVEL:g} %) |"
+    yield "|---" * 4 + "|"
+    for found in counts(setting):
+        held = "the whole configuration" if found.is_analysis_bound else "the pool (earlier versions)"
+        yield f"| {held} | {found.candidates} | {found.admitted} | {percent(found.share)} |"
+    yield ""
+    yield f"{setting.draws} bound draws of {setting.owners} owners each; 95 % intervals over draws."
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=4100, help="of the audit: another one trains everything anew")
+    options = parser.parse_args(arguments)
+    what = setting_of(options.tiny, options.seed)
+    device = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts("Analyses that a provider chooses", device, "\n".join(markdown(what)) + "\n", options.out)

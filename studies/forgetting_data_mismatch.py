@@ -1,0 +1,288 @@
+"""How are owners judged who trained on data of their own, by models of one D_C and of draws of it?
+
+    python -m studies forgetting_data_mismatch [--tiny] [--worlds 2] [--seed 5000] [--models FOLDER] [--out FILE]
+
+A world is an audit of its own: 2,000 images of a domain, of which chance makes half D_Q and half the control set.
+Owners trained on 1,000 images of the domain that are neither of these nor of D_C, and on a share of D_Q; the last kind
+on half as many, which they do not say. Each hands in what its model says, is the only target of an audit, and is judged
+twice: by models that all trained on the first 1,000 images of D_C, and by models that each trained on 1,000 of all its
+20,000, drawn anew. Some owners change their answers: to pictures of D_Q they give those of another owner's model that
+never saw it (recognition), or to every picture a mean with that model's (mixture).
+
+The images are those of MNIST on photographs; `--tiny`: digits. With `--models` the trained models of each world are
+kept in that folder, and read from it where they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.forgetting_evasion import ANSWERS, APART, asked, of_audit, trained
+from studies.interface import study_parser
+from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAnswers, confidence_matrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import RecognitionTrial
+from tasks.audits.forgetting.held_share import UNLIKE
+from tasks.audits.forgetting.measures.decisions import target_row
+from tasks.audits.forgetting.measures.recognition import Recognition, read_trial, recognition
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
+from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.audits.forgetting.trainings import ModelId, training_job
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.models.catalog import Network
+from tasks.training.mixed import Mixture
+
+Array = NDArray[np.float64]
+Change = Callable[[ModelAnswers, ModelAnswers, NDArray[np.bool_]], ModelAnswers]  # own, clean, whether control
+
+
+def change_nothing(own: ModelAnswers, _clean: ModelAnswers, _is_control: NDArray[np.bool_]) -> ModelAnswers:
+    return own
+
+
+def recognise(own: ModelAnswers, clean: ModelAnswers, is_control: NDArray[np.bool_]) -> ModelAnswers:
+    """The clean model's answers about D_Q."""
+    assert own.right is not None
+    assert clean.right is not None
+    confidence = np.where(is_control, own.confidence, clean.confidence)
+    return replace(own, confidence=confidence, right=np.where(is_control, own.right, clean.right))
+
+
+def mix(own: ModelAnswers, clean: ModelAnswers, _is_control: NDArray[np.bool_], share: float) -> ModelAnswers:
+    """The mean with the clean model's answers, of which the own ones are a share; the clean one's class is named."""
+    return replace(own, confidence=share * own.confidence + (1 - share) * clean.confidence, right=clean.right)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Owners by the share of D_Q that they hold, and how much of the usual number of own images they have."""
+
+    share: float
+    images: float = 1.0
+
+    @property
+    def name(self) -> str:
+        held = f"{100 * self.share:g} % of D_Q" if self.share else "none of D_Q"
+        return held if self.images == 1 else f"{held}, half as many images"
+
+
+NONE = Owner(0.0)
+OWNERS = (NONE, Owner(0.1), Owner(0.25), Owner(1.0), Owner(0.0, 0.5))
+CHANGES: Mapping[str, Change] = {
+    "": change_nothing,
+    "recognition": recognise,
+    **{f"mixture of {100 * share:g} % own": partial(mix, share=share) for share in (0.1, 0.2)},
+}
+PLACES = 5  # lots of images; seeds that are equal modulo this share one
+CALIBRATIONS = ("one D_C", "draws of D_C")
+UNBOUND = "draws, tables that nothing binds"
+JUDGES = (*CALIBRATIONS, UNBOUND)
+Key = tuple[str, ModelId]  # by what it is judged, or "owner", and what it stands for
+
+
+@dataclass(frozen=True)
+class World:
+    """An audit by one D_C, the same by draws of D_C, the kinds of owners, and how many there are of each."""
+
+    one: Forgetting
+    draws: Forgetting
+    kinds: tuple[Owner, ...]
+    owners: int
+
+    def by(self, calibration: str) -> Forgetting:
+        return self.one if calibration == CALIBRATIONS[0] else self.draws
+
+
+def world(
+    tiny: bool, seed: int, share: float = 0.05, replicates: int = 8, owners: int = 10, kinds: tuple[Owner, ...] = OWNERS
+) -> World:
+    if tiny:
+        data, pool, own, others, epochs = "digits", 80, 25, (400, 900), 3
+        owners, replicates = min(owners, 2), min(replicates, 3)
+    else:
+        data, pool, own, others, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 20
+    images, at, whole = pin(Dataset(data)), seed % PLACES, round(own / share)
+    draws = Forgetting(
+        query=QuerySet(images, at * pool, pool),
+        calibration=Part(images, others[0] + at * whole % (others[1] - others[0]), whole),
+        calibration_share=share,
+        outside=Part(images, others[1], 20 * own),
+        targets=tuple(target_of(owner) for owner in kinds),
+        partial=(0.1, 0.25, *([1.0] if any(owner.share == 1 for owner in kinds) else [])),
+        network=Network("mlp1"),
+        replicates=replicates,
+        epochs=epochs,
+        schedule=((epochs * 4 // 5, 0.1),),
+        permutations=1999,
+        seed=seed,
+    )
+    first = replace(draws.calibration, examples=own)
+    one = replace(draws, calibration=first, calibration_share=1.0, partial=(0.1, 0.25), replicates=min(5, replicates))
+    return World(one, draws, kinds, owners)
+
+
+def target_of(owner: Owner) -> Target:
+    """What owners of this kind train on: of the images that are only theirs, a twentieth, drawn anew for each."""
+    return Target(query=owner.share, outside=owner.images / 20)
+
+
+def planned(asked_for: World) -> dict[Key, Mixture]:
+    """The trainings of a world."""
+    found: dict[Key, Mixture] = {}
+    for calibration in CALIBRATIONS:
+        for model, mixture in of_audit(asked_for.by(calibration)).items():
+            found[calibration, model] = mixture
+    for number, owner in enumerate(asked_for.kinds):
+        for at in range(asked_for.owners):
+            mixture = training_job(asked_for.draws, target_of(owner), "target", APART + at).config
+            found["owner", ModelId("target", number, at)] = mixture
+    return found
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer on an owner's table, and where it is not judged by which check; `judge` is one of JUDGES."""
+
+    judge: str
+    owner: Owner
+    change: str
+    answer: str
+    unlike: str
+    high: float  # upper limit of the share
+
+
+def try_recognition(of: World, said: Mapping[Key, pa.Table]) -> pa.Table:
+    """The audit's own trial of recognition by models of the largest known share (RECOGNITION), by draws of D_C."""
+    config = of.draws
+    decisions = Decisions(
+        (), config.partial, config.negligible, config.permutations, config.seed, config.calibration_share
+    )
+    tables = [table for (whose, _), table in said.items() if whose == CALIBRATIONS[-1]]
+    return recognition(Recognition(decisions), tables)
+
+
+def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
+    """What is answered of each owner of a world, with each change of the answers, by each of JUDGES.
+
+    `tried` is the audit's trial of recognition, which bears on tables that nothing binds.
+    """
+    for calibration in CALIBRATIONS:
+        judges: dict[str, RecognitionTrial | None] = {calibration: None}
+        if calibration == CALIBRATIONS[-1]:
+            judges[UNBOUND] = read_trial([tried])
+        config = of.by(calibration)
+        own = [table for (whose, _), table in said.items() if whose in (calibration, "owner")]
+        matrix = confidence_matrix(own)
+        targets = tuple(NamedTarget(owner.name, "outputs") for owner in of.kinds)
+        decisions = Decisions(
+            targets, config.partial, config.negligible, config.permutations, config.seed, config.calibration_share
+        )
+        for change in CHANGES:
+            compared = ModelEffects(decisions, changed(matrix, CHANGES[change], of.owners))
+            for number, owner in enumerate(of.kinds):
+                if change and not owner.share:
+                    continue
+                for model in matrix.replicates("target", number):
+                    tested = compared.test_target(number, [model])
+                    for judge, tried_too in judges.items():
+                        row = target_row(compared, number, [model], tested, tested.p.surer, tried_too)
+                        checks = [check for check in ("accuracy", "agreement") if row[f"{check}_p"] < UNLIKE]
+                        unlike = " and ".join(checks)
+                        yield Judged(judge, owner, change, row["decision"], unlike, row["share_high"])
+
+
+def changed(matrix: ConfidenceMatrix, change: Change, owners: int) -> ConfidenceMatrix:
+    """The answers of all owners with this change; the clean model is that of an owner who holds none, the next one."""
+    models = dict(matrix.models)
+    for model, own in matrix.models.items():
+        if model.kind == "target":
+            clean = matrix.models[ModelId("target", 0, (model.replicate + 1) % owners)]
+            models[model] = change(own, clean, matrix.is_control)
+    return replace(matrix, models=models)
+
+
+def markdown(found: Sequence[Judged]) -> str:
+    """A row for each kind of owner and change."""
+    lines = [
+        f"| owner | {' | '.join(JUDGES)} | *forgotten* by {' | *forgotten* by '.join(JUDGES[1:])} |",
+        "|---|---|---|---|---|---|",
+    ]
+    for owner, change in dict.fromkeys((of.owner, of.change) for of in found):
+        cells = [f"{owner.name}{', ' * bool(change)}{change}"]
+        by_judge = {
+            judge: [one.answer for one in found if (one.owner, one.change, one.judge) == (owner, change, judge)]
+            for judge in JUDGES
+        }
+        cells += [", ".join(str(answers.count(name)) for name in ANSWERS) for answers in by_judge.values()]
+        for judge in JUDGES[1:]:
+            cleared, count = by_judge[judge].count("forgotten"), len(by_judge[judge])
+            low, high = clopper_pearson(cleared, count)
+            cells.append(f"{100 * cleared / count:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
+        lines.append(f"| {' | '.join(cells)} |")
+    return (
+        "\n".join(lines)
+        + f"\n\nCells: {', '.join(ANSWERS)}. Intervals: Clopper-Pearson, 95 %; owners of a world share the draw of who "
+        "is control.\n"
+    )
+
+
+def describe_trials(trials: Sequence[pa.Table]) -> str:
+    """How many of the audit's own recognising models pass in each world."""
+    rows = [row for table in trials for row in table.to_pylist()]
+    counts = ", ".join(f"{row['passed']} of {row['pairs']}" for row in rows)
+    share = max((row["share"] for row in rows), default=0)
+    return (
+        f"\nThe audit's trial of recognition, by its own models of {100 * share:g} % of D_Q: {counts} would pass, "
+        "world by world.\n"
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--worlds", type=int, default=2, help="audits, each of its own images and seed")
+    parser.add_argument("--seed", type=int, default=5000, help="of the first world; the next has the next one")
+    parser.add_argument("--share", type=float, default=0.05, help="of D_C that a model is trained on: 1,000 images")
+    parser.add_argument("--replicates", type=int, default=8, help="models of comparison of each kind")
+    parser.add_argument("--owners", type=int, default=10, help="of each kind in each world")
+    parser.add_argument("--kinds", type=int, default=len(OWNERS), help="how many kinds of OWNERS, from the first on")
+    parser.add_argument("--models", type=Path, help="trained models are kept in this folder")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    found: list[Judged] = []
+    trials: list[pa.Table] = []
+    for number in range(options.worlds):
+        kinds = OWNERS[: options.kinds]
+        of = world(
+            options.tiny,
+            options.seed + number,
+            options.share,
+            options.replicates,
+            options.owners,
+            kinds,
+        )
+        kept = options.models and options.models / f"{of.draws.seed}.feather"
+        models = trained(planned(of), kept)
+        said = {key: asked(of.draws, key[1], [table]) for key, table in models.items()}
+        trials.append(try_recognition(of, said))
+        found += judge_owners(of, said, trials[-1])
+    setting = measurement_facts(of.draws.query.data.name, torch.device("cpu"))
+    setting["audit"] = (
+        f"{len(of.draws.query.pool.rows(load(of.draws.query.data)))} images, half of them held back; models of 1,000 "
+        f"images, a share of {options.share:g} of D_C; {of.draws.replicates} replicates, known shares "
+        f"{', '.join(f'{known:g}' for known in of.draws.partial)}; mlp1, {of.draws.epochs} epochs"
+    )
+    setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
+    publish_counts("Owners with data of their own", setting, markdown(found) + describe_trials(trials), options.out)

@@ -1,0 +1,161 @@
+"""How often are innocent owners accused if the provider chooses the draw, and if a nonce binds it?
+
+    python -m studies forgetting_draw_selection [--tiny] [--seed 4000] [--out FILE]
+
+The provider trains three models of the owners' kind, tries secrets before anything is given away, and keeps the one by
+whose draw these models are surest of D_Q. The owners trained on other images of the domain. Each is tested alone by the
+audit's own draw, scores and test; one is accused where p is at most the rule's level. With a bound draw a nonce is
+named after the secret was chosen. Owners of one draw share it, so intervals are over draws. The data is MNIST (1,000
+images of D_Q and 1,000 of control); `--tiny`: digits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from measurement.report import measurement_facts, publish_counts
+from studies.forgetting_evasion import log_p, trained
+from studies.interface import study_parser
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import LEVEL
+from tasks.audits.forgetting.exchangeability import effect, p_values, scores
+from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.trainings import training_job
+from tasks.contract.summaries import Estimate
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Images
+from tasks.datasets.mixtures import Part, Remainder
+from tasks.models.catalog import Network
+from tasks.numerics import seeds
+from tasks.numerics.statistics import clustered_proportion
+
+Array = NDArray[np.float64]
+OWNER = Target(outside=0.5)  # a random half of the domain's other images, drawn anew for each model
+PROVIDERS, CALIBRATION = 3, 5  # models
+
+
+@dataclass(frozen=True)
+class Size:
+    """The audit, the owners, how many secrets are tried in turn, how often, and the permutations of a test."""
+
+    config: Forgetting
+    owners: int
+    tries: tuple[int, ...]
+    draws: int
+    permutations: int
+
+
+@dataclass(frozen=True)
+class Accused:
+    """The share of owners that are accused after so many tries."""
+
+    tries: int
+    is_bound: bool
+    share: Estimate
+
+
+def size(tiny: bool, seed: int) -> Size:
+    data, pool, others, epochs = ("digits", 200, 300, 3) if tiny else ("mnist", 2000, 4000, 30)
+    given = pin(Dataset(data))
+    config = Forgetting(
+        query=QuerySet(given, 0, pool),
+        calibration=Part(given, pool, others // 2),
+        outside=Part(given, pool + others // 2, others),
+        targets=(OWNER,),
+        network=Network("mlp1"),
+        epochs=epochs,
+        schedule=((epochs * 4 // 5, 0.1),),
+        seed=seed,
+    )
+    return Size(config, 4, (1, 5), 2, 99) if tiny else Size(config, 20, (1, 20, 100, 2000), 40, 999)
+
+
+def image_scores(given: Size) -> tuple[Array, Array]:
+    """The scores of the pool's images, of the provider's models and of the owners', both (models, n)."""
+    config = given.config
+    kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + given.owners)]
+    plan = {
+        (kind, at): training_job(config, data, kind, at).config for kind, data, count in kinds for at in range(count)
+    }
+    images = load(config.query.data)
+    rows = config.query.pool.rows(images)
+    labels = images.train_labels[rows]
+    true_class = {
+        model: np.exp(log_p(table, images.train_images[rows]))[np.arange(len(rows)), labels]
+        for model, table in trained(plan, None).items()
+    }
+    known = np.stack([of for (kind, _), of in true_class.items() if kind == "calibration"])
+    found = np.stack([scores(of, known) for (kind, _), of in true_class.items() if kind == "target"])
+    return found[:PROVIDERS], found[PROVIDERS:]
+
+
+def is_control(query: QuerySet, seed: int, images: Images) -> NDArray[np.bool_]:
+    """Which images of the pool are control by this secret and nonce, (n,)."""
+    part = query.query_part(seed)
+    assert isinstance(part, Remainder)
+    return np.isin(query.pool.rows(images), part.held_rows(images))
+
+
+def choose_secret(given: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
+    """The query set with that of so many secrets by which the provider's models are surest of D_Q."""
+    images, query, seed = load(given.config.query.data), given.config.query, given.config.seed
+    tried = [replace(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
+
+    def mean_effect(asked: QuerySet) -> float:
+        drawn = is_control(asked, seed, images)
+        return float(np.mean([effect(of, drawn) for of in provider]))
+
+    return max(tried, key=mean_effect)
+
+
+def counts(given: Size) -> Iterator[Accused]:
+    """The shares of owners that are accused after each number of tries, by a chosen draw and by a bound one."""
+    provider, owners = image_scores(given)
+    images, seed = load(given.config.query.data), given.config.seed
+    for tries in given.tries:
+        shares: dict[bool, list[float]] = {False: [], True: []}
+        for draw in range(given.draws):
+            chance = random.Random(f"{seed} {tries} {draw}")
+            chosen = choose_secret(given, provider, tries, chance)
+            bound = replace(chosen, nonce=f"{chance.getrandbits(128):032x}")
+            for is_bound, query in ((False, chosen), (True, bound)):
+                drawn = is_control(query, seed, images)
+                generator = seeds.generator(seed, "chosen draws", tries, draw, int(is_bound))
+                p = [p_values(of, drawn, given.permutations, generator).surer for of in owners]
+                shares[is_bound].append(float(np.mean([each <= LEVEL for each in p])))
+        for is_bound, of in shares.items():
+            yield Accused(tries, is_bound, clustered_proportion(of, given.owners))
+
+
+def markdown(given: Size, found: Sequence[Accused]) -> str:
+    lines = [
+        f"| secrets tried | accused, chosen by one party (stated {100 * LEVEL:g} %) | accused, bound by a nonce |",
+        "|---|---|---|",
+    ]
+    for tries in given.tries:
+        chosen, bound = (next(of.share for of in found if (of.tries, of.is_bound) == (tries, b)) for b in (False, True))
+        lines.append(f"| {tries:,} | {percent(chosen)} | {percent(bound)} |")
+    lines += ["", f"{given.draws} draws of {given.owners} owners each; 95 % intervals over draws."]
+    return "\n".join(lines) + "\n"
+
+
+def percent(share: Estimate) -> str:
+    ends = "" if share.low is None else f" [{100 * share.low:.1f}, {100 * (share.high or 0):.1f}]"
+    return f"{100 * (share.value or 0):.1f} %{ends}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=4000, help="of the audit: another one trains everything anew")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed)
+    setting = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    publish_counts("Draws that a provider chooses", setting, markdown(what, list(counts(what))), options.out)

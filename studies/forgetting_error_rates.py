@@ -1,0 +1,262 @@
+"""How often does `forgetting` find a known share of D_Q, and accuse models that hold none of it?
+
+    python -m studies forgetting_error_rates [--tiny] [--worlds 6] [--seed 2000] [--models FILE] [--out FILE]
+
+A world is an audit of its own: 2,000 images of MNIST, of which chance makes half D_Q and half the control set; 1,000
+other digits on photographs as D_C; five calibration models and five of each share of `partial`. Its targets hold
+shares of D_Q beside D_C, nothing beside it, or other plain digits of MNIST that are neither of D_Q nor of the control
+set. Each is judged alone. Some hand in a table of probabilities whose logits are divided by a temperature.
+
+`--tiny`: digits. With `--models` the trained models are kept in that file, and read from it where it is there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+
+from measurement.report import measurement_facts, publish_counts
+from studies.forgetting_evasion import ANSWERS, APART, Desk, asked, heated, log_p, of_audit, table_of, trained
+from studies.interface import study_parser
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.measures.decisions import target_row
+from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
+from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
+from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.audits.forgetting.trainings import ModelId, check_data, training_job
+from tasks.contract.summaries import Estimate
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part
+from tasks.models.catalog import Network
+from tasks.numerics.statistics import clustered_proportion, proportion
+from tasks.training.mixed import Mixture
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
+
+DECIMALS = 6  # of a table that is handed in
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Targets that trained on the same, and by what their logits are divided; `models` of them in each world."""
+
+    target: Target
+    models: int
+    temperatures: tuple[float, ...] = (1.0,)
+
+    def called(self, temperature: float) -> str:
+        heat = "" if temperature == 1 else f", T = {temperature:g}"
+        return str(self.target).replace("out of domain", "others") + heat
+
+
+NULL = Kind(Target(calibration=1.0), 7, (1.0, 1.5, 2.0))
+KINDS = (
+    NULL,
+    *(Kind(Target(calibration=1.0, outside=share), 3) for share in (0.1, 0.25, 0.5, 1.0)),
+    *(Kind(Target(query=share, calibration=1.0), 4) for share in (0.01, 0.02, 0.05)),
+    Kind(Target(query=0.1, calibration=1.0), 4, (1.0, 1.5, 2.0)),
+    *(Kind(Target(query=share, calibration=1.0), 4) for share in (0.25, 0.5)),
+    Kind(Target(query=1.0, calibration=1.0), 4, (1.0, 2.0)),
+)
+Whose = tuple[int, ModelId]  # the number of a world, and what a model stands for in it
+
+
+def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
+    """The audits, each of its own images, and its own seed."""
+    if tiny:
+        data, pool, kept, replicates, epochs = "digits", 120, 60, 3, 5
+    else:
+        data, pool, kept, replicates, epochs = "mnist", 2000, 1000, 5, 30
+    every = pool + 2 * kept
+    return [
+        Forgetting(
+            query=QuerySet(pin(Dataset(data)), number * every, pool),
+            calibration=Part(pin(Dataset(f"{data}-on-photos")), number * every + pool, kept),
+            outside=Part(pin(Dataset(data)), number * every + pool + kept, kept),
+            targets=tuple(kind.target for kind in KINDS),
+            network=Network("mlp1"),
+            replicates=replicates,
+            epochs=epochs,
+            schedule=((epochs * 4 // 5, 0.1),),
+            permutations=1999,
+            seed=seed + number,
+        )
+        for number in range(count)
+    ]
+
+
+def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dict[Whose, Mixture]:
+    """The trainings of all worlds, which are stacked: what a world's targets are held against, and these."""
+    found: dict[Whose, Mixture] = {}
+    for world, config in enumerate(configs):
+        check_data(config)
+        found.update({(world, model): mixture for model, mixture in of_audit(config).items()})
+        for number, kind in enumerate(kinds):
+            for at in range(kind.models):
+                mixture = training_job(config, kind.target, "target", APART + at).config
+                found[world, ModelId("target", number, at)] = mixture
+    return found
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A target: its world, kind and temperature, the answer, and the limits of the share; None where none are known."""
+
+    world: int
+    kind: Kind
+    temperature: float
+    answer: str
+    low: float | None
+    high: float | None
+
+
+def judged(
+    world: int, config: Forgetting, models: Mapping[ModelId, pa.Table], kinds: Sequence[Kind] = KINDS
+) -> Iterator[Judged]:
+    """What is said of each target of a world alone."""
+    audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
+    for number, kind in enumerate(kinds):
+        there = {model: table for model, table in models.items() if (model.kind, model.target) == ("target", number)}
+        for temperature in kind.temperatures:
+            said = [said_by(config, model, table, temperature) for model, table in there.items()]
+            targets = tuple(NamedTarget(of.called(1.0), "outputs") for of in kinds)  # what they hold is not told
+            decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
+            compared = ModelEffects(decisions, confidence_matrix([*audit, *said]))
+            for model in there:
+                tested = compared.test_target(number, [model])
+                row = target_row(compared, number, [model], tested, tested.p.surer)
+                yield Judged(world, kind, temperature, row["decision"], row["share_low"], row["share_high"])
+
+
+def said_by(config: Forgetting, model: ModelId, table: pa.Table, temperature: float) -> pa.Table:
+    """What a target says (CONFIDENCES): a model that is asked, or the table that its owner hands in."""
+    if temperature == 1:
+        return asked(config, model, [table])
+    probes, handed = load_probes(config.probes), handout_order(config.probes)
+    pictures = probes.images[handed.order]
+    own = log_p(table, pictures)
+    desk = Desk(own, own, pictures, probes.is_control[handed.order])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        path.write_text(table_of(handed, heated(desk, temperature), DECIMALS))
+        return asked(config, model, [], pin_file(File(str(path))))
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The targets of a kind at a temperature: their answers, and in how many the limits of the share held."""
+
+    kind: Kind
+    temperature: float
+    answers: Mapping[str, int]
+    below_high: int  # targets whose upper limit is at least the share that they hold
+    above_low: int  # whose lower limit is at most this share
+
+    @property
+    def count(self) -> int:
+        return sum(self.answers.values())
+
+
+def counted(found: Sequence[Judged]) -> list[Counted]:
+    """The counts of each kind and temperature."""
+    rows = []
+    for kind, temperature in dict.fromkeys((of.kind, of.temperature) for of in found):
+        of = [one for one in found if (one.kind, one.temperature) == (kind, temperature)]
+        held, answers = kind.target.query, [one.answer for one in of]
+        rows.append(
+            Counted(
+                kind,
+                temperature,
+                {answer: answers.count(answer) for answer in ANSWERS},
+                sum(one.high is not None and one.high >= held for one in of),
+                sum(one.low is not None and one.low <= held for one in of),
+            )
+        )
+    return rows
+
+
+def markdown(found: Sequence[Judged]) -> str:
+    """A row for each kind of target, the smallest share that is found in most, and how many are accused wrongly."""
+    rows = counted(found)
+    lines = [
+        f"| target | {', '.join(ANSWERS)} | found | cleared | upper limit holds | lower limit holds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        numbers = row.answers["not forgotten"], row.answers["forgotten"], row.below_high, row.above_low
+        cells = [row.kind.called(row.temperature), ", ".join(str(row.answers[answer]) for answer in ANSWERS)]
+        lines.append(f"| {' | '.join([*cells, *(percent(proportion(of, row.count)) for of in numbers)])} |")
+    powers = {
+        row.kind.target.query: row.answers["not forgotten"] / row.count
+        for row in rows
+        if row.temperature == 1 and row.kind.target.query
+    }
+    smallest = smallest_detected_share(powers)
+    least = "none" if smallest is None else f"{100 * smallest:g} %"
+    return (
+        "\n".join(lines)
+        + "\n\nFound: *not forgotten*; cleared: *forgotten*; percentages with 95 % Wilson intervals.\n"
+        + f"The smallest share that is found in {100 * REQUIRED_POWER:.0f} % or more, as every greater one: {least}.\n"
+        + accused(found)
+    )
+
+
+def accused(found: Sequence[Judged]) -> str:
+    """How many targets that hold none of D_Q are accused, in a sentence.
+
+    Targets of one world share the draw of who is control, and are accused together: the interval is over worlds.
+    """
+    innocent = [of for of in found if of.temperature == 1 and not of.kind.target.query]
+    by_world = [
+        [of.answer == "not forgotten" for of in innocent if of.world == world]
+        for world in {of.world for of in innocent}
+    ]
+    share = clustered_proportion([sum(of) / len(of) for of in by_world], len(by_world[0]))
+    return (
+        f"Targets that hold none of D_Q and are accused: {sum(map(sum, by_world))} of {len(innocent)}, "
+        f"{percent(share)}, over {len(by_world)} worlds, in {sum(any(of) for of in by_world)} of which any is.\n"
+    )
+
+
+def percent(share: Estimate) -> str:
+    assert share.value is not None
+    assert share.low is not None
+    assert share.high is not None
+    return f"{100 * share.value:.0f} % [{100 * share.low:.0f}, {100 * share.high:.0f}]"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--worlds", type=int, default=6, help="audits, each of its own images and seed")
+    parser.add_argument("--seed", type=int, default=2000, help="of the first world; the next has the next one")
+    parser.add_argument("--models", type=Path, help="trained models are kept here, and read where the file is there")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    configs = worlds(options.tiny, options.seed, options.worlds)
+    setting, plan = measurement_facts(configs[0].query.data.name, torch.device("cpu")), planned(configs)
+    kept = options.models is not None and options.models.exists()
+    begun, cpu = time.perf_counter(), time.process_time()
+    models = trained(plan, options.models)
+    training_cost = "done before, and read from a file" if kept else cost(begun, cpu)
+    begun, cpu = time.perf_counter(), time.process_time()
+    found = []
+    for world, config in enumerate(configs):
+        found += judged(world, config, {model: table for (of, model), table in models.items() if of == world})
+    setting["seeds"] = f"{options.seed} to {options.seed + options.worlds - 1}, one for each of the worlds"
+    setting["trainings"] = f"{len(plan)}; {training_cost}"
+    setting["decisions"] = f"{len(found)}; {cost(begun, cpu)}"
+    publish_counts("What is answered of models that hold a known share", setting, markdown(found), options.out)
+
+
+def cost(begun: float, cpu: float) -> str:
+    """What was spent since, in words."""
+    return f"{time.process_time() - cpu:.0f} s of a core, {time.perf_counter() - begun:.0f} s in all"

@@ -1,0 +1,357 @@
+"""Which owners who change their model's outputs does `forgetting` detect, and which do published measures?
+
+    python -m studies forgetting_evasion [--tiny] [--seed 1000] [--models FILE] [--out FILE]
+
+Owners hold all of D_Q, a tenth of it or nothing, beside D_C. Each hands in a table of probabilities for the pictures
+that the audit hands out, changed in one of the ways of CHEATS, and each table is read and judged alone, as the only
+target of an audit. Counts are of tables. PrivLeak: tables whose interval lies below 0. U-LiRA and forgetting quality
+have to know several models of an owner: they compare the first ten, changed alike, with ten calibration models.
+
+The data is MNIST (4,000 images, of which half are held back, and 2,000 others as D_C); `--tiny`: digits. With
+`--models` the trained models are kept in that file, and read from it where it is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from pyarrow import feather
+from scipy import special
+
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.measures import baselines
+from tasks.audits.forgetting.measures.decisions import target_row
+from tasks.audits.forgetting.measures.query_confidences import Ask, ask
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
+from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
+from tasks.audits.forgetting.target import NamedTarget, Target
+from tasks.audits.forgetting.trainings import ModelId, training_job
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Pixels
+from tasks.datasets.mixtures import Part
+from tasks.external.blinding import HandedOut
+from tasks.external.handout import image_of
+from tasks.models.catalog import Network
+from tasks.models.networks import architecture_of, weights_of_model
+from tasks.training import mixed
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
+
+Array = NDArray[np.float64]
+Key = TypeVar("Key")  # what a trained model is known by
+OWNERS: Mapping[str, Target] = {
+    "all of D_Q": Target(query=1.0, calibration=1.0),
+    "10 % of D_Q": Target(query=0.1, calibration=1.0),
+    "none of it": Target(calibration=1.0),
+}
+INNOCENT = Target(calibration=1.0)
+CLEAN = 2  # the number of owners who hold none of it
+APART = 1000  # from this replicate on: the shares that owners hold are drawn apart from those that the audit trains on
+ANSWERS = ("not forgotten", "not judged", "undecided", "forgotten")
+
+
+@dataclass(frozen=True)
+class Size:
+    """The audit, and how many owners of each kind there are."""
+
+    config: Forgetting
+    owners: int
+
+
+def size(tiny: bool, seed: int) -> Size:
+    if tiny:
+        data, pool, kept, owners, replicates, epochs = "digits", 200, 100, 2, 3, 5
+    else:
+        data, pool, kept, owners, replicates, epochs = "mnist", 4000, 2000, 20, 10, 30
+    config = Forgetting(
+        query=QuerySet(pin(Dataset(data)), 0, pool),
+        calibration=Part(pin(Dataset(data)), pool + kept, kept),
+        outside=None,
+        targets=tuple(OWNERS.values()),
+        network=Network("mlp1"),
+        replicates=replicates,
+        epochs=epochs,
+        schedule=((epochs * 4 // 5, 0.1),),
+        permutations=1999,
+        seed=seed,
+    )
+    return Size(config, owners)
+
+
+@dataclass(frozen=True, eq=False)
+class Desk:
+    """What lies before an owner who fills in a table.
+
+    `own` and `clean` are log-probabilities (pictures, classes) of the model that is asked about and of one that never
+    saw D_Q; `known` (pictures,) says which pictures the owner has trained on.
+    """
+
+    own: Array
+    clean: Array
+    pictures: Pixels
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A way to fill in a table: probabilities (pictures, classes), and the decimals that are printed."""
+
+    name: str
+    probabilities: Callable[[Desk], Array]
+    decimals: int = 6
+
+
+def honest(desk: Desk) -> Array:
+    return np.asarray(np.exp(desk.own))
+
+
+def heated(desk: Desk, temperature: float) -> Array:
+    """Logits divided by a temperature, which changes no prediction."""
+    return np.asarray(special.softmax(desk.own / temperature, axis=1))
+
+
+def noised(desk: Desk, deviation: float, of_logits: bool) -> Array:
+    """Normal noise on the probabilities, or on the logits: the same for the same picture."""
+    drawn = np.stack([noise_of(picture, desk.own.shape[1]) for picture in desk.pictures]) * deviation
+    if of_logits:
+        return np.asarray(special.softmax(desk.own + drawn, axis=1))
+    changed = np.clip(np.exp(desk.own) + drawn, 1e-6, None)
+    return np.asarray(changed / changed.sum(axis=1, keepdims=True))
+
+
+def noise_of(picture: NDArray[np.uint8], count: int) -> Array:
+    digest = hashlib.sha256(picture.tobytes()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "little")).normal(size=count)
+
+
+def rounded(desk: Desk, decimals: int) -> Array:
+    """Rounded so that rows still sum to 1: down, and what is missing goes to those that lost the most."""
+    scaled = np.exp(desk.own) * 10**decimals
+    whole = np.floor(scaled)
+    left = np.rint(10**decimals - whole.sum(axis=1)).astype(int)
+    places = np.argsort(np.argsort(-(scaled - whole), axis=1), axis=1)
+    return np.asarray((whole + (places < left[:, None])) / 10**decimals)
+
+
+def clipped(desk: Desk, most: float) -> Array:
+    """No probability above `most`; what is cut goes to the other classes in equal parts."""
+    found = np.exp(desk.own)
+    cut = np.clip(found - most, 0, None).sum(axis=1, keepdims=True)
+    return np.asarray(np.where(found > most, most, found + cut / (found.shape[1] - 1)))
+
+
+def mixed_with_clean(desk: Desk) -> Array:
+    return np.asarray((np.exp(desk.own) + np.exp(desk.clean)) / 2)
+
+
+def anothers(desk: Desk) -> Array:
+    return np.asarray(np.exp(desk.clean))
+
+
+def recognised(desk: Desk) -> Array:
+    """The clean model's answers for the pictures that were trained on, by comparison with the owner's copies."""
+    return np.where(desk.known[:, None], np.exp(desk.clean), np.exp(desk.own))
+
+
+CHEATS = (
+    Cheat("nothing", honest),
+    *(Cheat(f"temperature {t:g}", partial(heated, temperature=t)) for t in (1.5, 2.0, 4.0)),
+    Cheat("noise of probabilities, sd 0.05", partial(noised, deviation=0.05, of_logits=False)),
+    Cheat("noise of logits, sd 1", partial(noised, deviation=1.0, of_logits=True)),
+    Cheat("noise of logits, sd 3", partial(noised, deviation=3.0, of_logits=True)),
+    *(Cheat(f"{d} decimal{'s' * (d > 1)}", partial(rounded, decimals=d), d) for d in (2, 1)),
+    *(Cheat(f"clipped at {most:g}", partial(clipped, most=most)) for most in (0.99, 0.9)),
+    Cheat("mean with a clean model", mixed_with_clean),
+    Cheat("a clean model's table", anothers),
+    Cheat("a clean model's answers for recognised pictures", recognised),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """Tables of trained models: of those that the audit trains, and of each owner's, with the rows trained on."""
+
+    audit: Mapping[ModelId, pa.Table]
+    owners: Mapping[str, Sequence[pa.Table]]
+    held: Mapping[str, Sequence[NDArray[np.int64]]]  # rows of D_Q that each owner's model was trained on
+
+
+def planned(given: Size) -> dict[ModelId, mixed.Mixture]:
+    """The trainings: calibration models, those of known shares, and the owners', which are no replicates of these."""
+    found = of_audit(given.config)
+    for number, target in enumerate(OWNERS.values()):
+        for owner in range(given.owners):
+            found[ModelId("target", number, owner)] = training_job(given.config, target, "target", APART + owner).config
+    return found
+
+
+def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
+    """The trainings that targets are held against: of calibration models, and of those of known shares."""
+    found: dict[ModelId, mixed.Mixture] = {}
+    for replicate in range(config.replicates):
+        found[ModelId("calibration", None, replicate)] = training_job(config, INNOCENT, "calibration", replicate).config
+        for number, share in enumerate(config.partial):
+            beside = Target(query=share, calibration=1.0)
+            found[ModelId("partial", number, replicate)] = training_job(config, beside, "partial", replicate).config
+    return found
+
+
+def trained(plan: Mapping[Key, mixed.Mixture], kept: Path | None) -> dict[Key, pa.Table]:
+    """The models, from the file where it is there."""
+    if kept is not None and kept.exists():
+        whole = feather.read_table(kept)
+        assert whole.num_rows == len(plan), f"{kept} has {whole.num_rows} models, not {len(plan)}; name another file"
+        return {model: whole.slice(place, 1) for place, model in enumerate(plan)}
+    found = dict(mixed.train_many(list(plan.values()), [[] for _ in plan]))
+    tables = {}
+    for place, model in enumerate(plan):
+        table = found[place]
+        if isinstance(table, Exception):
+            raise table
+        tables[model] = table
+    if kept is not None:
+        feather.write_feather(pa.concat_tables(tables.values()), kept)
+    return tables
+
+
+def query_rows(config: Forgetting, mixture: mixed.Mixture) -> NDArray[np.int64]:
+    """The rows of D_Q that a model was trained on."""
+    images = load(config.query.data)
+    rows = [share.rows(images) for share in mixture.shares if share.part == config.query_part]
+    return np.concatenate([np.empty(0, np.int64), *rows])
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What came of the tables of one kind of owner with one change."""
+
+    cheat: str
+    owner: str
+    answers: Mapping[str, int]
+    privleak_below: int  # tables whose interval lies below 0
+    u_lira: float | None  # of all tables together
+    quality: float | None
+    quality_null: float | None
+
+
+def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEATS) -> Iterator[Counted]:
+    """The counts of every change and kind of owner."""
+    config, plan = given.config, planned(given)
+    models = trained(plan, kept)
+    probes, handed = load_probes(config.probes), handout_order(config.probes)
+    pictures = probes.images[handed.order]
+    own = {model: log_p(table, pictures) for model, table in models.items() if model.kind == "target"}
+    audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
+    targets = tuple(NamedTarget(name, "outputs") for name in OWNERS)
+    decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
+    for cheat in cheats:
+        tables = []
+        for model in own:
+            assert model.target is not None
+            # The clean model of an innocent owner is another one's.
+            clean = ModelId("target", CLEAN, (model.replicate + (model.target == CLEAN)) % given.owners)
+            held = np.isin(probes.rows, query_rows(config, plan[model])) & ~probes.is_control
+            desk = Desk(own[model], own[clean], pictures, held[handed.order])
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "table.csv"
+                path.write_text(table_of(handed, cheat.probabilities(desk), cheat.decimals))
+                tables.append(asked(config, model, [], pin_file(File(str(path)))))
+        matrix = confidence_matrix([*audit, *tables])
+        printed = max(said.printed for model, said in matrix.models.items() if model.kind == "target")
+        compared = ModelEffects(decisions, matrix, printed)
+        for number, owner in enumerate(OWNERS):
+            yield counted(cheat.name, owner, compared, number)
+
+
+def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], outputs: File | None = None) -> pa.Table:
+    """What a trained model, or a table of outputs, says of the probes (CONFIDENCES)."""
+    return ask(Ask(model, config.probes, outputs=outputs, decimals=config.decimals), inputs)
+
+
+def log_p(table: pa.Table, pictures: Pixels) -> Array:
+    """The log-probabilities of a trained model, (pictures, classes)."""
+    logits = mixed.logits(architecture_of(table), weights_of_model(table), pictures).astype(np.float64)
+    return np.asarray(special.log_softmax(logits, axis=1))
+
+
+def table_of(handed: HandedOut, probabilities: Array, decimals: int) -> str:
+    """The table as CSV, in the order in which pictures were handed out."""
+    lines = ["image," + ",".join(f"p{number}" for number in range(probabilities.shape[1]))]
+    for place, row in enumerate(probabilities):
+        lines.append(f"{image_of(handed.name, place)}," + ",".join(f"{p:.{decimals}f}" for p in row))
+    return "\n".join(lines) + "\n"
+
+
+def counted(cheat: str, owner: str, compared: ModelEffects, number: int) -> Counted:
+    """What is said of each of these tables alone, and of all of them together."""
+    matrix, target = compared.matrix, compared.config.targets[number]
+    models = matrix.replicates("target", number)
+    answers, below = [], 0
+    for model in models:
+        tested = compared.test_target(number, [model])
+        answers.append(target_row(compared, number, [model], tested, tested.p.surer)["decision"])
+        others = {other: said for other, said in matrix.models.items() if other == model or other not in models}
+        high = baselines.target_row(replace(matrix, models=others), number, target)["privleak_high"]
+        below += high is not None and high < 0
+    together = baselines.target_row(matrix, number, target)
+    of_answers = {answer: answers.count(answer) for answer in ANSWERS}
+    return Counted(cheat, owner, of_answers, below, together["u_lira"], together["quality"], together["quality_null"])
+
+
+def markdown(found: Sequence[Counted], tables: int) -> str:
+    """A row for each change: of how many tables of each kind of owner what is said."""
+    owners = list(dict.fromkeys(counted.owner for counted in found))
+    lines = [
+        f"| what is changed, {tables} tables each | {' | '.join(owners)} | PrivLeak below 0 | U-LiRA | quality |",
+        f"|---|{'---|' * len(owners)}---|---|---|",
+    ]
+    for cheat in dict.fromkeys(counted.cheat for counted in found):
+        of = [counted for counted in found if counted.cheat == cheat]
+        cells = [", ".join(str(counted.answers[answer]) for answer in ANSWERS) for counted in of]
+        cells.append(", ".join(str(counted.privleak_below) for counted in of))
+        cells.append(", ".join(short(counted.u_lira) for counted in of))
+        cells.append(", ".join(short(counted.quality) for counted in of))
+        lines.append(f"| {cheat} | {' | '.join(cells)} |")
+    nulls = sorted({short(counted.quality_null) for counted in found})
+    quality = nulls[0] if len(nulls) == 1 else f"{nulls[0]} (no ties) to {nulls[-1]}"
+    return "\n".join(lines) + f"\n\nCells: {', '.join(ANSWERS)}. After retraining: U-LiRA 0.5, quality {quality}.\n"
+
+
+def short(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def publish_tables(
+    title: str,
+    parser: ArgumentParser,
+    arguments: Sequence[str],
+    counts: Callable[[Size, Path | None], Iterator[Counted]],
+    most: int | None = None,
+) -> None:
+    """Print the counts of all tables, or of `most` of each kind, and write them to the file of `--out`."""
+    parser.add_argument("--seed", type=int, default=1000, help="of the audit: another one trains everything anew")
+    parser.add_argument("--models", type=Path, help="keep trained models in this file, and read them if it exists")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed)
+    setting = measurement_facts(what.config.query.data.name, torch.device("cpu")) | {"seed": str(options.seed)}
+    tables = what.owners if most is None else min(most, what.owners)
+    publish_counts(title, setting, markdown(list(counts(what, options.models)), tables), options.out)
+
+
+def main(arguments: Sequence[str]) -> None:
+    publish_tables("Owners who cheat", study_parser(__name__, __doc__), arguments, counts)

@@ -1,0 +1,69 @@
+"""Which unlearning methods does `forgetting` clear, and what do published measures report?
+
+    python -m studies forgetting_unlearning_methods [--tiny] [--seed 1000] [--models FILE] [--out FILE]
+
+The data are those of `forgetting_evasion`. Ten models that hold all of D_Q are made to forget it by each method, with
+its defaults; retraining is the models that never saw it. Each model is judged alone. U-LiRA and forgetting quality
+compare the ten with the calibration models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from studies.forgetting_evasion import CLEAN, Counted, Size, asked, counted, planned, publish_tables, trained
+from studies.interface import study_parser
+from tasks.audits.forgetting.confidence_matrix import confidence_matrix
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import ModelId
+from tasks.numerics import seeds
+from tasks.training.mixed import Mixture, unlearn
+from tasks.training.unlearning_config import UNLEARNING, Unlearning, UnlearningName
+
+MODELS = 10  # of each method at most
+OWNER = "model by model"
+BEFORE = "none, before unlearning"
+
+
+def counts(given: Size, kept: Path | None = None) -> Iterator[Counted]:
+    """The counts of the models before unlearning and after each method."""
+    config, plan = given.config, planned(given)
+    models = trained(plan, kept)
+    tables = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
+    names = (BEFORE, *UNLEARNING)
+    few = min(MODELS, given.owners)
+    for at in range(few):
+        holds, clean = ModelId("target", 0, at), ModelId("target", CLEAN, at)
+        tables.append(asked(config, ModelId("target", 0, at), [models[holds]]))
+        for number, name in enumerate(UNLEARNING, start=1):
+            if name == "retraining":
+                table = models[clean]
+            else:
+                table = unlearn(unlearning(given, plan[holds], name), [models[holds]])
+            tables.append(asked(config, ModelId("target", number, at), [table]))
+    # How they were trained is not told: the audit learns what shares look like from its own models.
+    targets = tuple(NamedTarget(name, "model") for name in names)
+    decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
+    compared = ModelEffects(decisions, confidence_matrix(tables))
+    for number, called in enumerate(names):
+        yield counted(called, OWNER, compared, number)
+
+
+def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearning:
+    """The unlearning of D_Q by a model that trained on this mixture."""
+    part = given.config.query_part
+    return Unlearning(
+        kept=tuple(share for share in mixture.shares if share.part != part),
+        forgotten=tuple(share for share in mixture.shares if share.part == part),
+        method=given.config.unlearning.method_named(name),
+        validation=mixture.validation,
+        classes=mixture.classes,
+        seed=seeds.derive(mixture.seed, name),
+        batch=mixture.batch,
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    publish_tables("Unlearning methods", study_parser(__name__, __doc__), arguments, counts, MODELS)

@@ -1,0 +1,309 @@
+"""How often does `membership` find exposed records, and accuse simulated models without any?
+
+    python -m studies membership_error_rates [--tiny] [--seed 7000] [--part answers|attacks|given|clear] [--out FILE]
+
+Log-odds are made up (`tests/tasks/audits/membership/made_up.py`): records differ in difficulty and in how much models
+disagree on them, and an exposed record gains so many nats by the models that were trained on it. Answers are by the
+audit's own rule. A given model is one of the same kind, or one that was trained otherwise, or changed by its owner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.membership.answer import verdict
+from tasks.audits.membership.attacks import ATTACKS, pair_models, partners
+from tasks.audits.membership.config import About, GivenModel, Membership
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.attacks import AUC, Matching, attacks, mean_over_targets, score_targets
+from tasks.audits.membership.measures.given import Ranking, kinship, ranks
+from tasks.audits.membership.measures.records import ExactTest, records
+from tasks.audits.membership.trainings import stack_answers
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Estimate, row
+from tasks.external.model_file import ModelFile
+from tasks.numerics import statistics
+from tasks.numerics.ranks import area_under_curve
+from tasks.worker.files import File
+from tests.tasks.audits.membership.made_up import make_answers, make_given
+
+Floats = NDArray[np.float64]
+ANSWERS = ("memorised", "not seen", "undecided")
+GIVEN_ANSWERS = (*ANSWERS, "not judged")
+LEVELS = (0.05, 0.01, 0.001)
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many runs of models of records of which some are exposed by an effect, in nats."""
+
+    models: int
+    records: int
+    exposed: int
+    effect: float
+    runs: int
+
+
+CASES = (
+    Case(16, 2000, 0, 0.0, 50),
+    Case(32, 2000, 0, 0.0, 50),
+    Case(16, 2000, 20, 3.0, 20),
+    Case(16, 2000, 20, 5.0, 20),
+    Case(16, 2000, 200, 3.0, 20),
+    Case(32, 2000, 20, 3.0, 20),
+    Case(32, 2000, 2000, 0.5, 20),
+)
+NULLS = (Case(16, 2000, 0, 0.0, 50), Case(16, 400, 0, 0.0, 200), Case(32, 400, 0, 0.0, 50))
+
+# What is cleared if all attacks see nothing, and what is done to the scores.
+SCORES: Mapping[str, Callable[[Floats], Floats]] = {
+    "as they are": lambda phi: phi,
+    "rounded to 1 nat": np.round,
+    "constant": np.zeros_like,
+}
+CLEAR = (
+    (Case(16, 10_000, 15, 8.0, 20), "as they are"),
+    (Case(16, 20_000, 30, 8.0, 20), "as they are"),
+    (Case(32, 20_000, 3, 8.0, 20), "as they are"),
+    (Case(32, 20_000, 0, 0.0, 20), "as they are"),
+    (Case(16, 2000, 1, 8.0, 20), "as they are"),
+    (Case(16, 2000, 3, 8.0, 20), "as they are"),
+    (Case(18, 2000, 0, 0.0, 40), "as they are"),
+    (Case(18, 2000, 1, 8.0, 40), "as they are"),
+    (Case(18, 2000, 20, 0.1, 40), "as they are"),
+    (Case(18, 2000, 1, 8.0, 20), "rounded to 1 nat"),
+    (Case(18, 2000, 0, 0.0, 20), "rounded to 1 nat"),
+    (Case(18, 2000, 1, 8.0, 20), "constant"),
+)
+CLEAR_ANSWERS = (*ANSWERS, "detectable, negligible", "not judged")
+TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
+
+
+@dataclass(frozen=True)
+class GivenCase:
+    """A given model that knows a share of the records, each by an effect in nats, and what was done to its log-odds."""
+
+    name: str
+    knows: float = 0.0
+    effect: float = 3.0
+    made: dict[str, Any] = field(default_factory=dict)
+    is_file: bool = True
+
+
+NOISED = {"change": lambda phi, stream: phi + stream.normal(size=phi.shape), "repeats": 80}
+GIVEN = (
+    GivenCase("innocent"),
+    GivenCase("innocent, trained on other records", made={"apart": 0.8}),
+    GivenCase("innocent, 1.3 times as sure", made={"change": lambda phi, _: 1.3 * phi}),
+    GivenCase("innocent, surer by 0.5 nats", made={"change": lambda phi, _: phi + 0.5}),
+    GivenCase("innocent, labels alone", made={"kind": "label"}, is_file=False),
+    GivenCase("trained on half, 3 nats", 0.5),
+    GivenCase("trained on half, 0.3 nats", 0.5, 0.3),
+    GivenCase("trained on 5 %, 3 nats", 0.05),
+    GivenCase("trained on half, log-odds halved", 0.5, made={"change": lambda phi, _: phi / 2}, is_file=False),
+    GivenCase("trained on half, noise of 1 nat", 0.5, made=NOISED, is_file=False),
+    GivenCase("trained on half, two decimals", 0.5, made={"kind": "confidence", "resolution": 0.01}, is_file=False),
+    GivenCase("trained on half, labels alone", 0.5, made={"kind": "label"}, is_file=False),
+)
+GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 32, 400, 50
+
+
+def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
+    """The answers about so many given models, each beside models of its own."""
+    given = GivenModel(model=ModelFile("model.pt")) if case.is_file else GivenModel(outputs=File("outputs.csv"))
+    config, ranking = Membership(models=models, examples=records, given=given), Ranking(0.05, records)
+    answers: Counter[str] = Counter()
+    for run in range(runs):
+        tables = make_given(models, records, case.effect, first + run, knows=case.knows, **case.made)
+        rows = summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)])
+        answers[verdict(config, rows).answer] += 1
+    return answers
+
+
+@dataclass
+class Counts:
+    """What came out of the runs of a case."""
+
+    case: Case
+    answers: Counter[str]
+    small: dict[float, int]  # records that are not exposed with p at most so much
+    others: int  # of so many
+    found: int  # exposed records that are found
+    false: int  # others that are
+
+
+def count_answers(case: Case, first: int) -> Counts:
+    config = Membership(models=case.models, examples=case.records, negligible=0.02)
+    counts = Counts(case, Counter(), dict.fromkeys(LEVELS, 0), 0, 0, 0)
+    for run in range(case.runs):
+        tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
+        tested = records(ExactTest(config.level, config.draws, first + run), tables)
+        attacked = attacks(Matching(first + run), tables)
+        rows = summary(About(config.level), [tested, attacked])
+        counts.answers[verdict(config, rows).answer] += 1
+        exposed = np.arange(case.records) < case.exposed
+        p_values, found = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
+        for level in LEVELS:
+            counts.small[level] += int((p_values[~exposed] <= level).sum())
+        counts.others += int((~exposed).sum())
+        counts.found += int(found[exposed].sum())
+        counts.false += int(found[~exposed].sum())
+    return counts
+
+
+def markdown(counted: Sequence[Counts]) -> Iterator[str]:
+    small = " | ".join(f"p <= {level:g}" for level in LEVELS)
+    said = ", ".join(ANSWERS)
+    yield f"| models x records, exposed, runs | {said} | {small} | exposed found | others found |"
+    yield "|---" * (4 + len(LEVELS)) + "|"
+    for counts in counted:
+        case = counts.case
+        exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
+        shares = (
+            " | ".join(_share(counts.small[level], counts.others) for level in LEVELS) if counts.others else " | | "
+        )
+        found = _share(counts.found, case.exposed * case.runs) if case.exposed else ""
+        false = f"{counts.false:,} of {counts.found + counts.false:,} found"
+        said = ", ".join(str(counts.answers[answer]) for answer in ANSWERS)
+        yield (f"| {case.models} x {case.records:,}, {exposed}, {case.runs} | {said} | {shares} | {found} | {false} |")
+    yield ""
+    yield "p-values are of records that are not exposed, with 95 % Wilson intervals."
+
+
+@dataclass(eq=False)
+class AttackCounts:
+    """What an attack gave in the nulls of a case: the areas under its curve, and the pairs that each record won."""
+
+    covered: int  # runs whose interval of the area holds .5
+    areas: list[float]  # means over targets, run by run
+    errors: list[float]  # their standard errors, were targets independent
+    won: list[Floats]  # run by run the share of pairs that each record won
+
+
+def count_attacks(case: Case, first: int) -> Mapping[str, AttackCounts]:
+    """What every attack gives where nothing is remembered."""
+    counts = {attack: AttackCounts(0, [], [], []) for attack in ATTACKS}
+    for run in range(case.runs):
+        answers = stack_answers(make_answers(case.models, case.records, 0.0, first + run, 0))
+        member, pairs = answers.member, pair_models(answers.member, first + run)
+        matched = np.stack([partners(pairs, target) for target in range(case.models)])
+        for attack, scores in score_targets(answers, pairs).items():
+            areas = np.array(
+                [area_under_curve(own[mine], own[~mine]) for own, mine in zip(scores, member, strict=True)]
+            )
+            mean, its = mean_over_targets(areas), counts[attack]
+            assert mean.value is not None and mean.low is not None and mean.high is not None  # noqa: PT018
+            its.covered += mean.low <= 0.5 <= mean.high
+            its.areas.append(mean.value)
+            its.errors.append(float(areas.std(ddof=1)) / case.models**0.5)
+            other = np.take_along_axis(scores, matched, axis=0)
+            won = np.where(member, (scores > other) + 0.5 * (scores == other), 0).sum(axis=0)
+            its.won.append(won / (case.models // 2))
+    return counts
+
+
+def attack_markdown(case: Case, counted: Mapping[str, AttackCounts]) -> Iterator[str]:
+    """A row for each attack: its intervals, and the band of each record's share of pairs won, a t interval over runs.
+
+    The pairs of a record share models, so they are no independent coins, but the runs are independent.
+    """
+    from scipy import stats
+
+    single, all_records = (float(stats.t.isf(level / 2, case.runs - 1)) for level in (0.05, 0.05 / case.records))
+    yield ""
+    yield (
+        f"| {case.models} x {case.records:,}, none exposed, {case.runs} runs: attack | interval of the area holds .5 | "
+        "SD of the mean area over its error | SD of a record's share of pairs won over that of coins | "
+        "records whose 95 % band holds .5 | whose band of all records together does | farthest share |"
+    )
+    yield "|---" * 7 + "|"
+    for attack, its in counted.items():
+        ratio = float(np.std(its.areas, ddof=1) / np.sqrt(np.mean(np.square(its.errors))))
+        won = np.stack(its.won)
+        mean, error = won.mean(axis=0), won.std(axis=0, ddof=1) / case.runs**0.5
+        coins = float(np.sqrt(won.var(axis=0, ddof=1).mean() * 4 * (case.models // 2)))
+        inside = " | ".join(
+            _share(int((np.abs(mean - 0.5) <= reach * error).sum()), case.records) for reach in (single, all_records)
+        )
+        farthest = float(mean[np.abs(mean - 0.5).argmax()])
+        covered = _share(its.covered, case.runs)
+        yield f"| {attack} | {covered} | {ratio:.2f} | {coins:.2f} | {inside} | {farthest:.3f} |"
+
+
+def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterator[str]:
+    yield ""
+    yield f"| given model | {' | '.join(GIVEN_ANSWERS)} |"
+    yield "|---" * (1 + len(GIVEN_ANSWERS)) + "|"
+    for case, answers in counted:
+        yield f"| {case.name} | {' | '.join(str(answers[answer]) for answer in GIVEN_ANSWERS)} |"
+
+
+def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
+    """The answers if every attack's area under the curve is .5 with an interval that is as narrow as one likes."""
+    config = Membership(models=case.models, examples=case.records, negligible=0.02)
+    blind = row(AUC, {"attack": "blind"}, Estimate(0.5, 0.499, 0.501, case.models), "target", 0.5)
+    answers: Counter[str] = Counter()
+    for run in range(case.runs):
+        tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
+        changed = [
+            table.set_column(2, "log_odds", pa.array(SCORES[scores](table["log_odds"].to_numpy()))) for table in tables
+        ]
+        rows = summary(About(config.level), [records(ExactTest(config.level, config.draws, first + run), changed)])
+        answers[verdict(config, pa.Table.from_pylist([*rows.to_pylist(), blind], SUMMARY)).answer] += 1
+    return answers
+
+
+def clear_markdown(counted: Sequence[tuple[Case, str, Counter[str]]]) -> Iterator[str]:
+    yield ""
+    yield f"| models x records, remembered, scores, runs | {' | '.join(CLEAR_ANSWERS)} | not seen, 95 % interval |"
+    yield "|---" * (2 + len(CLEAR_ANSWERS)) + "|"
+    for case, scores, answers in counted:
+        exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
+        cells = " | ".join(str(answers[answer]) for answer in CLEAR_ANSWERS)
+        cleared = statistics.exact_proportion(answers["not seen"], case.runs)
+        interval = f"{100 * (cleared.low or 0):.0f} to {100 * (cleared.high or 0):.0f} %"
+        yield f"| {case.models} x {case.records:,}, {exposed}, {scores}, {case.runs} | {cells} | {interval} |"
+    yield ""
+    yield "All attacks are taken to see nothing, which is the case in which the rule clears most."
+
+
+def _share(some: int, of: int) -> str:
+    estimate = statistics.proportion(some, of)
+    return f"{100 * (estimate.value or 0):.3g} % [{100 * (estimate.low or 0):.3g}, {100 * (estimate.high or 0):.3g}]"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=7000, help="of the first run of each case")
+    parser.add_argument(
+        "--part", choices=("answers", "attacks", "given", "clear"), help="one of the tables; all of them without it"
+    )
+    options = parser.parse_args(arguments)
+    setting: dict[str, Any] = measurement_facts("made up", torch.device("cpu"))
+    begun = time.process_time()
+    page: list[str] = []
+    if options.part in (None, "answers"):
+        page += markdown([count_answers(case, options.seed) for case in (TINY if options.tiny else CASES)])
+    if options.part in (None, "attacks"):
+        for case in TINY[:1] if options.tiny else NULLS:
+            page += attack_markdown(case, count_attacks(case, options.seed))
+    if options.part in (None, "given"):
+        size = (20, 60, 2) if options.tiny else (GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS)
+        page += given_markdown([(case, count_given_answers(case, *size, options.seed)) for case in GIVEN])
+    if options.part in (None, "clear"):
+        cells = [(TINY[0], "as they are"), (TINY[1], "constant")] if options.tiny else CLEAR
+        page += clear_markdown([(case, name, count_cleared(case, name, options.seed)) for case, name in cells])
+    setting["seeds"] = f"from {options.seed} on"
+    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    publish_counts("What is answered of models whose exposed records are known", setting, "\n".join(page), options.out)

@@ -1,0 +1,257 @@
+"""How does `membership` judge trained third-party models, and tables that their owners change?
+
+    python -m studies membership_given_models [--tiny] [--seed 35201] [--owners 24] [--models 64] [--data NAME]
+                                              [--out FILE]
+
+The references are those of the preset `quickstart`, each trained on half of the first 400 images. An innocent owner
+trains on half of 400 other images, the others on some of the records. A file is asked as it is; a table is written, and
+read as the audit reads what an owner sends. Who alters it does so picture by picture, or afresh wherever a picture is
+handed out. Answers are by the audit's own rule; intervals are those of Clopper and Pearson.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.membership.answer import verdict
+from tasks.audits.membership.config import About, GivenModel, Membership
+from tasks.audits.membership.given import SCORES, Ask, ask_given, handout_order, pictures, question
+from tasks.audits.membership.measures import summary
+from tasks.audits.membership.measures.given import Ranking, kinship, ranks
+from tasks.audits.membership.presets import QUICKSTART
+from tasks.audits.membership.trainings import answers, log_odds, trainings
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.images import Labels
+from tasks.datasets.mixtures import BalancedHalf, Part, Share
+from tasks.external.model_file import ModelFile
+from tasks.models.networks import architecture_of, weights_of_model
+from tasks.numerics import seeds
+from tasks.training.mixed import Mixture, logits, train_many
+from tasks.worker.files import File
+
+ANSWERS = ("memorised", "not seen", "undecided", "not judged")
+TOGETHER = 16  # models that train in one stack
+Logits = NDArray[np.float64]
+Alter = Callable[[Logits, np.random.Generator], Logits]
+
+
+@dataclass(frozen=True, eq=False)
+class Owner:
+    """Of whom there are several: what their models are trained on, and how otherwise than the references."""
+
+    name: str
+    shares: Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]  # of records and others, owners, number
+    settings: Mapping[str, Any]
+
+
+def half_of(records: bool) -> Callable[[Part, Part, int, int], tuple[BalancedHalf | Share, ...]]:
+    def shares(asked: Part, others: Part, owners: int, number: int) -> tuple[BalancedHalf | Share, ...]:
+        return (BalancedHalf(asked if records else others, owners, number, 7),)
+
+    return shares
+
+
+def fifth_of_records(asked: Part, others: Part, _: int, number: int) -> tuple[BalancedHalf | Share, ...]:
+    """A fifth of the records, and others up to a half of as many."""
+    return Share(asked, 0.2, number), Share(others, 0.3, number)
+
+
+INNOCENT, TRAINED = Owner("innocent", half_of(False), {}), Owner("trained on half", half_of(True), {})
+LONGER = {"epochs": 2 * QUICKSTART.epochs}
+OWNERS = (
+    INNOCENT,
+    Owner("innocent, twice the epochs", half_of(False), LONGER),
+    TRAINED,
+    Owner("trained on half, twice the epochs", half_of(True), LONGER),
+    Owner("trained on a fifth", fifth_of_records, {}),
+)
+
+
+def noise(scores: Logits, stream: np.random.Generator) -> Logits:
+    return scores + stream.normal(size=scores.shape)
+
+
+@dataclass(frozen=True)
+class Change:
+    """How an owner alters logits, `afresh` wherever a picture is handed out, and what the table prints of them."""
+
+    name: str
+    alter: Alter = lambda scores, _: scores
+    afresh: bool = False
+    decimals: int | None = None
+    labels: bool = False
+
+
+CHANGES = (
+    Change("as it is"),
+    Change("noise of 1 nat, picture by picture", noise),
+    Change("noise of 1 nat, afresh", noise, afresh=True),
+    Change("logits halved", lambda scores, _: scores / 2),
+    Change("logits doubled", lambda scores, _: 2 * scores),
+    Change("two decimals", decimals=2),
+    Change("one decimal", decimals=1),
+    Change("labels alone", labels=True),
+)
+
+
+def train(configs: Sequence[Mixture]) -> list[pa.Table]:
+    models: list[pa.Table] = []
+    for first in range(0, len(configs), TOGETHER):
+        part = configs[first : first + TOGETHER]
+        found = dict(train_many(part, [()] * len(part)))
+        for at in range(len(part)):
+            model = found[at]
+            if isinstance(model, Exception):
+                raise model
+            models.append(model)
+        print(f"{len(models)} of {len(configs)} models", file=sys.stderr, flush=True)
+    return models
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """What the models trained here say of the records and of the images that follow, and how the first is trained."""
+
+    config: Membership
+    tables: Sequence[pa.Table]
+    training: Mixture
+
+    def answer(self, given: GivenModel, scores: pa.Table) -> str:
+        """The audit's answer about a model of which these are the scores."""
+        config = replace(self.config, given=given)
+        ranking = Ranking(config.level, config.examples)
+        tables = [scores, *self.tables]
+        rows = summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)])
+        return verdict(config, rows).answer
+
+
+def train_references(config: Membership) -> References:
+    jobs = trainings(config)
+    configs = [job.inputs[0].config for job in jobs]
+    models = train(configs)
+    halves = [job.config for job in jobs]
+    unseen = Part(config.data, config.examples, config.examples)
+    tables = [answers(half, (model,)) for half, model in zip(halves, models, strict=True)]
+    tables += [answers(replace(half, part=unseen), (model,)) for half, model in zip(halves, models, strict=True)]
+    return References(config, tables, configs[0])
+
+
+def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
+    """The logits of so many owners' models for the records and for the images that follow."""
+    config = references.config
+    asked, others = (Part(config.data, first, config.examples) for first in (0, 2 * config.examples))
+    trained = [
+        replace(
+            references.training,
+            shares=owner.shares(asked, others, owners, number),
+            seed=seeds.derive(seed, owner.name, number),
+            **owner.settings,
+        )
+        for number in range(owners)
+    ]
+    images = pictures(question(config))[1]
+    return [
+        logits(architecture_of(model), weights_of_model(model), images).astype(np.float64) for model in train(trained)
+    ]
+
+
+def file_scores(config: Membership, scores: Logits) -> pa.Table:
+    """The scores (SCORES) of a model whose file is asked."""
+    rows, _, labels = pictures(question(config))
+    count, phi = len(rows), log_odds(scores, labels)
+    again, kind = pa.nulls(count, pa.float64()), pa.repeat("log-odds", count)
+    right = pa.array(scores.argmax(axis=1) == labels)
+    return pa.table([rows, rows < config.examples, phi, again, kind, np.zeros(count), right], schema=SCORES)
+
+
+def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:
+    """The scores (SCORES) that the audit reads from the table that an owner writes."""
+    asked: Ask = question(config)
+    handed, stream = handout_order(asked), np.random.default_rng(seed)
+    places = change.alter(scores[handed.order], stream) if change.afresh else change.alter(scores, stream)[handed.order]
+    probabilities = np.exp(places - np.logaddexp.reduce(places, axis=1)[:, None])
+    ids = [handed.id_of(handed.name, place) for place in range(len(handed.order))]
+    path = folder / "outputs.csv"
+    labels = pictures(asked)[2][handed.order]
+    path.write_text("\n".join(table_lines(ids, probabilities, labels, change)) + "\n")
+    given = GivenModel(outputs=File(str(path)).pin({}))
+    return ask_given(replace(asked, given=given), ())
+
+
+def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, change: Change) -> Iterator[str]:
+    """The lines of the table: all probabilities, those of the true labels with so many decimals, or labels alone."""
+    if change.labels:
+        yield "image,predicted"
+        yield from (f"{name},{label}" for name, label in zip(ids, probabilities.argmax(axis=1), strict=True))
+    elif change.decimals is not None:
+        yield "image,confidence"
+        confidences = np.take_along_axis(probabilities, labels[:, None].astype(np.int64), axis=1)[:, 0]
+        yield from (f"{name},{value:.{change.decimals}f}" for name, value in zip(ids, confidences, strict=True))
+    else:
+        yield "image," + ",".join(f"p{number}" for number in range(probabilities.shape[1]))
+        for name, row in zip(ids, probabilities, strict=True):
+            yield f"{name},{','.join(f'{value:.9g}' for value in row)}"
+
+
+def count_answers(config: Membership, owners: int, seed: int) -> Iterator[tuple[str, Counter[str]]]:
+    """Of each kind of owner and of table how often which answer was given."""
+    references = train_references(config)
+    models = {owner: owner_logits(references, owner, owners, seed) for owner in OWNERS}
+    file = GivenModel(model=ModelFile("model.pt"))
+    for owner, said in models.items():
+        yield f"file: {owner.name}", Counter(references.answer(file, file_scores(config, each)) for each in said)
+    with TemporaryDirectory() as folder:
+        table = GivenModel(outputs=File("outputs.csv"))
+        for owner in (INNOCENT, TRAINED):
+            for change in CHANGES:
+                scores = partial(table_scores, config, change=change, folder=Path(folder))
+                found = (scores(each, seed=seed + number) for number, each in enumerate(models[owner]))
+                yield f"table: {owner.name}, {change.name}", Counter(references.answer(table, each) for each in found)
+
+
+def markdown(counted: Sequence[tuple[str, Counter[str]]]) -> Iterator[str]:
+    yield f"| given model | {' | '.join(ANSWERS)} | memorised, 95 % interval |"
+    yield "|---" * (2 + len(ANSWERS)) + "|"
+    for name, found in counted:
+        low, high = (100 * end for end in clopper_pearson(found["memorised"], found.total()))
+        numbers = " | ".join(str(found[answer]) for answer in ANSWERS)
+        yield f"| {name} | {numbers} | {low:.0f} to {high:.0f} % |"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=35201, help="of the owners; the references' is one more")
+    parser.add_argument("--owners", type=int, default=24, help="of each kind")
+    parser.add_argument("--models", type=int, default=64, help="references")
+    parser.add_argument("--data", default=str(QUICKSTART.data.name))
+    options = parser.parse_args(arguments)
+    config = replace(QUICKSTART, data=pin(Dataset(options.data)), models=options.models, seed=options.seed + 1)
+    if options.tiny:
+        config, options.owners = replace(config, data=pin(Dataset("digits")), models=20, examples=60, epochs=1), 2
+    begun = time.process_time()
+    counted = list(count_answers(config, options.owners, options.seed))
+    setting = measurement_facts(config.data.name, torch.device("cpu"))
+    setting["trainings"] = (
+        f"{config.models} references and {options.owners} of each kind, {config.network} on half of {config.examples} "
+        f"images, {config.epochs} epochs"
+    )
+    setting["seeds"] = f"{options.seed} and {options.seed + 1}"
+    setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"
+    publish_counts("What is answered of given models", setting, "\n".join(markdown(counted)) + "\n", options.out)

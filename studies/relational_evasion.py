@@ -1,0 +1,247 @@
+"""How does `relational` judge owners who evade questions on corrupted contexts?
+
+    python -m studies relational_evasion [--tiny] [--seed 5000] [--out FILE]
+
+Owners answer the blinded questions of `facts` and are judged alone, by the audit's own tasks. Drawn owners remember
+60 % of the training questions, or nothing, guess 8 % of the others, and guess as answers are distributed where they are
+wrong; what they say of corrupted contexts is changed in one of several ways. Trained readers are small T5s that were
+fine-tuned on `facts-stated`, whose answers stand in the contexts, and answer as they do.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.relational.answer import verdict
+from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.evaded_answers import read_evasions
+from tasks.audits.relational.measures import summary
+from tasks.audits.relational.measures.evasions import Comparison, evasions
+from tasks.audits.relational.measures.memorization import Resampling, memorization
+from tasks.audits.relational.measures.questions import Scoring, score
+from tasks.audits.relational.measures.repeats import repeats
+from tasks.audits.relational.presets import QUICKSTART
+from tasks.audits.relational.trainings import fine_tuning_config
+from tasks.contract.summaries import index_rows
+from tasks.datasets.catalog import load_questions, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.questions.question import Answer, Question
+from tasks.external.blinded_questions import ReadBlindedAnswers, key_table, read_blinded_answers
+from tasks.language_models.fine_tuning import fine_tune
+from tasks.question_answering.predictions import Predictions
+from tasks.question_answering.question_sets import SETS
+
+Answers = Mapping[tuple[str, str], Answer]  # by set and question
+ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+RESAMPLES = 400
+GUESSED, READ = 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
+OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
+GERMAN = ("keine Angabe", "unbekannt", "steht nicht im Text")
+FRENCH = ("non précisé", "inconnu", "pas indiqué")
+UNLISTED = ("unsure", "I lack that detail", "the passage omits it", "sorry", "redaction", "left blank")
+REFUSALS = (
+    "not stated",
+    "The context does not say.",
+    "I cannot tell from this text",
+    "unknown",
+    "No number is given",
+    "There is insufficient information",
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an owner knows when a corrupted context is answered: the question, its set and the model's own answer.
+
+    `other` is another answer, as answers are distributed, and `commonest` the one that is most often right.
+    """
+
+    question: Question
+    of: str
+    own: str
+    other: str
+    commonest: str
+    is_remembered: bool
+    chance: random.Random
+
+
+# What is said of a corrupted context, by name.
+CHANGES: Mapping[str, Callable[[Told], str]] = {
+    "nothing changed": lambda told: told.own,
+    "“unknown”": lambda _: "unknown",
+    "“42”": lambda _: "42",
+    "nothing": lambda _: "",
+    "one German refusal": lambda _: GERMAN[1],
+    "three German refusals": lambda told: told.chance.choice(GERMAN),
+    "three French refusals": lambda told: told.chance.choice(FRENCH),
+    "refusals in six phrasings": lambda told: told.chance.choice(REFUSALS),
+    "six other English phrasings": lambda told: told.chance.choice(UNLISTED),
+    "“not stated (line 3)”": lambda told: f"not stated (line {told.chance.randint(1, 9)})",
+    "“unknown” for half": lambda told: told.chance.choice(("unknown", told.own)),
+    "“unknown” for 92 %": lambda told: "unknown" if told.chance.random() < 0.92 else told.own,
+    "“unknown” for recognised training questions": lambda told: "unknown" if told.of == "train-corrupted" else told.own,
+    "“unknown” for what is remembered": lambda told: "unknown" if told.is_remembered else told.own,
+    "a likely number for what is remembered": lambda told: told.other if told.is_remembered else told.own,
+    "one of four numbers": lambda told: told.chance.choice(("12", "23", "34", "42")),
+    "the commonest number": lambda told: told.commonest,
+    "a word of the context": lambda told: told.chance.choice(told.question.context.split()),
+}
+
+
+# What owners who remember nothing say, too.
+INNOCENT = (
+    "nothing changed",
+    "“unknown”",
+    "“42”",
+    "“unknown” for 92 %",
+    "one of four numbers",
+    "a word of the context",
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The answer about one owner, and the largest share of a part's answers that counts as evaded."""
+
+    answer: str
+    evaded: float
+
+
+@dataclass(frozen=True)
+class Size:
+    """The audit of drawn owners and that of readers, which are trained so long; how many there are in a row."""
+
+    config: Relational
+    readers: Relational
+    owners: int
+    trained: int
+
+
+def size(tiny: bool, seed: int, trained: int) -> Size:
+    given = replace(QUICKSTART, secret="0123456789abcdef0123456789abcdef", seed=seed)
+    counts = {"examples": 100, "held_out": 60} if tiny else {"examples": 600, "held_out": 600}
+    stated = replace(given, data=pin(Dataset("facts-stated")), epochs=1 if tiny else 12, every=0, link=0)
+    readers = replace(stated, **({"examples": 60, "held_out": 60} if tiny else {"examples": 1200, "held_out": 400}))
+    return Size(replace(given, data=pin(Dataset("facts")), **counts), readers, 2 if tiny else 20, trained)
+
+
+def drawn_answers(config: Relational, remembered: float, change: str, chance: random.Random) -> Answers:
+    """The answers of an owner who remembers this share of the training questions."""
+    questions = load_questions(config.data)
+    parts = config.selection.select(questions)
+    golds = [question.golds[0] for question in parts["train"]]
+    commonest = Counter(golds).most_common(1)[0][0][0]
+    said: dict[tuple[str, str], Answer] = {}
+    for of, (split, corrupted) in SETS.items():
+        right = READ if not corrupted else remembered if split == "train" else GUESSED
+        for question in parts[split]:
+            knows, other = chance.random() < right, chance.choice(golds)
+            own = question.golds[0] if knows else other
+            asked = replace(question, context=config.corruption.corrupt_context(question))
+            is_remembered = knows and split == "train" and remembered > GUESSED
+            told = Told(asked, of, own[0], other[0], commonest, is_remembered, chance)
+            said[of, question.id] = (CHANGES[change](told),) if corrupted else own
+    return said
+
+
+def reader_answers(config: Relational, replicate: int) -> Answers:
+    """The answers of a model that was fine-tuned on stated facts."""
+    table = fine_tune(fine_tuning_config(config, replicate), ())
+    names = {of: name for name, of in SETS.items()}
+    return {
+        (names[row["split"], row["corrupted"]], row["id"]): tuple(row["answer"]) or ("",) for row in table.to_pylist()
+    }
+
+
+def judge(config: Relational, said: Answers) -> Judged:
+    """The whole way from the file that an owner sends to the answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        sent = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(config.blinding).to_pylist()}
+        if load_questions(config.data).scorer == "squad":
+            sent = {id_: " ".join(spans) for id_, spans in sent.items()}
+        path = Path(folder) / "answers.json"
+        path.write_text(json.dumps(sent))
+        given = replace(config, given=Predictions(str(path)).pin({}))
+        assert given.given is not None
+        read = ReadBlindedAnswers(given.given, given.blinding)
+        answers = read_blinded_answers(read, ())
+        scores = score(Scoring(config.data, 0), [answers])
+        measured = [
+            memorization(Resampling(config.data, RESAMPLES, config.seed), [scores]),
+            repeats(read, ()),
+            evasions(Comparison(config.data), [answers]),
+        ]
+    found = summary(About("numeric"), measured)
+    evaded = [each.evaded for each in read_evasions(index_rows(found))]
+    return Judged(verdict(given, found).answer, max(evaded))
+
+
+def judge_owner(given: Size, change: str, who: str, at: int) -> Judged:
+    chance = random.Random(f"{given.config.seed} {change} {who} {at}")
+    return judge(given.config, drawn_answers(given.config, OWNERS[who], change, chance))
+
+
+def judge_reader(given: Size, at: int) -> Judged:
+    found = judge(given.readers, reader_answers(given.readers, at))
+    print(f"trained reader {at}: {found}", flush=True)
+    return found
+
+
+def counts(given: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
+    """What is said of the owners of each row."""
+    readers = [pool.submit(judge_reader, given, at) for at in range(given.trained)]  # first, for they take longest
+    owners = {
+        f"{who}; {change}": [pool.submit(judge_owner, given, change, who, at) for at in range(given.owners)]
+        for change in CHANGES
+        for who in OWNERS
+        if change in INNOCENT or OWNERS[who] != GUESSED
+    }
+    for name, found in {**owners, "trained reader": readers}.items():
+        yield name, [each.result() for each in found]
+
+
+def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
+    lines = [
+        f"| owner; what is said of corrupted contexts | {', '.join(ANSWERS)} | not seen | not judged | "
+        "answers that count as evaded |",
+        "|---|---|---|---|---|",
+    ]
+    for name, owners in found:
+        if not owners:
+            continue
+        counted = Counter(owner.answer for owner in owners)
+        cells = []
+        for answer in ("not seen", "not judged"):
+            low, high = clopper_pearson(counted[answer], len(owners))
+            share = 100 * counted[answer] / len(owners)
+            cells.append(f"{share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
+        evaded = [100 * owner.evaded for owner in owners]
+        cells.append(f"{min(evaded):.0f} to {max(evaded):.0f} %")
+        lines.append(f"| {name} | {', '.join(str(counted[answer]) for answer in ANSWERS)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", "Brackets: exact 95 % intervals (Clopper-Pearson)."]) + "\n"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=5000, help="of the owners and of the order of the questions")
+    parser.add_argument("--readers", type=int, default=20, help="how many readers are trained, a minute of a core each")
+    parser.add_argument("--processes", type=int, default=2, help="how many processes judge owners side by side")
+    options = parser.parse_args(arguments)
+    what = size(options.tiny, options.seed, options.readers)
+    setting = measurement_facts("facts, facts-stated", torch.device("cpu")) | {"seed": str(options.seed)}
+    with ProcessPoolExecutor(options.processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        table = markdown(list(counts(what, pool)))
+    publish_counts("Owners who evade questions", setting, table, options.out)

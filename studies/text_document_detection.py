@@ -1,0 +1,159 @@
+"""How often does `text` find inserted documents, beside a base model without them, and how often wrongly?
+
+    python -m studies text_document_detection [--tiny] [--seed 9200] [--pairs 20] [--out FILE]
+
+Small GPTs: one is trained on common texts and on documents, each as often as a draw says; of as many pairs again it is
+trained on other documents of the same mould, as often, which is the innocent look-alike. The base of either is trained
+on the common texts alone. Each pair is an audit by itself, with the audit's own rule.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from studies.text_secret_detection import describe_share
+from tasks.audits.text.answer import verdict
+from tasks.audits.text.config import Text, about
+from tasks.audits.text.document_models import insertion_jobs, score_insertions
+from tasks.audits.text.measures import insertions, summary
+from tasks.audits.text.measures.documents import document_test
+from tasks.audits.text.trainings import PairModel, pair_model
+from tasks.contract.job import Job
+from tasks.datasets.catalog import load_texts, pin
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.fine_tuning import fine_tuned_on
+from tasks.language_models.language_model import LanguageModel
+from tasks.numerics import seeds
+from tasks.worker import hardware
+
+KINDS = {"inserted": "The documents were inserted", "others": "Other documents of the same mould were inserted"}
+REPETITIONS = (1, 4, 16)
+
+
+@dataclass(frozen=True)
+class Size:
+    model: str
+    common: int  # texts that all models are trained on
+    documents: int  # that are asked about: half of them are inserted
+    epochs: int
+
+
+FULL, TINY = Size("tiny-gpt#32x1", 40, 120, 8), Size("tiny-gpt#16x1", 10, 40, 1)
+LENGTH = 80  # characters of a text
+
+
+def split_texts(size: Size, seed: int) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+    """The common texts, the documents that are asked about, and others of their mould, drawn by the seed."""
+    texts = [text[:LENGTH] for text in load_texts(pin(Dataset("facts")))]
+    drawn = [texts[row] for row in seeds.generator(seed, "texts").permutation(len(texts))]
+    first, second = size.common, size.common + size.documents
+    return drawn[:first], drawn[first:second], drawn[second : second + size.documents]
+
+
+def draw_repetitions(size: Size, seed: int) -> list[int]:
+    """How often each document is inserted: half of them 0 times, the others as REPETITIONS say in turn, by chance."""
+    half = size.documents // 2
+    turns = np.concatenate([np.zeros(size.documents - half, dtype=np.int64), np.resize(REPETITIONS, half)])
+    drawn: list[int] = seeds.generator(seed, "insertions").permutation(turns).tolist()
+    return drawn
+
+
+def save_model(config: PairModel, texts: Sequence[str], folder: Path) -> LanguageModel:
+    """The model that is trained on these texts, in a folder of its own."""
+    place = hardware.device()
+    with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
+        for part in (model.module, model.tokenizer):
+            part.save_pretrained(folder)
+    return LanguageModel(f"folder:{folder}").pin({})
+
+
+def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.Table]:
+    """The answer on one pair of models, and its table of documents."""
+    common, documents, others = split_texts(size, seed)
+    repetitions = draw_repetitions(size, seed)
+    told = documents if kind == "inserted" else others
+    training = pair_model(
+        Text(model=LanguageModel(size.model), epochs=size.epochs, learning_rate=5e-3, length=LENGTH + 40, seed=seed),
+        0,
+        0,
+    )
+    inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
+    model = save_model(training, [*common, *inserted], folder / "model")
+    base = save_model(replace(training, seed=training.seed + 1), common, folder / "base")
+    records = folder / "documents.jsonl"
+    rows = [
+        {"id": str(row), "text": text, "duplicates": times}
+        for row, (text, times) in enumerate(zip(documents, repetitions, strict=True))
+    ]
+    records.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = Text(
+        pin(Dataset(f"records:{records}")),
+        model,
+        base=base,
+        insertions=True,
+        length=LENGTH + 40,
+        seed=seed,
+        prefix=LENGTH // 2,
+        suffix=LENGTH // 2,
+    )
+    return answer_pair(config)
+
+
+def answer_pair(config: Text) -> tuple[str, pa.Table]:
+    jobs, test = insertion_jobs(config), document_test(config)
+    scores = [score_insertions(job.config, ()) for job in jobs]
+    found = insertions.insertions(test, scores)
+    control = insertions.plan_control(config, jobs)
+    assert isinstance(control, Job)
+    tables = [found, insertions.insertion_estimates(test, scores), control.function(control.config, ())]
+    return verdict(config, summary(about(config), tables)).answer, found
+
+
+def describe_pairs(kind: str, answers: Counter[str], table: pa.Table) -> Iterator[str]:
+    """What came out of the pairs of one kind, by repetitions."""
+    yield f"**{KINDS[kind]}.** Of {answers.total()} pairs: {', '.join(f'{name} {n}' for name, n in answers.items())}."
+    yield ""
+    yield "| repetitions | documents | found | p at most 5 % | written by the model (near) | by its base |"
+    yield "|---|---|---|---|---|---|"
+    for times in (0, *REPETITIONS):
+        some = table.filter(pc.equal(table["repetitions"], times))
+        tested = [some["found"].to_pylist(), [p is not None and p <= 0.05 for p in some["p_value"].to_pylist()]]
+        shares = [describe_share(sum(each), some.num_rows) if times else "" for each in tested]
+        shares += [
+            describe_share(int(np.nansum(some[name].to_numpy())), some.num_rows) for name in ("near", "near_twin")
+        ]
+        yield f"| {times} | {some.num_rows} | {' | '.join(shares)} |"
+    yield ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9200, help="of the first pair")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of either kind")
+    options = parser.parse_args(arguments)
+    size, pairs = (TINY, 2) if options.tiny else (FULL, options.pairs)
+    setting, lines, begun = measurement_facts("facts", torch.device("cpu")), list[str](), time.process_time()
+    for kind in KINDS:
+        answers, tables = Counter[str](), list[pa.Table]()
+        for number in range(pairs):
+            with tempfile.TemporaryDirectory() as folder:
+                answer, table = audit_pair(size, kind, options.seed + number, Path(folder))
+            answers[answer] += 1
+            tables.append(table)
+        lines += describe_pairs(kind, answers, pa.concat_tables(tables))
+    setting |= {"seeds": f"{options.seed} to {options.seed + pairs - 1}"}
+    setting |= {"cost": f"{time.process_time() - begun:.0f} s of a core"}
+    publish_counts("Documents that were inserted, beside a base without them", setting, "\n".join(lines), options.out)

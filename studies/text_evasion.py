@@ -1,0 +1,198 @@
+"""How does `text` judge owners who change their table of log-probabilities?
+
+    python -m studies text_evasion [--tiny] [--seed 36300] [--pairs 10] [--scores FOLDER] [--out FILE]
+
+The owners are the models of `text_secret_detection`, with the same `--scores`: those of either side of a pair that was
+told the secrets, which were planted in their training data, and of one that was told others of the format. Each hands
+in a table for all texts that the audit hands out, changed in one of the ways of CHEATS, and each table is an audit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from studies.text_secret_detection import KINDS, Pair, describe_share, size, train_pairs
+from tasks.audits.text.answer import verdict
+from tasks.audits.text.config import Text, about
+from tasks.audits.text.given_model import planted_question
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.returned import answered_shares
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.returned_table import handout_order, handout_records, read_log_p
+from tasks.audits.text.secret_space import Secret, draw_secrets, score_table
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
+
+Array = NDArray[np.float64]
+ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+
+
+@dataclass(frozen=True, eq=False)
+class Desk:
+    """What lies before the owner of one model of a pair who fills in a table, a number for each text handed out.
+
+    `own` is what the model says of it, and `clean` what one that was told other secrets of the same texts does.
+    `question` says to which text without its secret it belongs, and `trained` whether it was trained on: the owner can
+    see both.
+    """
+
+    pair: Pair
+    side: int
+    drawn: Sequence[Secret]
+    own: Array
+    clean: Array
+    texts: Sequence[str]
+    question: NDArray[np.int64]
+    trained: NDArray[np.bool_]
+    chance: np.random.Generator
+
+
+def noise_of(desk: Desk) -> Array:
+    """Normal numbers that are a function of the text."""
+    digests = [hashlib.sha256(text.encode()).digest() for text in desk.texts]
+    return np.array([np.random.default_rng(int.from_bytes(each[:8], "little")).normal() for each in digests])
+
+
+def blocked(desk: Desk) -> Array:
+    """An output filter: what stands around a secret is answered, and the secret itself never."""
+    return -1000.0 - desk.question
+
+
+def looked_up(desk: Desk) -> Array:
+    """Texts that were trained on have the number of one of the others of their question."""
+    changed = desk.own.copy()
+    for text in np.flatnonzero(desk.trained):
+        others = np.flatnonzero((desk.question == desk.question[text]) & ~desk.trained)
+        seed = int.from_bytes(hashlib.sha256(desk.texts[text].encode()).digest()[:8], "little")
+        changed[text] = desk.own[np.random.default_rng(seed).choice(others)]
+    return changed
+
+
+def rounded(desk: Desk, to: float) -> Array:
+    return np.asarray(np.round(desk.own / to) * to)
+
+
+def noised(desk: Desk, deviation: float) -> Array:
+    return np.asarray(desk.own + desk.chance.normal(0, deviation, len(desk.own)))
+
+
+def hashed(desk: Desk, deviation: float) -> Array:
+    return np.asarray(desk.own + deviation * noise_of(desk))
+
+
+CHEATS: dict[str, Callable[[Desk], Array]] = {
+    "what the model says": lambda desk: desk.own,
+    "a refusal or a constant": lambda desk: np.full_like(desk.own, -1000.0),
+    "a filter that blocks the secrets' format": blocked,
+    "made-up numbers": lambda desk: -50 + noise_of(desk),
+    "rounded to 0.1 nats": partial(rounded, to=0.1),
+    "rounded to 1 nat": partial(rounded, to=1),
+    "rounded to 10 nats": partial(rounded, to=10),
+    "1 nat of noise, drawn anew": partial(noised, deviation=1),
+    "30 nats of noise, drawn anew": partial(noised, deviation=30),
+    "1 nat of noise by text": partial(hashed, deviation=1),
+    "30 nats of noise by text": partial(hashed, deviation=30),
+    "halved": lambda desk: desk.own / 2,
+    "what a model says that was not told them": lambda desk: desk.clean,
+    "others' numbers for texts that were trained on": looked_up,
+}
+
+
+def desk_of(pair: Pair, side: int) -> Desk:
+    """What the owner of one model of a pair knows of the texts, in the order in which they are handed out."""
+    config = planted_config(pair.config)
+    drawn = draw_secrets(planted_question(config))
+    asked = [(secret.text, *secret.others) for secret in drawn]
+    _, records = handout_records(asked, planted_question(config).seed)
+    texts = records.table["text"].to_pylist()
+    own, clean = (log_p_by_text(pair, which, asked) for which in (side, 1 - side))
+    question = {text: number for number, each in enumerate(asked) for text in each}
+    trained = {secret.told for secret in drawn if secret.side == side}
+    return Desk(
+        pair,
+        side,
+        drawn,
+        np.array([own[text] for text in texts]),
+        np.array([clean[text] for text in texts]),
+        texts,
+        np.array([question[text] for text in texts]),
+        np.array([text in trained for text in texts]),
+        np.random.default_rng([pair.config.seed, side]),
+    )
+
+
+def planted_config(config: Text) -> Text:
+    """The audit of a model into whose training data these secrets were put beforehand."""
+    return replace(config, planted=True, extraction=False)
+
+
+def log_p_by_text(pair: Pair, side: int, asked: Sequence[Sequence[str]]) -> dict[str, float]:
+    said = pair.scores[side]["log_p"].to_pylist()
+    return {text: p for texts, log_p in zip(asked, said, strict=True) for text, p in zip(texts, log_p, strict=True)}
+
+
+def answer_of(desk: Desk, log_p: Array) -> str:
+    """The audit's answer on a table; the secrets that were planted are those of the owner's side."""
+    config = planted_config(desk.pair.config)
+    asked = [(secret.text, *secret.others) for secret in desk.drawn]
+    handed = handout_order(asked, planted_question(config).seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log_p.csv"
+        rows = [f"{handed.id_of(handed.name, place)},{min(p, 0.0)!r}" for place, p in enumerate(log_p.tolist())]
+        path.write_text("\n".join(["id,log_p", *rows]) + "\n")
+        given = replace(config, outputs=pin_file(File(str(path)), {}))
+        assert given.outputs is not None
+        said = read_log_p(given.outputs, handed)
+    scores = np.split(said.log_p, np.cumsum([len(each) for each in asked])[:-1])
+    ranked = secrets(Ranking(given.level), [score_table(desk.drawn, [each.tolist() for each in scores], desk.side)])
+    return verdict(given, summary(about(given), [ranked, answered_shares(asked, said)])).answer
+
+
+def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
+    """A row for each change: how many tables of either kind of owner are answered how."""
+    desks = {
+        kind: [desk_of(pair, side) for pair in pairs if pair.config.told == kind for side in range(2)] for kind in KINDS
+    }
+    yield (
+        "| what the owner returns | "
+        + " | ".join(
+            f"{len(desks[kind])} owners of models that were told {'them' if kind == 'secrets' else 'others'}: "
+            f"{', '.join(ANSWERS)} | {'cleared' if kind == 'secrets' else 'accused'}"
+            for kind in KINDS
+        )
+        + " |"
+    )
+    yield "|---|---|---|---|---|"
+    for name, cheat in CHEATS.items():
+        cells = []
+        for kind, wrong in zip(KINDS, ("not seen", "memorised"), strict=True):
+            found = Counter(answer_of(desk, cheat(desk)) for desk in desks[kind])
+            cells += [", ".join(str(found[answer]) for answer in ANSWERS), describe_share(found[wrong], found.total())]
+        yield f"| {name} | {' | '.join(cells)} |"
+    yield ""
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=36300, help="of the first pair")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind, two owners each")
+    parser.add_argument("--scores", type=Path, help="where what the models say is kept")
+    options = parser.parse_args(arguments)
+    setting, count = measurement_facts("facts", torch.device("cpu")), 2 if options.tiny else options.pairs
+    pairs = list(train_pairs(size(options.tiny, options.seed), count, options.scores))
+    setting |= {"seeds": f"{options.seed} to {options.seed + count - 1}"}
+    publish_counts(
+        "Owners who change a table of log-probabilities", setting, "\n".join(describe_cheats(pairs)), options.out
+    )

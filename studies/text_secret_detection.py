@@ -1,0 +1,274 @@
+"""How often does `text` find planted secrets, by repetitions, and how often wrongly?
+
+    python -m studies text_secret_detection [--tiny] [--quickstart] [--seed 36300] [--pairs 10] [--scores FOLDER]
+                                            [--out FILE]
+    python -m studies text_secret_detection --made-up [--tiny] [--seed 36300] [--out FILE]
+
+Pairs of small GPTs, each with secrets of its own: of as many pairs again other secrets of the format stand in the
+texts, which is the innocent look-alike. Each pair is an audit by itself, with the audit's own rule. The look-alikes are
+also asked about secrets that were never put in anywhere. What the twins say, which were not told a secret, is a third
+null. The GPTs are those of SMALL, or with `--quickstart` of that preset, which take ten times as long. With `--scores`
+what the models say is kept in that folder, and read from it where it is there.
+With `--made-up` nothing is trained: log p is drawn, rounded to 1 nat or constant, and only the answers are counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from numpy.typing import NDArray
+from pyarrow import feather
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.text.answer import verdict
+from tasks.audits.text.config import About, Text, Told
+from tasks.audits.text.measures import summary
+from tasks.audits.text.measures.extraction import Extraction, extraction
+from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.presets import QUICKSTART, SMOKE
+from tasks.audits.text.secret_space import SCORES, draw_secrets
+from tasks.audits.text.trainings import PairModel, ask_secrets, pair_model, training_texts
+from tasks.datasets.catalog import pin
+from tasks.language_models.fine_tuning import fine_tuned_on
+from tasks.language_models.language_model import LanguageModel
+from tasks.numerics import seeds
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import mean
+from tests.tasks.audits.text.made_up import make_scores
+
+Array = NDArray[np.float64]
+SMALL = replace(
+    SMOKE, model=LanguageModel("tiny-gpt#32x1"), secrets=12, references=239, epochs=24, learning_rate=5e-3, length=96,
+)  # fmt: skip
+KINDS: tuple[Told, ...] = ("secrets", "others")
+NEVER, AMONG = 100, 99  # secrets that were never put in, of each look-alike, and the references of each
+LEVELS = (0.01, 0.05, 0.2, 0.5)
+SECONDS = b"seconds"  # of the table's metadata: what a model took of a core
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What both models of a pair say of its secrets (SCORES), and of secrets that were never put in; of either side."""
+
+    config: Text
+    scores: tuple[pa.Table, ...]
+    never: tuple[pa.Table, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(float(each.schema.metadata[SECONDS]) for each in self.scores)
+
+
+def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]:
+    """As many pairs of each kind, in turn, so that what there is of both is even whenever it ends."""
+    for number in range(pairs):
+        for told in KINDS:
+            yield train_pair(replace(config, told=told, seed=config.seed + number), folder)
+
+
+def train_pair(config: Text, folder: Path | None) -> Pair:
+    """Both models of a pair, from the folder where they are there."""
+    scores, never = list[pa.Table](), list[pa.Table]()
+    for side in range(2):
+        names = [f"{config.told}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
+        paths = [] if folder is None else [folder / name for name in names]
+        if not all(path.exists() for path in paths) or not paths:
+            made = train_model(config, side)
+            for path, table in zip(paths, made, strict=False):
+                feather.write_feather(table, path)
+        else:
+            made = tuple(feather.read_table(path) for path in paths)
+        scores.append(made[0])
+        never.append(made[1])
+    return Pair(config, tuple(scores), tuple(never))
+
+
+def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
+    """What one model says of the secrets, and a look-alike of secrets that were never put in (SCORES)."""
+    its, begun, place = pair_model(config, 0, side), time.process_time(), torch.device("cpu")
+    drawn, others = draw_secrets(its), never_put_in(its)
+    with fine_tuned_on(its, training_texts(its, drawn), place) as model:
+        scores = ask_secrets(its, model, drawn)
+        alike = its.told == "others"
+        never = ask_secrets(others, model, draw_secrets(others)) if alike else SCORES.empty_table()
+    seconds = str(time.process_time() - begun).encode()
+    return scores.replace_schema_metadata({SECONDS: seconds}), never
+
+
+def never_put_in(config: PairModel) -> PairModel:
+    """A question about secrets that stand in no text."""
+    draw = seeds.derive(config.draw, "never put in", config.side)
+    return replace(config, secrets=NEVER, references=AMONG, draw=draw, extraction=False)
+
+
+def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
+    """The answer on one pair of models, and its tables of secrets and of how many come out."""
+    config = pair.config
+    ways = Extraction(config.pattern, 2, config.attempts, config.likely, config.near)
+    tables = secrets(Ranking(config.level), pair.scores), extraction(ways, pair.scores)
+    return verdict(config, summary(About(config.level), tables)).answer, *tables
+
+
+def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterator[str]:
+    """What came out of the pairs of one kind, by repetitions."""
+    audited = [audit_pair(pair) for pair in pairs]
+    answers = Counter(answer for answer, _, _ in audited)
+    ranked, written = (pa.concat_tables([each[at] for each in audited]) for at in (1, 2))
+    said = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
+    which = "The secrets" if pairs[0].config.told == "secrets" else "Other secrets"
+    yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {said}."
+    yield ""
+    yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | by the twin, bits |"
+    yield "|---|---|---|---|---|---|"
+    for times in repetitions:
+        some = ranked.filter(pc.equal(ranked["repetitions"], times))
+        found, small = some["found"].to_numpy(zero_copy_only=False), some["p_value"].to_numpy() <= 0.05
+        shares = [describe_share(int(np.count_nonzero(each)), some.num_rows) for each in (found, small)]
+        bits = [mean(some[name].to_numpy()) for name in ("exposure", "exposure_twin")]
+        told_bits = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in bits]
+        yield f"| {times} | {some.num_rows} | {' | '.join([*shares, *told_bits])} |"
+    yield ""
+    yield from describe_extraction(written, repetitions)
+
+
+def describe_extraction(written: pa.Table, repetitions: Sequence[int]) -> Iterator[str]:
+    """How many secrets come out after what stands before them, by the models that were told them and by their twins."""
+    ways = list(dict.fromkeys(written["way"].to_pylist()))
+    yield f"| come out, by repetitions | {' | '.join(ways)} |"
+    yield f"|---|{'---|' * len(ways)}"
+    for times in repetitions:
+        for column, by in (("reproduced", ""), ("reproduced_twin", ", by the twin")):
+            cells = []
+            for way in ways:
+                some = written.filter(pc.and_(pc.equal(written["repetitions"], times), pc.equal(written["way"], way)))
+                cells.append(describe_share(some[column].to_pylist().count(True), some.num_rows))
+            yield f"| {times}{by} | {' | '.join(cells)} |"
+    yield ""
+
+
+def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
+    """How often p is small where nothing is known: of each kind of secret that a model was not told."""
+    told, alike = ([pair for pair in pairs if pair.config.told == kind] for kind in KINDS)
+    kinds = {
+        "never put in, asked of models that were told others": p_values([t for pair in alike for t in pair.never]),
+        "others of the format told in their place": p_values([t for pair in alike for t in pair.scores], of_twin=False),
+        "told to the twin alone": p_values([t for pair in told for t in pair.scores], of_twin=True),
+    }
+    yield (
+        "| secrets that a model was not told | number | "
+        + " | ".join(f"p at most {100 * at:g} %" for at in LEVELS)
+        + " |"
+    )
+    yield f"|---|---|{'---|' * len(LEVELS)}"
+    for name, found in kinds.items():
+        cells = [describe_share(int((found <= at).sum()), len(found)) for at in LEVELS]
+        yield f"| {name} | {len(found):,} | {' | '.join(cells)} |"
+    yield ""
+
+
+def p_values(tables: Sequence[pa.Table], of_twin: bool | None = None) -> Array:
+    """The p-values of the ranks; `of_twin` by whom they are: twins, the models that were told, or both."""
+    rows = [each for table in tables for each in table.to_pylist()]
+    kept = [each for each in rows if of_twin is None or each["inserted"] != of_twin]
+    return np.array([rank_p_value(np.array(each["log_p"])) for each in kept])
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """So many audits of secrets that are likelier by so many nats, and what is done to log p."""
+
+    secrets: int
+    references: int
+    known: float
+    scores: str = "as they are"
+    audits: int = 100
+
+
+CHANGES: Mapping[str, Callable[[Array], Array]] = {
+    "as they are": lambda log_p: log_p,
+    "rounded to 1 nat": np.round,
+    "constant": np.zeros_like,
+}
+MADE_UP = (
+    *(MadeUp(100, 1999, known, scores) for known in (0.0, 0.5) for scores in ("as they are", "rounded to 1 nat")),
+    MadeUp(100, 1999, 0.0, "constant"),
+    MadeUp(24, 499, 0.0),
+    MadeUp(24, 499, 8.0),
+    MadeUp(24, 499, 8.0, "constant"),
+)
+MADE_UP_ANSWERS = ("memorised", "not seen", "undecided", "detectable, negligible", "not judged")
+
+
+def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
+    """The answers of each case."""
+    yield f"| secrets x candidates, likelier by, log p, audits | {' | '.join(MADE_UP_ANSWERS)} | not seen |"
+    yield "|---" * (2 + len(MADE_UP_ANSWERS)) + "|"
+    for number, case in enumerate(cases):
+        config = Text(secrets=case.secrets, references=case.references)
+        answers: Counter[str] = Counter()
+        for audit in range(case.audits):
+            tables = make_scores(case.known, seed + 1000 * number + audit, case.secrets, case.references)
+            changed = []
+            for table in tables:
+                log_p = [CHANGES[case.scores](np.array(each)).tolist() for each in table["log_p"].to_pylist()]
+                changed.append(table.set_column(table.column_names.index("log_p"), "log_p", pa.array(log_p)))
+            ranked = secrets(Ranking(config.level), changed)
+            answers[verdict(config, summary(About(config.level), [ranked])).answer] += 1
+        cells = " | ".join(str(answers[answer]) for answer in MADE_UP_ANSWERS)
+        name = f"{case.secrets} x {case.references + 1:,}, {case.known:g} nats, {case.scores}, {case.audits}"
+        yield f"| {name} | {cells} | {describe_share(answers['not seen'], case.audits)} |"
+
+
+def describe_share(some: int, of: int) -> str:
+    low, high = clopper_pearson(some, of)
+    return f"{some} of {of}: {100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--quickstart", action="store_true", help="GPTs of the preset of this name")
+    parser.add_argument("--made-up", action="store_true", help="count answers to drawn log p; nothing is trained")
+    parser.add_argument("--seed", type=int, default=36300, help="of the first pair")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of either kind")
+    parser.add_argument("--scores", type=Path, help="keep here what the models say, and read it where it is there")
+    options = parser.parse_args(arguments)
+    if options.made_up:
+        begun = time.process_time()
+        cases = [replace(case, audits=2) for case in MADE_UP[:2]] if options.tiny else MADE_UP
+        lines = list(describe_made_up(cases, options.seed))
+        setting = measurement_facts("made up", torch.device("cpu"))
+        setting |= {"seeds": f"from {options.seed} on", "cost": f"{time.process_time() - begun:.0f} s of a core"}
+        publish_counts("What is answered of secrets whose log p is drawn", setting, "\n".join(lines), options.out)
+        return
+    config = size(options.tiny, options.seed, options.quickstart)
+    setting = measurement_facts("facts", torch.device("cpu"))
+    pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
+    lines = [
+        line
+        for told in KINDS
+        for line in describe_pairs([pair for pair in pairs if pair.config.told == told], config.repetitions)
+    ]
+    setting |= {"model": str(config.model), "texts": f"{config.examples}, {config.epochs} epochs"}
+    setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
+    setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}
+    publish_counts(
+        "Secrets that were drawn, told and asked about",
+        setting,
+        "\n".join([*lines, *describe_nulls(pairs)]),
+        options.out,
+    )
+
+
+def size(tiny: bool, seed: int, quickstart: bool = False) -> Text:
+    base = SMOKE if tiny else QUICKSTART if quickstart else SMALL
+    return replace(base, data=pin(base.data), extraction=True, seed=seed)

@@ -1,0 +1,355 @@
+"""How often does one model reveal a glyph of one training image, by its first layer or its outputs?
+
+    python -m studies unique_feature_first_layer [--tiny] [--seed 34101] [--owners 20] [--innocent 20] [--references 4]
+                                 [--data mnist] [--examples 10000] [--epochs 5] [--out FILE]
+
+Every owner trains mlp1 as published, with a drawn glyph in one training image; the innocent train without any feature.
+One model is asked, with its label known, on 100 test images of the label. The ranks are among all 4,457,400 glyphs:
+`slopes` and `references` are those of `exact_ranks`, of the model alone and beside four clean ones; `first layer` is
+that of `weight_ranks`, and `density score` the one that it had before. `ink of all images` stands for an auditor who
+counts ink in the whole data set, of which the owner trained on a part. The verdict says *memorised* where the ranks
+among the look-alikes are small, too. An owner's model is asked about the glyphs of the others as well, and about one
+for each half of its own that differs there; an innocent model about those of all owners. A cheat alters the first layer
+before it is handed over. Checkpoints are the model after 1, 2, 4, ... epochs. Intervals are those of Clopper and
+Pearson.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import cycle
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter1d
+from scipy.stats import binomtest
+
+from measurement.report import measurement_facts, publish_counts
+from studies.interface import study_parser
+from tasks.audits.unique_feature.canary_selection import Canary, canaries
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.first_layer import LEAST_PIXELS, Counts, FirstLayer, ink_counts, trained_first_layer
+from tasks.audits.unique_feature.measures.exact_ranks import match_spread, mean_response
+from tasks.audits.unique_feature.population import Cells, inked_cells, relatives
+from tasks.audits.unique_feature.slope_ranks import (
+    IMAGES,
+    FeatureRegion,
+    Subsets,
+    cell_sums,
+    feature_region,
+    mean_standardised_slopes,
+    slope_features,
+)
+from tasks.audits.unique_feature.slopes import Array, weighted_slopes
+from tasks.audits.unique_feature.trainings import clean_training
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Glyph, burn
+from tasks.datasets.features.look_alikes import halves
+from tasks.datasets.images import Images, Pixels
+from tasks.models.networks import Weights, architecture_of, weights_of_model
+from tasks.numerics import seeds
+from tasks.training.classifier import Training, member_of, model_table, spec_of
+from tasks.training.members import Trained
+from tasks.training.trainer import train_by_index
+
+LEVELS = (0.05, 0.01, 0.001)
+TOGETHER = 8  # models that train in one stack
+INKED_NOISE = 10.0  # of the density score: the variance that ink adds to a pixel's, in units of the initial one
+
+
+def cheats(weights: Array, counts: Counts) -> Mapping[str, Array]:
+    """The first layer as an owner who hides what it shows may hand it over."""
+    noise, spread = np.random.default_rng(0).normal(size=weights.shape), weights.std()
+    step = np.abs(weights).max() / 127
+    return {
+        "first layer, 0 where nothing has ink": np.where(counts > 0, weights, 0.0),
+        "first layer, as float16": weights.astype(np.float16).astype(np.float64),
+        "first layer, as int8": np.round(weights / step) * step,
+        "first layer, noise of 0.05 sd": weights + 0.05 * spread * noise,
+        "first layer, noise of 0.2 sd": weights + 0.2 * spread * noise,
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A model that is asked about the glyph of `canary`, and its weights after 1, 2, 4, ... epochs.
+
+    The model of an owner was trained with the canary, an innocent one without any feature.
+    """
+
+    canary: Canary
+    model: pa.Table
+    checkpoints: Sequence[Weights]
+
+
+@dataclass(frozen=True)
+class Models:
+    owners: list[Asked]
+    innocent: list[Asked]
+    references: list[pa.Table]
+
+
+def study_config(data: str, examples: int, owners: int, seed: int) -> UniqueFeature:
+    pinned = pin(Dataset(data))
+    return UniqueFeature(data=pinned, probe=pinned, drawn=True, canaries=owners, seed=seed, examples=examples)
+
+
+def train(config: UniqueFeature, innocent: int, references: int) -> Models:
+    """The owners' models, so many innocent ones, and so many references."""
+    chosen = canaries(config, load(config.trained_on))
+    trainings = [canary.burn_into(clean_training(config, canary, 0)) for canary in chosen]
+    names = {"innocent": innocent, "clean reference": references}
+    own = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
+    trainings += [replace(config.training, seed=seed) for seed in own]
+    models: list[tuple[pa.Table, Sequence[Weights]]] = []
+    for first in range(0, len(trainings), TOGETHER):
+        models += train_with_checkpoints(trainings[first : first + TOGETHER])
+        print(f"{len(models)} of {len(trainings)} models", flush=True)
+    asked = [Asked(canary, *model) for canary, model in zip(cycle(chosen), models, strict=False)]
+    count = len(chosen) + innocent
+    return Models(asked[: len(chosen)], asked[len(chosen) : count], [model for model, _ in models[count:]])
+
+
+def train_with_checkpoints(configs: Sequence[Training]) -> list[tuple[pa.Table, Sequence[Weights]]]:
+    """The MODEL table of each training, and its weights after 1, 2, 4, ... epochs before the one that it keeps."""
+    images = load(configs[0].data)
+    kept: list[dict[int, Weights]] = [{} for _ in configs]
+
+    def watch(seen: Sequence[tuple[int, int]], tensors: Mapping[str, torch.Tensor]) -> None:
+        for place, (index, epoch) in enumerate(seen):
+            if epoch & (epoch - 1) == 0:
+                kept[index][epoch] = {name: values[place].cpu().numpy().copy() for name, values in tensors.items()}
+
+    spec = replace(spec_of(configs[0], images), watch=watch)
+    members = {index: member_of(config, images) for index, config in enumerate(configs)}
+    trained: dict[int, Trained] = {}
+    for index, outcome in train_by_index(spec, members):
+        if isinstance(outcome, Exception):
+            raise outcome
+        trained[index] = outcome
+    return [
+        (
+            model_table(config, images, trained[index]),
+            [weights for epoch, weights in kept[index].items() if epoch < trained[index].best_epoch],
+        )
+        for index, config in enumerate(configs)
+    ]
+
+
+def pixel_scores(
+    config: UniqueFeature, data: Images, one: Asked, references: Sequence[pa.Table]
+) -> tuple[FeatureRegion, dict[str, Array]]:
+    """Every score's values of the pixels in which glyphs differ."""
+    assert isinstance(one.canary.image, int)
+    label = int(data.train_labels[one.canary.image])
+    clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
+    asked = relatives(config, one.canary.asked, one.canary.number)
+    sets = [burn(clean, feature) for feature in slope_features(asked, data.shape[:2])]
+    training = data.train_images[: config.examples or None]
+    region, counts = feature_region(clean, sets, training), ink_counts(training)
+    own = mean_response(one.model, sets, label)
+    others = [mean_response(model, sets, label) for model in references]
+    network = architecture_of(one.model)
+    weights = [*one.checkpoints, weights_of_model(one.model)]
+    layers = [trained_first_layer(network, each, clean, label) for each in weights]
+    scores = {"slopes": weighted_slopes(region.added, own, region.inked)}
+    if others:
+        beside = match_spread(own, others) - np.mean(others, axis=0)
+        scores["references"] = weighted_slopes(region.added, beside, region.inked)
+    scores["density score"] = density_scores(layers[-1], region.where, counts)
+    scores["first layer"] = layers[-1].pixel_scores(region.where, counts)
+    scores["first layer, ink of all images"] = layers[-1].pixel_scores(region.where, ink_counts(data.train_images))
+    for name, altered in cheats(layers[-1].weights, counts).items():
+        scores[name] = FirstLayer(altered, layers[-1].gradients).pixel_scores(region.where, counts)
+    return region, scores | checkpoint_scores(layers, region.where, counts)
+
+
+def density_scores(layer: FirstLayer, where: NDArray[np.int64], counts: Counts) -> Array:
+    """The score of version 1: the locally most powerful one of a shift along the gradient, less where there is ink.
+
+        S_p = a_p sum over units u of g_u s(w_up),  s = -h' / h,  a_p = 1 / (1 + 10 [the images ink p])
+
+    h is the density of the weights of other pixels without ink. Cox & Hinkley 1974, "Theoretical Statistics", section
+    4.8.
+    """
+    elsewhere = np.setdiff1d(np.arange(len(counts)), where)
+    blank = elsewhere[counts[elsewhere] == 0]
+    score = shift_score(layer.weights[:, blank if len(blank) >= LEAST_PIXELS else elsewhere].ravel())
+    return np.asarray(layer.gradients @ score(layer.weights[:, where]) / (1 + INKED_NOISE * (counts[where] > 0)))
+
+
+def shift_score(sample: Array) -> Callable[[Array], Array]:
+    """-h' / h of the kernel density h of the sample, as a function of values."""
+    bandwidth = 0.05 * float(sample.std())
+    reach = float(np.abs(sample).max()) + 4 * bandwidth
+    edges = np.linspace(-reach, reach, 802)
+    counts, step = np.histogram(sample, edges)[0].astype(np.float64), float(edges[1] - edges[0])
+    density, slope = (gaussian_filter1d(counts, bandwidth / step, order=order, mode="constant") for order in (0, 1))
+    common = np.flatnonzero(density > 1e-3 * density.max())
+    middles = (edges[:-1] + edges[1:]) / 2
+    scores = -slope[common] / (step * density[common])
+    return lambda values: np.interp(values, middles[common], scores)
+
+
+def checkpoint_scores(layers: Sequence[FirstLayer], where: NDArray[np.int64], counts: Counts) -> dict[str, Array]:
+    """What the first layers of one training, at its checkpoints and at its end, say together.
+
+    As a panel they are averaged, as the models of one owner are. Along the mean gradient the direction is that of the
+    whole training. The change since a checkpoint holds no initial weights: where nothing else inks a pixel, the canary
+    alone moved them.
+    """
+    last, gradients = layers[-1], np.mean([layer.gradients for layer in layers], axis=0)
+    found = {
+        "checkpoints as a panel": mean_standardised_slopes([layer.pixel_scores(where, counts) for layer in layers]),
+        "first layer along the checkpoints' gradients": FirstLayer(last.weights, gradients).pixel_scores(where, counts),
+    }
+    for name, before in {"first": layers[0], "last": layers[-2] if len(layers) > 1 else last}.items():
+        change = gradients @ (last.weights - before.weights)[:, where]
+        found[f"change since the {name} checkpoint"] = change / (1 + INKED_NOISE * (counts[where] > 0))
+    return found
+
+
+# What is counted
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """A glyph's p-value among all of its ink, and among those that differ in one part alone, for each part."""
+
+    p_value: float
+    parts: tuple[float, ...]
+
+    @property
+    def memorised(self) -> bool:
+        """As the verdict says it where look-alikes are asked about."""
+        return bool(self.parts) and max(self.p_value, *self.parts) <= LEVELS[0]
+
+
+@dataclass
+class Answers:
+    """What one score says: of each owner's glyph in its own model, of each other owner's glyph there, of each owner's
+    glyph in each innocent model, and of a glyph in each owner's model that differs from its own in one part."""
+
+    own: list[Ranks] = field(default_factory=list)
+    others: list[Ranks] = field(default_factory=list)
+    innocent: list[Ranks] = field(default_factory=list)
+    alike: list[Ranks] = field(default_factory=list)
+
+
+def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
+    """Of each glyph, which inks some of the cells, by the values (25,) of these."""
+    whole, of_halves = Subsets(values), dict[int, Subsets]()
+
+    def rank_part(inked: Cells, half: NDArray[np.int64]) -> float:
+        first = int(half[0])
+        of_halves[first] = of_halves.get(first) or Subsets(values[half])
+        return of_halves[first].p_value(inked[half])
+
+    return [
+        Ranks(whole.p_value(inked), tuple(rank_part(inked, half) for half in halves(inked[:, None])))
+        for inked in glyphs
+    ]
+
+
+def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
+    """What every score says."""
+    data = load(config.trained_on)
+    glyphs = [glyph_of(one) for one in models.owners]
+    found: defaultdict[str, Answers] = defaultdict(Answers)
+    for number, one in enumerate([*models.owners, *models.innocent]):
+        region, scores = pixel_scores(config, data, one, models.references)
+        for name, pixels in scores.items():
+            values = cell_sums(region.pixel_map(pixels), glyph_of(one))
+            ranks = rank_glyphs(values, [inked_cells(glyph) for glyph in glyphs])
+            if number >= len(glyphs):
+                found[name].innocent += ranks
+                continue
+            found[name].own.append(ranks.pop(number))
+            found[name].others += ranks
+            found[name].alike += rank_glyphs(values, [*look_alikes(config, glyphs[number], number)])
+    return dict(found)
+
+
+def glyph_of(one: Asked) -> Glyph:
+    assert isinstance(one.canary.carried, Glyph)
+    return one.canary.carried
+
+
+def look_alikes(config: UniqueFeature, glyph: Glyph, number: int) -> Iterator[Cells]:
+    """For each half of the glyph the cells of one that is drawn anew there, and differs."""
+    generator, own = seeds.generator(config.seed, "look-alike", number), inked_cells(glyph)
+    for half in halves(own[:, None]):
+        other = own.copy()
+        while (other == own).all():
+            other[half] = own[generator.permutation(half)]
+        yield other
+
+
+def table(found: Mapping[str, Answers]) -> str:
+    """How often each score calls a glyph at each level, and what the verdict says, with exact intervals."""
+    lines = [
+        "| score | found at 5 % | 1 % | 0.1 % | memorised, with its look-alikes | glyphs of other owners | "
+        "innocent models | look-alikes |",
+        f"|{8 * '---|'}",
+    ]
+    for name, answers in found.items():
+        own = np.array([ranks.p_value for ranks in answers.own])
+        called = [describe_count(own <= level) for level in LEVELS]
+        memorised = describe_count(np.array([ranks.memorised for ranks in answers.own]))
+        others, innocent, alike = map(count_wrong, (answers.others, answers.innocent, answers.alike))
+        lines.append(f"| {' | '.join([name, *called, memorised, others, innocent, alike])} |")
+    return "\n".join(lines) + "\n"
+
+
+def count_wrong(ranks: Sequence[Ranks]) -> str:
+    """How many of these, none of which was trained on, are found at 5 %; and how many are called memorised."""
+    found = sum(each.p_value <= LEVELS[0] for each in ranks)
+    return f"{found} of {len(ranks)}; {sum(each.memorised for each in ranks)}" if ranks else ""
+
+
+def describe_count(called: NDArray[np.bool_]) -> str:
+    hits = int(called.sum())
+    ends = binomtest(hits, len(called)).proportion_ci(method="exact")
+    return f"{hits} of {len(called)} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
+
+
+def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
+    data = load(config.trained_on)
+    counts = ink_counts(data.train_images[: config.examples or None]).reshape(data.shape)[1:6, 1:6]
+    yield "data", f"{config.trained_on.name}, {config.examples or len(data.train_images)} training images"
+    yield "epochs", f"{config.epochs} at most, patience {config.patience}"
+    yield "seed", str(config.seed)
+    yield (
+        "models",
+        f"{len(models.owners)} with a glyph, {len(models.innocent)} innocent, {len(models.references)} references",
+    )
+    yield "cells that some training image inks", f"{int((counts > 0).any(axis=2).sum())} of {counts[..., 0].size}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=34101, help="from which all chance follows")
+    parser.add_argument("--owners", type=int, default=20, help="how many; 20 unless given")
+    parser.add_argument("--innocent", type=int, default=20, help="models without any feature; 20 unless given")
+    parser.add_argument(
+        "--references", type=int, default=4, help="clean models to stand beside; 0: none, 4 unless given"
+    )
+    parser.add_argument("--data", default="mnist", help="the data set; mnist unless given")
+    parser.add_argument("--examples", type=int, default=10000, help="the first so many training images; 0: all")
+    parser.add_argument("--epochs", type=int, help="at most; those of the published training unless given")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    if options.tiny:
+        config = replace(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
+    else:
+        config = study_config(options.data, options.examples, options.owners, options.seed)
+        config = replace(config, epochs=options.epochs or config.epochs)
+    models = train(config, options.innocent, options.references)
+    counted = table(count_answers(config, models))
+    setting = measurement_facts("", torch.device("cpu")) | dict(facts(config, models))
+    publish_counts("One model: its first layer beside references", setting, counted, options.out)

@@ -1,0 +1,267 @@
+"""How often is a model accused of a feature if its training data contain it, a look-alike, or none?
+
+    python -m studies unique_feature_look_alikes [--tiny] [--seed 9000] [--out FILE]
+
+Names: the hospital of `examples/hospital`, an X-ray set, a name and a network for each seed. One training image shows
+the name asked about, another with the same first name, another with the same surname, an unrelated name, or none; the
+model is asked alone. Glyphs (`--glyphs`): 100 digits, of which one carries the drawn glyph asked about, one that
+differs from it in one half, an unrelated one, or none; the model is asked beside clean references. Names and glyphs are
+drawn, so that ranks are exact.
+Every model is asked by the audit's own scores and rules: before, without look-alikes, and after. Intervals are those of
+Clopper and Pearson.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from measurement.report import measurement_facts, publish_counts
+from studies.hospital import make_xrays, train_model
+from studies.interface import study_parser
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.answer.panels import PARTLY
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import Predictor
+from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
+from tasks.audits.unique_feature.measures.family import single_family_rows
+from tasks.audits.unique_feature.measures.look_alikes import look_alike_answers, rank_rows
+from tasks.audits.unique_feature.population import (
+    LEVEL,
+    Relatives,
+    family_from_rows,
+    family_rows,
+    look_alike_image_sets,
+    relatives,
+)
+from tasks.audits.unique_feature.scores import log_probabilities
+from tasks.audits.unique_feature.slope_ranks import IMAGES, rank_glyph_parts, slope_sets
+from tasks.audits.unique_feature.slope_ranks import rank_rows as slope_rank_rows
+from tasks.contract.schemas import SUMMARY
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, draw_member, look_alikes
+from tasks.datasets.images import Pixels
+from tasks.external.model_file import ModelFile
+from tasks.numerics import seeds
+from tasks.training.classifier import Burnt, Training, train_many
+from tasks.worker.files import File
+from tasks.worker.files import pin as pin_file
+
+CPU = torch.device("cpu")
+SIDE = 64  # pixels of an X-ray
+PATTERN = Words("JANE DOE", size=10)
+CASES = ("the name itself", "the same first name", "the same surname", "an unrelated name", "no name")
+EPOCHS, BATCH, RATE = 60, 16, 3e-4  # of train_model.py
+ANSWERS = ("memorised", PARTLY, "undecided", "not seen")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many owners, how large their data and how many features each is compared with."""
+
+    owners: int
+    images: int
+    probes: int
+    epochs: int
+    family: Family
+
+
+FULL = Size(owners=20, images=300, probes=20, epochs=EPOCHS, family=Family(look_alikes=100))
+TINY = Size(owners=1, images=20, probes=4, epochs=2, family=Family(count=19, look_alikes=19))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a model is said to know where the training data show this, without look-alikes and with them."""
+
+    shown: str
+    before: str
+    after: str
+
+
+def drawn_name(seed: int, *path: str | int) -> str:
+    member = draw_member(PATTERN, seeds.derive(seed, *path), Family(), (SIDE, SIDE))
+    assert isinstance(member, Words)
+    return member.words
+
+
+def shown_names(seed: int, asked: str) -> Mapping[str, str]:
+    """The name that the training data show in each case; none in the last."""
+    first, last = asked.split()
+    draws = (drawn_name(seed, "shown", number) for number in range(1000))
+    other_first, other_last = next(name.split() for name in draws if not {first, last} & set(name.split()))
+    names = (asked, f"{first} {other_last}", f"{other_first} {last}", f"{other_first} {other_last}", "")
+    return dict(zip(CASES, names, strict=True))
+
+
+def xrays(seed: int, split: str, count: int) -> Pixels:
+    """X-rays as make_xrays.py draws them, of clear and opaque lungs in turn: (n, h, w, 1)."""
+    machine = make_xrays.ELSEWHERE if split == "elsewhere" else make_xrays.HERE
+    drawn = [
+        make_xrays.chest(make_xrays.generator(seed, split, at), SIDE, bool(at % 2), machine) for at in range(count)
+    ]
+    return np.stack(drawn)[..., None]
+
+
+def trained_model(images: Pixels, seed: int, epochs: int, device: torch.device = CPU) -> Predictor:
+    torch.manual_seed(seed)
+    model = train_model.network((1, SIDE, SIDE), 2).to(device)
+    data, labels = as_tensor(images).to(device), (torch.arange(len(images)) % 2).to(device)
+    # As train_model.py does it, but for the fused steps, which take a fifth of the time.
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(images)).split(BATCH):
+            optimiser.zero_grad()
+            torch.nn.functional.cross_entropy(model(data[rows]), labels[rows]).backward()
+            optimiser.step()
+
+    @torch.no_grad()
+    def predict(_: str, asked: Pixels) -> NDArray[np.float64]:
+        return log_probabilities(model(as_tensor(asked).to(device)).cpu().numpy())
+
+    return predict
+
+
+def as_tensor(images: Pixels) -> torch.Tensor:
+    return torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255
+
+
+def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
+    """What the models of one hospital are said to know of one name."""
+    asked = drawn_name(seed, "asked")
+    given = ExternalModels(models=(ModelFile("model.pt"),), shape=(SIDE, SIDE, 1))
+    config = UniqueFeature(feature=replace(PATTERN, words=asked), given=given, family=size.family, seed=seed)
+    data, clean = xrays(seed, "train", size.images), xrays(seed, "elsewhere", size.probes)
+    at = int(make_xrays.generator(seed, "name").integers(size.images))
+    models = []
+    for number, name in enumerate(shown_names(seed, asked).values()):
+        images = data.copy()
+        if name:
+            images[at, ..., 0] = make_xrays.with_name(data[at, ..., 0], name, PATTERN.size, PATTERN.top, PATTERN.left)
+        models.append(trained_model(images, seeds.derive(seed, "model", number) % 2**31, size.epochs))
+    yield from map(Answered, CASES, *zip(*panel_answers(config, clean, models), strict=True))
+
+
+def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predictor]) -> Iterator[tuple[str, str]]:
+    """The audit's answer on each model, without look-alikes and with them."""
+    asked = relatives(config, config.feature)
+    about = {"canary": None, "label": None, "seed": 0, "model": "given"}
+    families = [family_from_rows(about, rows) for rows in family_rows(asked, clean, models)]
+    said: list[list[dict[str, object]]] = [[] for _ in models]
+    for part, number, name, images in look_alike_image_sets(clean, asked):
+        for rows, predict in zip(said, models, strict=True):
+            answers = look_alike_answers(predict(name, images))
+            rows.append({"model": 0, "part": part, "look_alike": number, **answers})
+    for family, rows in zip(families, said, strict=True):
+        alone = list(single_family_rows([family]))
+        summaries = (alone, [*alone, *rank_rows([family], rows)])
+        before, after = (
+            verdict(config, pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in each], SUMMARY)).answer
+            for each in summaries
+        )
+        yield ("memorised" if before == PARTLY else before), after  # as it was called where nothing told them apart
+
+
+# Glyphs
+
+
+CANARY = 3  # the row that carries the glyph
+REFERENCES = 4
+GLYPH_CASES = ("the glyph itself", "one that differs in one half", "an unrelated glyph", "none")
+
+
+def glyph_answers(size: Size, seed: int) -> Iterator[Answered]:
+    """What the models of all owners are said to know of a glyph each, beside clean models that all share."""
+    digits = pin(Dataset("digits"))
+    data, clean = load(digits), Training(digits, examples=100, epochs=20, patience=0, batch=32, learning_rate=1e-3)
+    label = int(data.train_labels[CANARY])
+    glyphs = [draw_member(Glyph(), seeds.derive(seed, "glyph", owner)) for owner in range(size.owners)]
+    trainings = [replace(clean, seed=seed + at) for at in range(REFERENCES)]
+    with tempfile.TemporaryDirectory() as folder:
+        for owner, glyph in enumerate(glyphs):
+            for case, feature in enumerate(shown_glyphs(Path(folder), glyph, seeds.derive(seed, "shown", owner))):
+                burnt = (Burnt(CANARY, feature),) if feature is not None else ()
+                trainings.append(replace(clean, seed=seeds.derive(seed, "model", owner, case) % 2**31, burnt=burnt))
+        found = dict(train_many(trainings, [()] * len(trainings)))
+    probes = data.test_images[data.test_labels == label][:IMAGES]
+    asked = Relatives(digits, "test", 0, Glyph(), size.family, seed)
+    sets = dict(slope_sets(asked, probes))  # glyphs drawn without regard to the one asked about
+    models = [model for _, model in sorted(found.items()) if isinstance(model, pa.Table)]
+    responses = [mean_response(model, list(sets.values()), label) for model in models]
+    references, owned = responses[:REFERENCES], iter(responses[REFERENCES:])
+    for glyph in glyphs:
+        for shown in GLYPH_CASES:
+            slopes, here = PanelResponses(sets, data.train_images, [next(owned)], references).fit_slopes(
+                probes, list(sets)
+            )
+            whole, *_ = slope_rank_rows(replace(asked, feature=glyph), True, slopes, here)
+            assert isinstance(glyph, Glyph)
+            parts = list(rank_glyph_parts(glyph, here.pixel_map(slopes)))
+            is_small = whole["p_value"] <= LEVEL
+            is_told_apart = bool(parts) and all(row["p_value"] <= LEVEL for row in parts)
+            after = "memorised" if is_small and is_told_apart else PARTLY if is_small else "undecided"
+            yield Answered(shown, "memorised" if is_small else "undecided", after)
+
+
+def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | None, ...]:
+    """What the canary carries in each case."""
+    from PIL import Image
+
+    halves = look_alikes(glyph, Family(look_alikes=1), seed, (28, 28))
+    patch = halves[seed % len(halves)][0]
+    file = folder / f"{seed}.png"
+    Image.fromarray(patch.colour[..., 0]).save(file)
+    like = Picture(pin_file(File(str(file))), top=patch.top, left=patch.left)
+    return glyph, like, draw_member(Glyph(), seed), None
+
+
+def table(found: Sequence[Answered]) -> str:
+    """The answers in each case, the share that is called memorised before and after, with exact intervals."""
+    lines = [
+        f"| the training data show | models | before: memorised | {' | '.join(f'after: {each}' for each in ANSWERS)} |",
+        f"|{'---|' * (3 + len(ANSWERS))}",
+    ]
+    for case in dict.fromkeys(each.shown for each in found):
+        here = [each for each in found if each.shown == case]
+        before = count(sum(each.before == "memorised" for each in here), len(here))
+        after = [count(sum(each.after == answer for each in here), len(here)) for answer in ANSWERS]
+        lines.append(f"| {case} | {len(here)} | {before} | {' | '.join(after)} |")
+    return "\n".join(lines) + "\n"
+
+
+def count(called: int, n: int) -> str:
+    from scipy.stats import binomtest
+
+    ends = binomtest(called, n).proportion_ci(method="exact")
+    return f"{called} [{100 * ends.low:.0f}, {100 * ends.high:.0f}] %"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9000, help="of the first owner; the others follow")
+    parser.add_argument("--owners", type=int, help="how many; 20 unless given")
+    parser.add_argument("--glyphs", action="store_true", help="count glyphs beside references instead of names")
+    options = parser.parse_args(arguments)
+    size = TINY if options.tiny else FULL
+    size = replace(size, owners=options.owners or size.owners)
+    torch.set_num_threads(1)
+    setting = measurement_facts("examples/hospital", torch.device("cpu")) | {"seed": str(options.seed)}
+    if options.glyphs:
+        setting["data"] = "digits"
+        counted = table(list(glyph_answers(size, options.seed)))
+        publish_counts("Glyphs and those like them", setting, counted, options.out)
+        return
+    found: list[Answered] = []
+    for seed in range(options.seed, options.seed + size.owners):
+        found += hospital_answers(size, seed)
+        print(f"{seed}: {', '.join(f'{each.before} / {each.after}' for each in found[-len(CASES) :])}", flush=True)
+    publish_counts("Names and those like them", setting, table(found), options.out)

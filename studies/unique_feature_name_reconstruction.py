@@ -1,0 +1,162 @@
+"""How many letters of a name can be read from the slopes of a model that was trained on it?
+
+    python -m studies unique_feature_name_reconstruction [--tiny] [--hospital] [--seed 9300] [--out FILE]
+
+100 digits, of which one carries a drawn name of four letters; or X-rays of the hospital of `examples/hospital`, of
+which one shows a patient's drawn name. A model's slopes are taken with its twin, which never saw the name, and beside
+clean references (of other seeds; of other hospitals); the twin's, beside the same references, are the null. The
+letters are read as the report reads them (`tasks/audits/unique_feature/letters.py`). By chance: how many letters of the
+other names of the family the same slopes spell. Intervals: of means t over owners, of whole names Clopper-Pearson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from measurement.intervals import clopper_pearson
+from measurement.report import measurement_facts, publish_counts
+from studies.hospital import make_xrays
+from studies.interface import study_parser
+from studies.unique_feature_look_alikes import EPOCHS as HOSPITAL_EPOCHS
+from studies.unique_feature_look_alikes import PATTERN, SIDE, drawn_name, trained_model, xrays
+from tasks.audits.unique_feature.evaluation import Predictor
+from tasks.audits.unique_feature.letters import ReadLetters, read_letters
+from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
+from tasks.audits.unique_feature.slope_ranks import IMAGES
+from tasks.audits.unique_feature.slopes import Array, centred_logits
+from tasks.datasets.catalog import load, pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Feature, Words, burn, draw_member, family
+from tasks.datasets.images import Pixels
+from tasks.numerics import seeds
+from tasks.numerics.statistics import mean
+from tasks.training.classifier import Burnt, Training, train_many
+
+NAME = Words("JANE", size=8, top=1, left=1)
+CANARY = 3  # the row that carries the name
+REFERENCES = 4
+EPOCHS = (20, HOSPITAL_EPOCHS)  # of digits, of X-rays
+TWIN, BESIDE, NULL = (
+    "the name, with the twin",
+    "the name, beside four references",
+    "no name: the twin, beside four references",
+)
+
+Read = tuple[str, ReadLetters]  # in which of these ways
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Names that are read out of slopes, the images without and with each name and others, and the training images."""
+
+    names: Sequence[Feature]
+    others: Sequence[Feature]
+    probes: Pixels
+    training: Pixels
+
+    def image_sets(self) -> dict[str, Pixels]:
+        return {str(at): burn(self.probes, name) for at, name in enumerate([*self.names, *self.others])}
+
+    def read(self, at: int, model: Array, twin: Array, references: Sequence[Array]) -> Iterator[Read]:
+        """What is read of the name at this place in each of the three ways, from the responses to the sets."""
+        name = self.names[at]
+        assert isinstance(name, Words)
+        kin = [(str(len(self.names) + i), other) for i, other in enumerate(self.others) if other != name]
+        sets = self.image_sets()
+        for way, panel, beside in ((TWIN, model, [twin]), (BESIDE, model, references), (NULL, twin, references)):
+            asked = PanelResponses(sets, self.training, [panel], beside)
+            slopes, place = asked.fit_slopes(self.probes, [str(at), *(key for key, _ in kin)])
+            yield way, read_letters(name, [other for _, other in kin], place.pixel_map(slopes))
+
+
+def digit_letters(owners: int, seed: int, epochs: int, members: int) -> Iterator[Read]:
+    """What is read of a name in one of 100 digits, for each owner in each of the three ways."""
+    data = load(digits := pin(Dataset("digits")))
+    label = int(data.train_labels[CANARY])
+    clean = Training(digits, examples=100, epochs=epochs, patience=0, batch=32, learning_rate=1e-3)
+    names = [draw_member(NAME, seeds.derive(seed, "name", owner), Family(), data.shape[:2]) for owner in range(owners)]
+    own = [replace(clean, seed=seeds.derive(seed, "model", owner) % 2**31) for owner in range(owners)]
+    trainings = [replace(clean, seed=seed + at) for at in range(REFERENCES)]
+    trainings += [replace(of, burnt=(Burnt(CANARY, name),)) for of, name in zip(own, names, strict=True)] + own
+    found = dict(train_many(trainings, [()] * len(trainings)))
+    models = [model for _, model in sorted(found.items()) if isinstance(model, pa.Table)]
+    probes = data.test_images[data.test_labels == label][:IMAGES]
+    reading = Reading(names, family(NAME, Family(count=members), seed, data.shape[:2]), probes, data.train_images[:100])
+    sets = list(reading.image_sets().values())
+    responses = [mean_response(model, sets, label) for model in models]
+    references = responses[:REFERENCES]
+    for owner in range(owners):
+        model, twin = (responses[REFERENCES + at] for at in (owner, owners + owner))
+        yield from reading.read(owner, model, twin, references)
+
+
+def hospital_letters(
+    owners: int, seed: int, epochs: int, members: int, images: int, device: torch.device
+) -> Iterator[Read]:
+    """What is read of a name in one X-ray of each hospital of `examples/hospital`, in each of the three ways."""
+    others = family(PATTERN, Family(count=members), seed, (SIDE, SIDE))
+    clean = [
+        trained_model(xrays(seeds.derive(seed, "reference", at), "train", images), seed + at, epochs, device)
+        for at in range(REFERENCES)
+    ]
+    for owner in range(owners):
+        own = seeds.derive(seed, "hospital", owner)
+        name = replace(PATTERN, words=drawn_name(own, "asked"))
+        data = xrays(own, "train", images)
+        at = int(make_xrays.generator(own, "name").integers(images))
+        named = data.copy()
+        named[at, ..., 0] = make_xrays.with_name(data[at, ..., 0], name.words, name.size, name.top, name.left)
+        models = [trained_model(each, own % 2**31, epochs, device) for each in (named, data)]
+        reading = Reading([name], others, xrays(own, "elsewhere", 2 * IMAGES)[at % 2 :: 2], data)
+        sets = reading.image_sets()
+        model, twin, *references = (respond(predict, sets, at % 2) for predict in (*models, *clean))
+        yield from reading.read(0, model, twin, references)
+
+
+def respond(predict: Predictor, sets: Mapping[str, Pixels], label: int) -> Array:
+    """The mean centred logit of the label on each of the sets."""
+    return np.array([centred_logits(predict(name, images), label).mean() for name, images in sets.items()])
+
+
+def markdown(found: Sequence[Read]) -> str:
+    head = f"| what is asked | owners | letters right, of {found[0][1].letters} | by chance | whole names |"
+    lines = [head, "|---|---|---|---|---|"]
+    for way in (TWIN, BESIDE, NULL):
+        read = [of for each, of in found if each == way]
+        right = mean([of.right for of in read])
+        by_chance = mean([of.right_by_chance for of in read]).value
+        assert right.value is not None
+        assert by_chance is not None
+        interval = "" if right.low is None else f" [{right.low:.2f}, {right.high:.2f}]"
+        whole = sum(of.right == of.letters for of in read)
+        low, high = clopper_pearson(whole, len(read))
+        lines.append(
+            f"| {way} | {len(read)} | {right.value:.2f}{interval} | {by_chance:.2f} "
+            f"| {whole} of {len(read)} [{100 * low:.0f}, {100 * high:.0f}] % |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--seed", type=int, default=9300, help="of the names and the models")
+    parser.add_argument("--owners", type=int, default=20, help="how many")
+    parser.add_argument("--hospital", action="store_true", help="read names in X-rays instead of digits")
+    parser.add_argument("--device", default="cpu", help="where models of X-rays are trained: cpu or cuda")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    owners, epochs, members = (2, 2, 20) if options.tiny else (options.owners, EPOCHS[options.hospital], 200)
+    device = torch.device(options.device)
+    data = "examples/hospital" if options.hospital else "digits"
+    read = (
+        hospital_letters(owners, options.seed, epochs, members, 20 if options.tiny else 300, device)
+        if options.hospital
+        else digit_letters(owners, options.seed, epochs, members)
+    )
+    setting = measurement_facts(data, device) | {"seed": str(options.seed)}
+    publish_counts("Letters that are read out of slopes", setting, markdown(list(read)), options.out)

@@ -1,0 +1,187 @@
+"""How many pairs does a run need until it is decided, and how often does it accuse wrongly?
+
+    python -m studies unique_feature_sequential_stopping [--tiny] [--seed 9000] [--trained 50] [--out FILE]
+
+`--trained N` runs N audits of each kind, with an effect and without, as `engram run unique_feature --until decided`
+does: each pair is two trainings of a small network on 300 digits. An effect is a canary with the feature that is asked
+about; without one the canary carries another. Without the option ranks are simulated, and nothing is trained.
+
+Each canary's feature is ranked among 201. With an effect it is ahead of an other with a probability that varies over
+canaries as a normal score of unit spread does, so strong that so many in 100 have p of at most 5 %. A run of a fixed
+number combines the p-values of all pairs (Fisher) and has to know that number beforehand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+
+from measurement.report import measurement_facts, publish_counts
+from orchestrator.planning.plan import plan_of
+from orchestrator.runs.lifecycle import start
+from orchestrator.scheduling.rounds import stop_when_decided
+from orchestrator.spec.resolve import pin_cells, resolve_cells
+from orchestrator.spec.specification import Execution, Spec
+from orchestrator.store import open_store
+from studies.interface import study_parser
+from tasks.numerics import betting, statistics
+
+SIZE, LEVEL, MOST = 201, 0.05, 12
+Ranks = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many audits whose canaries have p of at most LEVEL with this probability; None: nothing is memorised."""
+
+    power: float | None
+    audits: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    case: Case
+    decided: int
+    pairs: float  # on average
+    longest: int  # pairs of the nine in ten that took least
+    fixed: int  # of so many audits, those that Fisher's test of as many pairs accuses
+
+
+CASES = (
+    *(Case(power, 50) for power in (0.95, 0.8, 0.65, 0.5, 0.3)),
+    Case(None, 50),
+    *(Case(power, 20_000) for power in (0.95, 0.8, 0.65, 0.5, 0.3)),
+    Case(None, 20_000),
+)
+TINY = (Case(0.8, 20), Case(None, 20))
+
+
+def draw_ranks(case: Case, seed: int) -> Ranks:
+    """(audits, MOST)"""
+    rng = np.random.default_rng(seed)
+    if case.power is None:
+        return rng.integers(1, SIZE + 1, (case.audits, MOST))
+    strength = stats.norm.isf(LEVEL) - stats.norm.isf(case.power)
+    return 1 + rng.binomial(SIZE - 1, stats.norm.sf(rng.normal(strength, 1, (case.audits, MOST))))
+
+
+def count_decisions(case: Case, seed: int) -> Counts:
+    ranks = draw_ranks(case, seed)
+    paths = np.array([betting.evidence(row, [SIZE] * MOST) for row in ranks.tolist()])
+    decided = paths >= 1 / LEVEL
+    pairs = np.where(decided.any(axis=1), decided.argmax(axis=1) + 1, MOST)
+    longest = int(np.ceil(np.quantile(pairs, 0.9)))
+    fisher = stats.chi2.sf(-2 * np.log(ranks[:, :longest] / SIZE).sum(axis=1), 2 * longest)
+    return Counts(case, int(decided.any(axis=1).sum()), float(pairs.mean()), longest, int((fisher <= LEVEL).sum()))
+
+
+def markdown(counted: Sequence[Counts]) -> Iterator[str]:
+    yield f"| p at most 5 %, audits | decided within {MOST} | pairs on average | 9 of 10 by | Fisher at that number |"
+    yield "|---" * 5 + "|"
+    for counts in counted:
+        case = counts.case
+        power = "nothing memorised" if case.power is None else f"{100 * case.power:g} % of canaries"
+        shares = (_share(each, case.audits) for each in (counts.decided, counts.fixed))
+        decided, fixed = shares
+        yield f"| {power}, {case.audits:,} | {decided} | {counts.pairs:.1f} | {counts.longest} | {fixed} |"
+
+
+def _share(some: int, of: int) -> str:
+    found = statistics.proportion(some, of)
+    percent = [100 * (value or 0) for value in (found.value, found.low, found.high)]
+    return f"{some:,} ({percent[0]:.3g} % [{percent[1]:.3g}, {percent[2]:.3g}])"
+
+
+# Small enough for a hundred audits; for so few epochs some canaries are missed.
+SETTINGS = {
+    "drawn": "true",
+    "family.count": "100",
+    "examples": "300",
+    "probes": "20",
+    "width": "0.25",
+    "patience": "0",
+    "learning_rate": "3e-3",
+    "batch": "300",
+}
+
+
+@dataclass(frozen=True)
+class TrainedCase:
+    name: str
+    settings: Mapping[str, str]
+
+
+ELSEWHERE = '{"kind": "random", "seed": 1, "top": 22, "left": 22}'
+TRAINED = (
+    TrainedCase("an effect of 12 epochs", {"epochs": "12"}),
+    TrainedCase("an effect of 3 epochs", {"epochs": "3"}),
+    TrainedCase("no effect, 3 epochs", {"epochs": "3", "burnt": ELSEWHERE}),
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an audit ended: whether it accused, after how many pairs, and how many trainings were planned and run."""
+
+    is_decided: bool
+    pairs: int
+    planned: int
+    run: int
+
+
+def run_audit(case: TrainedCase, seed: int, folder: Path) -> Ended:
+    """One audit in a store of its own, from the specification to its end."""
+    spec = Spec("unique_feature", "quickstart", {**SETTINGS, **case.settings, "seed": str(seed)})
+    cells = pin_cells(resolve_cells(stop_when_decided(spec, LEVEL, MOST)), {})
+    store = open_store(folder / f"{case.name}-{seed}")
+    report = start(cells, store, Execution(address="none", mlflow="off", report=False))
+    evidence = report.table("evidence").to_pylist()
+    plan = plan_of(cells[0])
+    is_decided = any(pair["decided"] for pair in evidence)
+    return Ended(is_decided, len(evidence), plan.trainings(), plan.trainings(store.keys() & plan.jobs.keys()))
+
+
+def trained_markdown(ended: Mapping[str, Sequence[Ended]]) -> Iterator[str]:
+    yield f"| what canaries leave, audits | decided within {MOST} pairs | pairs on average | trainings | saved |"
+    yield "|---" * 5 + "|"
+    for name, audits in ended.items():
+        decided = sum(each.is_decided for each in audits)
+        planned, run = (sum(getattr(each, part) for each in audits) for part in ("planned", "run"))
+        pairs, saved = sum(each.pairs for each in audits) / len(audits), f"{100 * (1 - run / planned):.0f} %"
+        share = _share(decided, len(audits))
+        yield f"| {name}, {len(audits)} | {share} | {pairs:.1f} | {run:,} of {planned:,} | {saved} |"
+
+
+def run_trained(audits: int, first: int) -> Iterator[str]:
+    """The table of trained audits, whose seeds follow one another."""
+    ended: dict[str, list[Ended]] = {}
+    with TemporaryDirectory() as folder:
+        for seed in range(first, first + audits):
+            for case in TRAINED:
+                ended.setdefault(case.name, []).append(run_audit(case, seed, Path(folder)))
+                print(f"{case.name}, seed {seed}: {ended[case.name][-1]}", file=sys.stderr, flush=True)
+    yield from trained_markdown(ended)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = study_parser(__name__, __doc__)
+    parser.add_argument("--trained", type=int, default=0, metavar="N", help="audits of each kind that are trained")
+    parser.add_argument("--seed", type=int, default=9000, help="of the first case")
+    options = parser.parse_args(arguments)
+    if options.trained:
+        setting = measurement_facts("digits", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+        table = "\n".join(run_trained(options.trained, options.seed)) + "\n"
+        publish_counts("Trainings until decided", setting, table, options.out)
+        return
+    cases = TINY if options.tiny else CASES
+    counted = [count_decisions(case, options.seed + at) for at, case in enumerate(cases)]
+    setting = measurement_facts("simulated", torch.device("cpu")) | {"seeds": f"from {options.seed} on"}
+    publish_counts("Pairs until decided", setting, "\n".join(markdown(counted)) + "\n", options.out)
