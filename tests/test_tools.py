@@ -47,7 +47,7 @@ def test_an_inventory_holds_the_plan_the_tables_and_the_figures_of_a_preset_and_
 ) -> None:
     found = take_inventory(Tree(ROOT, tmp_path / "tree"), ["unique_feature/smoke"])
     assert "0" == found["run unique_feature smoke"]
-    assert '"planned": 18' in found["plan unique_feature smoke"]
+    assert '"planned": 18' in found["plan unique_feature/smoke"]
     kinds = [name.split()[0] for name in found]
     assert 18 == kinds.count("table")
     assert kinds.count("figure") > 3
