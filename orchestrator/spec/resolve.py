@@ -18,7 +18,7 @@ from orchestrator.spec.specification import Spec
 from orchestrator.spec.tiny_data import fit_to_data
 from tasks.contract.alternatives import tagged_members
 from tasks.contract.audit import Stopping
-from tasks.contract.pinnable import Pinnable, Unavailable
+from tasks.contract.pinnable import Pinnable, PinnedAs, Unavailable
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.notes import data_notes
@@ -137,7 +137,8 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
 
     `scale=tiny` reduces the alternative that is asked for, not the one of the preset.
     """
-    selected = {name for name, to in field_types(type(base)).items() if name in settings and tagged_members(to)}
+    kind: Any = type(base)
+    selected = {name for name, to in field_types(kind).items() if name in settings and tagged_members(to)}
     return {name: value for name, value in settings.items() if name.partition(".")[0] in selected}
 
 
@@ -245,6 +246,8 @@ def _pin_parts(value: Any, pin: Callable[[Dataset | Pinnable], Any]) -> Any:
     """The value with everything in it that can be pinned, however deep."""
     if isinstance(value, Dataset | Pinnable):
         return pin(value)
+    if isinstance(value, PinnedAs):
+        value = value.to_pin()
     return rebuild(value, lambda part, _: _pin_parts(part, pin))
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tasks.audits.membership import AUDIT as MEMBERSHIP
-from tasks.audits.membership import Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.text import AUDIT as TEXT
 from tasks.audits.text import Text
 from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
 
-CANARIES = Membership(models=1, canaries=400, examples=1000)
+CANARIES = Membership(Canaries(models=1, canaries=400, examples=1000))
 SECRETS = Text(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitions=(1,), references=9999)
 
 
@@ -26,7 +26,7 @@ SECRETS = Text(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitio
         (MEMBERSHIP, replace(CANARIES, privacy=Privacy(4.0, delta=1e-3)), "400 canaries over all models"),
         (MEMBERSHIP, replace(CANARIES, models=8, privacy=Privacy(4.0, delta=1e-4)), "3,200 canaries"),
         (MEMBERSHIP, replace(CANARIES, models=50), "20,000 canaries over all models at privacy.delta=1e-05"),
-        (MEMBERSHIP, Membership(data=Dataset("digits"), examples=400), ""),
+        (MEMBERSHIP, Membership(Halves(Dataset("digits"), 400)), ""),
         (TEXT, SECRETS, "400 secrets over all models at privacy.delta=0.001"),
         (TEXT, replace(SECRETS, privacy=Privacy(4.0)), ""),
         (TEXT, replace(SECRETS, privacy=None), ""),
