@@ -61,8 +61,8 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
     for name in settings:
         field = _choose(name, _candidates(config, name, {**selected, **settings}))
         if field is None:
-            _refuse_choice(config, name, settings)
             _refuse_other_alternative(config, name, settings)
+            _refuse_choice(config, name, settings)
             if selected and _candidates(config, name, settings):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
