@@ -162,7 +162,7 @@ def train_references(config: Membership) -> References:
 def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
     """The logits of so many owners' models for the records and for the images that follow."""
     config, examples = references.config, given_model(references.config).records.examples
-    asked, others = (Part(config.dataset, first, examples) for first in (0, 2 * examples))
+    asked, others = (Part(config.data, first, examples) for first in (0, 2 * examples))
     trained = [
         replace(
             references.training,
@@ -247,7 +247,7 @@ def main() -> None:
     given.add_argument("--seed", type=int, default=35201, help="of the owners; the references' is one more")
     given.add_argument("--owners", type=int, default=24, help="of each kind")
     given.add_argument("--models", type=int, default=64, help="references")
-    given.add_argument("--data", default=str(QUICKSTART.dataset.name))
+    given.add_argument("--data", default=str(QUICKSTART.data.name))
     options = given.parse_args()
     question = GivenModel(records=FirstImages(pin(Dataset(options.data)), 400), models=options.models)
     training = QUICKSTART.training
@@ -257,7 +257,7 @@ def main() -> None:
     config = Membership(question, training, options.seed + 1)
     begun = time.process_time()
     counted = list(count_answers(config, options.owners, options.seed))
-    setting = here(config.dataset.name, torch.device("cpu"))
+    setting = here(config.data.name, torch.device("cpu"))
     setting["trainings"] = (
         f"{question.models} references and {options.owners} of each kind, {training.network} on half of "
         f"{question.records.examples} images, {training.epochs} epochs"

@@ -94,7 +94,7 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     words = " ".join(
         f"{name}: {', '.join(str(row) for row in rows[places])}." for name, places in groups.items() if len(places)
     )
-    data = config.dataset
+    data = config.data
     if not (show_images or is_embedded(data.name)):
         hidden = f"Images of {data.named().name} are yours and are not shown unless asked for with --show-images"
         return Gallery(CAPTION, False, f"{hidden}. Rows of records. {words}")

@@ -80,14 +80,14 @@ def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
 
 def subject(config: Membership) -> str:
     model = "a given model and " if isinstance(config.question, GivenModel) else ""
-    return f"{model}records of {config.dataset.name}"
+    return f"{model}records of {config.data.name}"
 
 
 def stand_in(config: Membership) -> str:
     network = config.training.network.name
     if not isinstance(config.question, GivenModel):
-        return stand_in_trained(config.dataset, network)
-    return stand_in_compared(config.dataset, network) if config.question.models else ""
+        return stand_in_trained(config.data, network)
+    return stand_in_compared(config.data, network) if config.question.models else ""
 
 
 def notes(config: Membership) -> Iterator[str]:

@@ -94,7 +94,7 @@ class Membership(Ranged):
                 yield "examples is 0; some images must be left that it was not trained on"
 
     @property
-    def dataset(self) -> Dataset:
+    def data(self) -> Dataset:
         """The data set that has the records, as it is named in the question."""
         return self.question.records.dataset if isinstance(self.question, GivenModel) else self.question.data
 

@@ -30,7 +30,7 @@ def record_part(config: Membership) -> Part:
     """The records: a part of the training images of a data set."""
     question = config.question
     known = question.records if isinstance(question, GivenModel) else question
-    return Part(config.dataset, 0, known.examples)
+    return Part(config.data, 0, known.examples)
 
 
 def unseen_part(records: Part, count: int) -> Part:

@@ -161,7 +161,7 @@ def copied_rows(data: Dataset) -> Rows:
 
 
 def membership_sides(config: Membership) -> Iterator[Rows]:
-    images = load(config.dataset)
+    images = load(config.data)
     for job in trained_models(config):
         for share in job.inputs[0].config.shares:
             yield share.rows(images)

@@ -364,9 +364,9 @@ def ask(source: Source, controls: int = 0) -> Ask:
 
 def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_them() -> None:
     config = pinned(FILE, controls=7)
-    asked, data = question_about(config), load(config.dataset)
-    assert (Part(config.dataset, 0, 60), Part(config.dataset, 60, 7)) == (asked.records, asked.unseen)
-    assert Part(config.dataset, 60, 60) == ask(FILE).unseen
+    asked, data = question_about(config), load(config.data)
+    assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (asked.records, asked.unseen)
+    assert Part(config.data, 60, 60) == ask(FILE).unseen
     assert seeds.derive(config.seed, "handed out") == asked.seed  # the order says nothing of other streams
     rows, images, labels = pictures(asked)
     assert [*range(67)] == rows.tolist()
@@ -377,7 +377,7 @@ def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_the
     assert 3 == len({handed.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))})
     assert handed.name == handout_order(question_about(config)).name
     with pytest.raises(ValueError, match="images are handed out for a given model"):
-        question_about(Membership(Halves(config.dataset)))
+        question_about(Membership(Halves(config.data)))
 
 
 def calls(job: object) -> object:
@@ -392,7 +392,7 @@ def test_both_measures_read_the_answers_about_records_and_about_images_that_foll
     ranking = Ranking(0.05, 60)
     for task, planned in ((ranks, plan_ranks(config, trained)), (kinship, plan_kinship(config, trained))):
         assert calls(Job(task, ranking, jobs)) == calls(planned)
-    halves = Membership(Halves(config.dataset, 60))
+    halves = Membership(Halves(config.data, 60))
     assert ((), ()) == (plan_ranks(halves, ()), plan_kinship(halves, ()))
     without = pinned(FILE, models=0)
     assert (calls(Job(ranks, ranking, jobs[:1])), ()) == (calls(plan_ranks(without, ())), plan_kinship(without, ()))

@@ -50,7 +50,7 @@ def test_records_are_the_members_and_other_images_the_others(tmp_path: Path) -> 
     config = given(mine, elsewhere)
     asked = question_about(config)
     rows, images, labels = pictures(asked)
-    inside, outside = load(config.dataset), load(asked.unseen.data)
+    inside, outside = load(config.data), load(asked.unseen.data)
     assert len(rows) == 2 * CLASSES * EACH
     assert np.array_equal(images, np.concatenate([inside.train_images, outside.train_images]))
     assert np.array_equal(labels, np.concatenate([inside.train_labels, outside.train_labels]))
