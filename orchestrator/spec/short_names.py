@@ -128,7 +128,7 @@ def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
 
 
 def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any]) -> None:
-    """Raise SpecError if the name stands for fields of alternatives beside those that the settings select by tags."""
+    """Raise SpecError if only alternatives that the settings do not select have a field of this name."""
     fields = _fields_below(type(config), config, settings, "", {})
     chosen = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
     if chosen and not _candidates(config, name, settings) and _candidates(config, name, {}):

@@ -32,7 +32,7 @@ class ClassifierTraining(Ranged):
     learning_rate: Rate = 1e-3
     """The learning rate."""
     augmentation: bool = False
-    """Whether images are shifted and turned in training; models are asked about them as they are."""
+    """Whether images are shifted and turned in training; they are unchanged in evaluation."""
     privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 

@@ -1,4 +1,4 @@
-"""The configuration of the audit, one type for each of its questions, and what its summary is told of a run."""
+"""The configuration of the audit, one type for each of its questions, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ TINY_RECORDS = 60
 
 @dataclass(frozen=True)
 class Halves(Ranged):
-    """Models trained here, each on half of the records: which records change what models say of them?"""
+    """Models trained here, each on half of the records: which records change the outputs of models?"""
 
     tag: ClassVar[str] = "halves"
 
     data: Dataset = Dataset("mnist")
     """The images: each of the first `examples` training images is a record."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """The first so many training images; 0: all."""
+    """Number of training images, from the first; 0: all."""
     models: Annotated[int, AtLeast(4), ranges.MultipleOf(2, "so that every record is in half of them")] = 16
-    """Models; every record is in exactly half of them."""
+    """Number of models; every record is in exactly half of the training sets."""
     unseen: bool = False
-    """Ours: ask about as many images that follow, on which no model was trained: a null."""
+    """Ours: evaluate the models on the images that follow, on which no model was trained: a null."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """Ours: at most this share of the records that are found may be false."""
     draws: Annotated[int, AtLeast(99)] = 9999
-    """Ours: sets of models that are drawn for the exact test if all of them are more than 20,000. For records that few
-    of these sets reach, as many more are drawn as one record needs to be found among all."""
+    """Ours: sets of models drawn for the exact test if there are more than 20,000 sets. Records with a small p-value
+    get more draws, enough to find one record among all."""
     negligible: Annotated[float, ranges.Share(zero=False)] = field(default=0.01, metadata={ANSWER_ONLY: True})
     """Ours: an area under the curve this far above a half is negligible."""
     influences: Annotated[int, AtLeast(0)] = 0
-    """Ours: so many pairs of records are listed of which one helps models most to be right about the other; 0: none."""
+    """Ours: number of listed pairs of records of which one helps models most to be right about the other; 0: none."""
     shifts: Annotated[int, AtLeast(0)] = 0
-    """Ours: another attack asks for labels of copies of each record, too, shifted by so many pixels; 0: it does not."""
+    """Ours: pixels by which copies of each record are shifted for another attack by labels; 0: no such attack."""
 
     def conflicts(self) -> Iterator[str]:
         if self.unseen and not self.examples:
@@ -59,11 +59,11 @@ class Canaries(Ranged):
     data: Dataset = Dataset("mnist")
     """The images: each of the first `examples` training images is a record."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """The first so many training images; 0: all."""
+    """Number of training images, from the first; 0: all."""
     models: Annotated[int, AtLeast(1)] = 16
-    """Models, each with coins of its own."""
+    """Number of models, each with its own coins."""
     canaries: Annotated[int, AtLeast(1)] = 100
-    """Records that a fair coin puts into the training data of each model, beside all others."""
+    """Number of records that a fair coin puts into the training data of each model, in addition to all others."""
     mislabelled: bool = False
     """Whether canaries have a wrong label, which is remembered sooner than a right one."""
     canary_images: CanaryImages = "own"
@@ -79,7 +79,7 @@ Question = Halves | Canaries | GivenModel
 
 @dataclass(frozen=True)
 class Membership(Ranged):
-    """Configuration: which models are asked about which records, and how models are trained here."""
+    """Configuration: the question, with its records and models, and how models are trained here."""
 
     question: Question = Halves()
     """Halves of the records in the training data of models trained here, canaries in it, or a given model."""
@@ -95,13 +95,13 @@ class Membership(Ranged):
 
     @property
     def data(self) -> Dataset:
-        """The data set that has the records, as it is named in the question."""
+        """The data set with the records."""
         return self.question.records.dataset if isinstance(self.question, GivenModel) else self.question.data
 
 
 @dataclass(frozen=True)
 class About:
-    """What the summary is told of a run."""
+    """Facts about a run that its summary needs."""
 
     level: float = 0.05
     """At most this share of the records that are found may be false; canaries are not found one by one."""
@@ -132,7 +132,7 @@ def _tiny_question(question: Question) -> Question:
 
 
 def _tiny_records(records: Records) -> Records:
-    """Few of the same records; the first ones of embedded data if they are those of a published data set."""
+    """Few of the same records; of embedded data in place of a published data set."""
     few = _few_records(records.examples)
     if isinstance(records, FirstImages):
         return replace(records, data=Dataset("digits"), examples=few, controls=0)

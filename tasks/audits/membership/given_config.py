@@ -1,15 +1,15 @@
-"""The question about a given model: how it is asked, and how its training images are known.
+"""The question about a given model: how its outputs are obtained, and how its training images are known.
 
-| the model                          | `question.source`                          |
-|------------------------------------|--------------------------------------------|
-| a file, which is asked here        | `AskedFile`: `given.model=model.pt`        |
-| stays with its owner               | `ReturnedTable`: `given.outputs=table.csv` |
+| the model                           | `question.source`                                                    |
+|-------------------------------------|----------------------------------------------------------------------|
+| is a file, which is evaluated here  | `AskedFile`: `given.model=model.pt`                                  |
+| is private, and a table is returned | `ReturnedTable`: `given.outputs=table.csv`                           |
 
-| the images it was trained on       | `question.records`                                                     |
-|------------------------------------|------------------------------------------------------------------------|
-| the first of a published data set  | `FirstImages`: `data=mnist examples=1000`                              |
-| one of two data sets               | `TwoSets`: `given.members=folder:a given.others=folder:b`              |
-| those that a column of a list marks| `MarkedImages`: `data=list:records.csv given.members=column:trained`   |
+| the images it was trained on        | `question.records`                                                   |
+|-------------------------------------|----------------------------------------------------------------------|
+| the first of a published data set   | `FirstImages`: `data=mnist examples=1000`                            |
+| one of two data sets                | `TwoSets`: `given.members=folder:a given.others=folder:b`            |
+| images marked by a column of a list | `MarkedImages`: `data=list:records.csv given.members=column:trained` |
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tasks.worker.files import File
 
 @dataclass(frozen=True)
 class AskedFile(Ranged):
-    """A model's file, which is asked here."""
+    """A model's file, which is evaluated here."""
 
     tag: ClassVar[str] = "file"
 
@@ -44,21 +44,21 @@ class TableInterface(Ranged):
     """The numbers in a table of outputs."""
 
     gives: Gives = "logits"
-    """What the numbers are, one column per class: logits, probabilities, or their natural logarithms."""
+    """The kind of the numbers, one column per class: logits, probabilities, or their natural logarithms."""
 
 
 @dataclass(frozen=True)
 class ReturnedTable(Ranged):
-    """A table of outputs, which the owner of the model returns for the images handed out."""
+    """A table of outputs, which the owner of the model returns for the images of `engram probes`."""
 
     tag: ClassVar[str] = "table"
 
     outputs: File | None = None
-    """The table; none: it is not there yet, and images can be handed out."""
+    """The table; none before it is returned, which is enough for `engram probes`."""
     columns: tuple[str, ...] = ()
-    """Names of the table's columns of numbers, where they have names of their own."""
+    """Names of the table's columns of numbers, if these are not the usual ones."""
     interface: TableInterface = TableInterface()
-    """What the numbers are."""
+    """The kind of the numbers."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +85,22 @@ class MemberColumn:
         return f"{self.prefix}{self.name}"
 
     def identity(self) -> str:
-        """What a key sees."""
+        """The text by which a key knows the column."""
         return self.name
 
 
 @dataclass(frozen=True)
 class FirstImages(Ranged):
-    """The first images of a published data set, on which the model was trained; those that follow are the others."""
+    """The first images of a published data set, on which the model was trained, and the images that follow."""
 
     tag: ClassVar[str] = "first"
 
     data: Dataset = Dataset("mnist")
     """The data set."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """The model was trained on the first so many training images; some must follow."""
+    """Number of training images, from the first, on which the model was trained; some must follow."""
     controls: Annotated[int, AtLeast(0)] = 0
-    """So many of the images that follow are compared; 0: as many as `examples`."""
+    """Number of images that follow and are compared; 0: `examples`."""
 
     @property
     def dataset(self) -> Dataset:
@@ -127,9 +127,9 @@ class TwoSets(Ranged):
     others: Dataset
     """Images of the same source on which it was not trained."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """So many of `members` are the records, at random within classes; 0: all."""
+    """Number of records, at random from `members` within classes; 0: all."""
     controls: Annotated[int, AtLeast(0)] = 0
-    """So many of `others` are compared, at random within classes; 0: as many as there are records, or others."""
+    """Number of `others` that are compared, at random within classes; 0: the number of records, or all."""
 
     @property
     def dataset(self) -> Dataset:
@@ -148,9 +148,9 @@ class MarkedImages(Ranged):
     members: MemberColumn
     """The column that marks the images on which the model was trained, as column:NAME; all others are compared."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """So many of the marked images are the records, at random within classes; 0: all."""
+    """Number of records, at random from the marked images within classes; 0: all."""
     controls: Annotated[int, AtLeast(0)] = 0
-    """So many of the others are compared, at random within classes; 0: as many as there are records, or others."""
+    """Number of others that are compared, at random within classes; 0: the number of records, or all."""
 
     @property
     def dataset(self) -> Dataset:
@@ -158,7 +158,7 @@ class MarkedImages(Ranged):
         return self.to_pin().members
 
     def to_pin(self) -> TwoSets:
-        """The marked images and the others as two data sets, each with a digest of its own once it is pinned."""
+        """The marked images and the others as two data sets, each with its own digest once it is pinned."""
         members, others = (
             Dataset(f"{self.data.name}#{Selection(self.members.name, is_member)}") for is_member in (True, False)
         )
@@ -183,7 +183,7 @@ class GivenModel(Ranged):
     tag: ClassVar[str] = "given"
 
     source: Source = ReturnedTable()
-    """The model's file, which is asked here, or the table that its owner returns."""
+    """The model's file, or the table of outputs that its owner returns."""
     records: Records = FirstImages()
     """How the images that it was trained on are known."""
     models: Annotated[
@@ -191,7 +191,7 @@ class GivenModel(Ranged):
         ranges.ZeroOr(AtLeast(4)),
         ranges.ZeroOr(ranges.MultipleOf(2, "so that every record is in half of them")),
     ] = 64
-    """Models trained here to rank it among; every record is in exactly half of them. 0: none, and nothing is judged."""
+    """Number of models trained here for comparison, each record in half of their training sets. 0: nothing is judged."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """At most this share of the records that are found may be false."""
     draws: Annotated[int, AtLeast(99)] = 9999

@@ -14,7 +14,7 @@ from tasks.datasets.mixtures import Part, overlap
 
 @dataclass(frozen=True)
 class AskedImages:
-    """The records and images that a given model was not trained on; `seed` orders them when they are handed out."""
+    """The records and images that a given model was not trained on; `seed` is that of their order for an owner."""
 
     records: Part
     unseen: Part
@@ -22,7 +22,7 @@ class AskedImages:
 
     @property
     def are_two_sets(self) -> bool:
-        """Whether the other images are of another data set, and not those that follow the records."""
+        """Whether the other images are of another data set and do not follow the records."""
         return self.unseen.data != self.records.data
 
 
@@ -34,7 +34,7 @@ def record_part(config: Membership) -> Part:
 
 
 def unseen_part(records: Part, count: int) -> Part:
-    """So many images that follow the records, of which none is an exact copy."""
+    """`count` images that follow the records, without exact copies of any record."""
     part, images = Part(records.data, records.examples, count), load(records.data)
     if (first_copies(images)[part.rows(images)] < part.first).any():
         return replace(part, without_copies=True)
@@ -51,9 +51,9 @@ def other_part(records: Part, known: Records) -> Part:
 
 
 def part_of_others(records: Part, others: Dataset, count: int) -> Part:
-    """So many images of the other data set (0: as many as there are records, or as it has).
+    """`count` images of the other data set; 0: the number of records, or all.
 
-    Raises DatasetError if its images or classes differ from those of the records, or if an image is in both.
+    Raises DatasetError if images or classes differ from the records', or if an image is in both.
     """
     inside, outside = load(records.data), load(others)
     names = records.data.name, others.name
