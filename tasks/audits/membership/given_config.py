@@ -191,7 +191,7 @@ class GivenModel(Ranged):
         ranges.ZeroOr(AtLeast(4)),
         ranges.ZeroOr(ranges.MultipleOf(2, "so that every record is in half of them")),
     ] = 64
-    """Number of models trained here for comparison, each record in half of their training sets. 0: nothing is judged."""
+    """Number of models trained here for comparison, each record in half of the training sets; 0: nothing is judged."""
     level: Annotated[float, ranges.Share(zero=False, one=False)] = 0.05
     """At most this share of the records that are found may be false."""
     draws: Annotated[int, AtLeast(99)] = 9999
