@@ -37,11 +37,11 @@ from dashboards.legend import series_entry
 from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from tasks.audits.membership.answer import verdict
-from tasks.audits.membership.config import About
+from tasks.audits.membership.config import About, Membership
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.records import ExactTest, records
-from tasks.audits.membership.presets import QUICKSTART
+from tasks.audits.membership.presets import HALVES
 from tasks.audits.membership.trainings import ANSWERS, log_odds
 from tasks.numerics.ranks import area_under_curve
 
@@ -61,7 +61,7 @@ RIVALS: Mapping[str, str] = {
 class Training:
     """How many networks are trained, each on half of so many records, in how many steps."""
 
-    models: int = QUICKSTART.models
+    models: int = HALVES.models
     overfit: int = 200  # records
     exposed: int = 800
     units: int = 64
@@ -178,13 +178,13 @@ def read_cases(folder: Path, seed: int) -> list[Case]:
 def judge_by_engram(case: Case) -> Said:
     """Engram's answer by the audit's own rule, and its processor time."""
     began = time.process_time()
-    config = replace(QUICKSTART, models=len(case.networks), examples=len(case.labels), unseen=case.kind == "null")
+    question = replace(HALVES, models=len(case.networks), examples=len(case.labels), unseen=case.kind == "null")
     tables = [answer_table(case, number) for number in range(len(case.networks))]
     measured = [
-        records(ExactTest(config.level, config.draws, case.seed), tables),
+        records(ExactTest(question.level, question.draws, case.seed), tables),
         attacks(Matching(case.seed), tables),
     ]
-    answer = verdict(config, summary(About(config.level), measured)).answer
+    answer = verdict(Membership(question), summary(About(question.level), measured)).answer
     seconds = time.process_time() - began
     return Said(case.name, seconds, answer == "memorised", answer == "not seen")
 

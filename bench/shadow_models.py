@@ -53,18 +53,19 @@ def spend(*arguments: str) -> tuple[float, float]:
 
 def train_shadows(models: int, records: int, epochs: int) -> None:
     """Models of the audit, each asked about all records."""
-    from tasks.audits.membership.config import Membership
+    from tasks.audits.membership.config import Halves, Membership
     from tasks.audits.membership.trainings import answers, trainings
     from tasks.datasets.catalog import pin
     from tasks.datasets.dataset import Dataset, DatasetError
     from tasks.models.catalog import Network
+    from tasks.training.classifier_config import ClassifierTraining
     from tasks.training.mixed import train_many
 
     try:
         data = pin(Dataset("mnist"), {})
     except DatasetError:
         data, records = pin(Dataset("digits"), {}), min(records, 1400)
-    jobs = trainings(Membership(data, Network("mlp1"), models, records, epochs))
+    jobs = trainings(Membership(Halves(data, records, models), ClassifierTraining(Network("mlp1"), epochs)))
     configs = [replace(job.inputs[0].config) for job in jobs]
     for index, model in train_many(configs, [()] * models):
         if isinstance(model, Exception):

@@ -34,10 +34,9 @@ class Guide:
     situation: Situation
 
     def base_config(self) -> Any:
-        """The config that the answers are set in."""
+        """The config that the situation's fields and the answers are set in."""
         audit = audits.find(self.audit).audit
-        base = audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
-        return replace_fields(base, self.situation.sets)
+        return audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
 
 
 def find_guide(have: str, fear: str) -> Guide:
@@ -67,6 +66,12 @@ def _guides() -> dict[tuple[Have, Fear], Guide]:
     return found
 
 
+def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
+    """The answers by the full paths of their fields, which may be given by short names."""
+    paths, _ = find_paths(guide.base_config(), {**guide.situation.sets, **answers})
+    return {paths[name]: answer for name, answer in answers.items()}
+
+
 def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
     """Check one answer by itself: its type, its range, and whether the file or data set that it names exists.
 
@@ -84,9 +89,7 @@ def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
 
 def build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
     """The config with all answers set at once. Raises SpecError if they do not fit together."""
-    settings = collect_settings(guide, answers)
-    own = {name: value for name, value in settings.items() if name not in guide.situation.sets}
-    return replace_fields(guide.base_config(), own)
+    return replace_fields(guide.base_config(), collect_settings(guide, answers))
 
 
 def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
@@ -110,12 +113,6 @@ def collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]
     return settings
 
 
-def complete_answers(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
-    """The answers by the full paths of their fields. Raises SpecError if a short name stands for several."""
-    paths, selected = find_paths(guide.base_config(), answers)
-    return {**selected, **{paths[name]: answer for name, answer in answers.items()}}
-
-
 def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> list[Asked]:
     """The questions whose answers an error is about; all of them if it names none.
 
@@ -124,7 +121,7 @@ def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> l
     asks = guide.situation.asks
     text = _without_paths(message, asks)
     quoted = [asked for asked in asks if _quotes(text, asked.field, answers.get(asked.field, ""))]
-    named = [asked for asked in asks if _names(text, asked.field)]
+    named = [asked for asked in asks if _names(text, _written_forms(guide, asked.field))]
     return quoted or named or list(asks)
 
 
@@ -132,9 +129,15 @@ def _quotes(text: str, field: str, answer: str) -> bool:
     return bool(answer) and f"{_last(field)} is {answer}" in text.replace("'", "")
 
 
-def _names(text: str, field: str) -> bool:
-    """Whether a text names a field, by its whole name or by the last part of it."""
-    return any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) for name in (field, _last(field)))
+def _names(text: str, forms: Iterable[str]) -> bool:
+    """Whether a text names a field in one of these forms."""
+    return any(re.search(rf"(?<![\w.]){re.escape(form)}(?![\w.])", text) for form in forms)
+
+
+def _written_forms(guide: Guide, field: str) -> tuple[str, ...]:
+    """The whole path of a field, the last part of it, and this part below the tag of a selected alternative."""
+    tags = [value for value in guide.situation.sets.values() if isinstance(value, str)]
+    return field, _last(field), *(f"{tag}.{_last(field)}" for tag in tags)
 
 
 def _last(field: str) -> str:

@@ -32,7 +32,7 @@ from orchestrator.store import open_store
 from studies import deja_vu_evasion, density_error_rates, relational_evasion, text_secret_detection
 from studies.interface import describe_command
 from tasks.audits.membership import answer as membership_answer
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.records import ExactTest, records
@@ -95,12 +95,12 @@ EXPOSED = (1, 2, 4, 20)
 
 def judge_simulated_records(seed: int, _store: Path) -> Answers:
     """The answers about simulated log-odds of the quickstart's shape, some of whose records are exposed."""
-    config = Membership(models=MODELS, examples=RECORDS, negligible=0.03)
+    question = Halves(models=MODELS, examples=RECORDS, negligible=0.03)
     answers = {}
     for exposed in (0, *EXPOSED):
         tables = make_answers(MODELS, RECORDS, NATS if exposed else 0.0, seed, exposed)
-        measured = [records(ExactTest(config.level, config.draws, seed), tables), attacks(Matching(seed), tables)]
-        verdict = membership_answer.verdict(config, summary(About(config.level), measured))
+        measured = [records(ExactTest(question.level, question.draws, seed), tables), attacks(Matching(seed), tables)]
+        verdict = membership_answer.verdict(Membership(question), summary(About(question.level), measured))
         answers[str(exposed) if exposed else INNOCENT] = verdict.answer
     return answers
 

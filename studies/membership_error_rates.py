@@ -24,7 +24,8 @@ from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.attacks import ATTACKS, pair_models, partners
-from tasks.audits.membership.config import About, GivenModel, Membership
+from tasks.audits.membership.config import About, Halves, Membership
+from tasks.audits.membership.given_config import AskedFile, FirstImages, GivenModel, ReturnedTable
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import AUC, Matching, attacks, mean_over_targets, score_targets
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
@@ -121,12 +122,13 @@ GIVEN_MODELS, GIVEN_RECORDS, GIVEN_RUNS = 32, 400, 50
 
 def count_given_answers(case: GivenCase, models: int, records: int, runs: int, first: int) -> Counter[str]:
     """The answers about so many given models, each beside models of its own."""
-    given = GivenModel(model=ModelFile("model.pt")) if case.is_file else GivenModel(outputs=File("outputs.csv"))
-    config, ranking = Membership(models=models, examples=records, given=given), Ranking(0.05, records)
+    source = AskedFile(ModelFile("model.pt")) if case.is_file else ReturnedTable(File("outputs.csv"))
+    config = Membership(GivenModel(source, FirstImages(examples=records), models))
+    ranking = Ranking(0.05, records)
     answers: Counter[str] = Counter()
     for run in range(runs):
         tables = make_given(models, records, case.effect, first + run, knows=case.knows, **case.made)
-        rows = summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)])
+        rows = summary(About(0.05), [ranks(ranking, tables), kinship(ranking, tables)])
         answers[verdict(config, rows).answer] += 1
     return answers
 
@@ -144,13 +146,14 @@ class Counts:
 
 
 def count_answers(case: Case, first: int) -> Counts:
-    config = Membership(models=case.models, examples=case.records, negligible=0.02)
+    question = Halves(models=case.models, examples=case.records, negligible=0.02)
+    config = Membership(question)
     counts = Counts(case, Counter(), dict.fromkeys(LEVELS, 0), 0, 0, 0)
     for run in range(case.runs):
         tables = make_answers(case.models, case.records, case.effect, first + run, case.exposed)
-        tested = records(ExactTest(config.level, config.draws, first + run), tables)
+        tested = records(ExactTest(question.level, question.draws, first + run), tables)
         attacked = attacks(Matching(first + run), tables)
-        rows = summary(About(config.level), [tested, attacked])
+        rows = summary(About(0.05), [tested, attacked])
         counts.answers[verdict(config, rows).answer] += 1
         exposed = np.arange(case.records) < case.exposed
         p_values, found = (tested[name].to_numpy(zero_copy_only=False) for name in ("p_value", "found"))
@@ -251,7 +254,8 @@ def given_markdown(counted: Sequence[tuple[GivenCase, Counter[str]]]) -> Iterato
 
 def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
     """The answers if every attack's area under the curve is .5 with an interval that is as narrow as one likes."""
-    config = Membership(models=case.models, examples=case.records, negligible=0.02)
+    question = Halves(models=case.models, examples=case.records, negligible=0.02)
+    config = Membership(question)
     blind = row(AUC, {"attack": "blind"}, Estimate(0.5, 0.499, 0.501, case.models), "target", 0.5)
     answers: Counter[str] = Counter()
     for run in range(case.runs):
@@ -259,7 +263,7 @@ def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
         changed = [
             table.set_column(2, "log_odds", pa.array(SCORES[scores](table["log_odds"].to_numpy()))) for table in tables
         ]
-        rows = summary(About(config.level), [records(ExactTest(config.level, config.draws, first + run), changed)])
+        rows = summary(About(0.05), [records(ExactTest(question.level, question.draws, first + run), changed)])
         answers[verdict(config, pa.Table.from_pylist([*rows.to_pylist(), blind], SUMMARY)).answer] += 1
     return answers
 

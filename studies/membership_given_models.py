@@ -30,8 +30,9 @@ from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.membership.answer import verdict
-from tasks.audits.membership.config import About, GivenModel, Membership
-from tasks.audits.membership.given import SCORES, Ask, ask_given, handout_order, pictures, question
+from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.given import SCORES, ask_given, handout_order, pictures, question_about
+from tasks.audits.membership.given_config import AskedFile, FirstImages, GivenModel, ReturnedTable, Source
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.presets import QUICKSTART
@@ -74,7 +75,7 @@ def fifth_of_records(asked: Part, others: Part, _: int, number: int) -> tuple[Ba
 
 
 INNOCENT, TRAINED = Owner("innocent", half_of(False), {}), Owner("trained on half", half_of(True), {})
-LONGER = {"epochs": 2 * QUICKSTART.epochs}
+LONGER = {"epochs": 2 * QUICKSTART.training.epochs}
 OWNERS = (
     INNOCENT,
     Owner("innocent, twice the epochs", half_of(False), LONGER),
@@ -133,13 +134,18 @@ class References:
     tables: Sequence[pa.Table]
     training: Mixture
 
-    def answer(self, given: GivenModel, scores: pa.Table) -> str:
+    def answer(self, source: Source, scores: pa.Table) -> str:
         """The audit's answer about a model of which these are the scores."""
-        config = replace(self.config, given=given)
-        ranking = Ranking(config.level, config.examples)
+        question = given_model(self.config)
+        ranking = Ranking(question.level, question.records.examples)
         tables = [scores, *self.tables]
-        rows = summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)])
-        return verdict(config, rows).answer
+        rows = summary(About(question.level), [ranks(ranking, tables), kinship(ranking, tables)])
+        return verdict(replace(self.config, question=replace(question, source=source)), rows).answer
+
+
+def given_model(config: Membership) -> GivenModel:
+    assert isinstance(config.question, GivenModel)
+    return config.question
 
 
 def train_references(config: Membership) -> References:
@@ -147,7 +153,7 @@ def train_references(config: Membership) -> References:
     configs = [job.inputs[0].config for job in jobs]
     models = train(configs)
     halves = [job.config for job in jobs]
-    unseen = Part(config.data, config.examples, config.examples)
+    unseen = question_about(config).unseen
     tables = [answers(half, (model,)) for half, model in zip(halves, models, strict=True)]
     tables += [answers(replace(half, part=unseen), (model,)) for half, model in zip(halves, models, strict=True)]
     return References(config, tables, configs[0])
@@ -155,8 +161,8 @@ def train_references(config: Membership) -> References:
 
 def owner_logits(references: References, owner: Owner, owners: int, seed: int) -> list[Logits]:
     """The logits of so many owners' models for the records and for the images that follow."""
-    config = references.config
-    asked, others = (Part(config.data, first, config.examples) for first in (0, 2 * config.examples))
+    config, examples = references.config, given_model(references.config).records.examples
+    asked, others = (Part(config.data, first, examples) for first in (0, 2 * examples))
     trained = [
         replace(
             references.training,
@@ -166,7 +172,7 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
         )
         for number in range(owners)
     ]
-    images = pictures(question(config))[1]
+    images = pictures(question_about(config))[1]
     return [
         logits(architecture_of(model), weights_of_model(model), images).astype(np.float64) for model in train(trained)
     ]
@@ -174,16 +180,18 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
 
 def file_scores(config: Membership, scores: Logits) -> pa.Table:
     """The scores (SCORES) of a model whose file is asked."""
-    rows, _, labels = pictures(question(config))
+    rows, _, labels = pictures(question_about(config))
     count, phi = len(rows), log_odds(scores, labels)
     again, kind = pa.nulls(count, pa.float64()), pa.repeat("log-odds", count)
     right = pa.array(scores.argmax(axis=1) == labels)
-    return pa.table([rows, rows < config.examples, phi, again, kind, np.zeros(count), right], schema=SCORES)
+    return pa.table(
+        [rows, rows < given_model(config).records.examples, phi, again, kind, np.zeros(count), right], schema=SCORES
+    )
 
 
 def table_scores(config: Membership, scores: Logits, change: Change, seed: int, folder: Path) -> pa.Table:
     """The scores (SCORES) that the audit reads from the table that an owner writes."""
-    asked: Ask = question(config)
+    asked = question_about(config)
     handed, stream = handout_order(asked), np.random.default_rng(seed)
     places = change.alter(scores[handed.order], stream) if change.afresh else change.alter(scores, stream)[handed.order]
     probabilities = np.exp(places - np.logaddexp.reduce(places, axis=1)[:, None])
@@ -191,8 +199,7 @@ def table_scores(config: Membership, scores: Logits, change: Change, seed: int, 
     path = folder / "outputs.csv"
     labels = pictures(asked)[2][handed.order]
     path.write_text("\n".join(table_lines(ids, probabilities, labels, change)) + "\n")
-    given = GivenModel(outputs=File(str(path)).pin({}))
-    return ask_given(replace(asked, given=given), ())
+    return ask_given(replace(asked, source=ReturnedTable(File(str(path)).pin({}))), ())
 
 
 def table_lines(ids: Sequence[str], probabilities: Logits, labels: Labels, change: Change) -> Iterator[str]:
@@ -214,11 +221,11 @@ def count_answers(config: Membership, owners: int, seed: int) -> Iterator[tuple[
     """Of each kind of owner and of table how often which answer was given."""
     references = train_references(config)
     models = {owner: owner_logits(references, owner, owners, seed) for owner in OWNERS}
-    file = GivenModel(model=ModelFile("model.pt"))
+    file = AskedFile(ModelFile("model.pt"))
     for owner, said in models.items():
         yield f"file: {owner.name}", Counter(references.answer(file, file_scores(config, each)) for each in said)
     with TemporaryDirectory() as folder:
-        table = GivenModel(outputs=File("outputs.csv"))
+        table = ReturnedTable(File("outputs.csv"))
         for owner in (INNOCENT, TRAINED):
             for change in CHANGES:
                 scores = partial(table_scores, config, change=change, folder=Path(folder))
@@ -242,15 +249,18 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--models", type=int, default=64, help="references")
     parser.add_argument("--data", default=str(QUICKSTART.data.name))
     options = parser.parse_args(arguments)
-    config = replace(QUICKSTART, data=pin(Dataset(options.data)), models=options.models, seed=options.seed + 1)
+    question = GivenModel(records=FirstImages(pin(Dataset(options.data)), 400), models=options.models)
+    training = QUICKSTART.training
     if options.tiny:
-        config, options.owners = replace(config, data=pin(Dataset("digits")), models=20, examples=60, epochs=1), 2
+        question = GivenModel(records=FirstImages(pin(Dataset("digits")), 60), models=20)
+        training, options.owners = replace(training, epochs=1), 2
+    config = Membership(question, training, options.seed + 1)
     begun = time.process_time()
     counted = list(count_answers(config, options.owners, options.seed))
     setting = measurement_facts(config.data.name, torch.device("cpu"))
     setting["trainings"] = (
-        f"{config.models} references and {options.owners} of each kind, {config.network} on half of {config.examples} "
-        f"images, {config.epochs} epochs"
+        f"{question.models} references and {options.owners} of each kind, {training.network} on half of "
+        f"{question.records.examples} images, {training.epochs} epochs"
     )
     setting["seeds"] = f"{options.seed} and {options.seed + 1}"
     setting["cost"] = f"{time.process_time() - begun:.0f} s of a core"

@@ -9,7 +9,7 @@ import re
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -38,6 +38,14 @@ class Pinnable(Protocol):
         `known` remembers digests by files' paths, sizes and times of change. Unavailable where the content is not
         there or not what a digest given already says; ValueError, in one line, where the name is wrong.
         """
+
+
+@runtime_checkable
+class PinnedAs(Protocol):
+    """A part of a config that stands for another one, with all that is to be pinned: one list for its two halves."""
+
+    def to_pin(self) -> Any:
+        """The part that takes its place before the config is pinned."""
 
 
 @runtime_checkable

@@ -152,6 +152,20 @@ class MultipleOf:
 
 
 @dataclass(frozen=True)
+class ZeroOr:
+    """0, or a value of another range."""
+
+    range: Range
+
+    @property
+    def words(self) -> str:
+        return f"0 or {self.range.words}"
+
+    def holds(self, value: float) -> bool:
+        return value == 0 or self.range.holds(value)
+
+
+@dataclass(frozen=True)
 class Matching:
     """Texts that a regular expression matches as a whole."""
 

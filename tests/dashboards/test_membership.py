@@ -14,7 +14,7 @@ from dashboards.figures import figures
 from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
-from tasks.audits.membership.config import Membership
+from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.measures.attacks import Matching
 from tasks.audits.membership.measures.curves import calls, histograms, references, roc
 from tasks.audits.membership.measures.records import ExactTest, records
@@ -34,7 +34,7 @@ TABLES = {
 
 
 def run(store: Store, name: str = "membership-1", **tables: Any) -> Run:
-    config = Membership(data=pin(Dataset("digits")), examples=100)
+    config = Membership(Halves(pin(Dataset("digits")), 100))
     parts = {root: [table] for root, table in tables.items()}
     return made.run(store, name, {"summary": [], **parts}, config, audit="membership")
 

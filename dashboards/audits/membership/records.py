@@ -14,6 +14,7 @@ from dashboards.columns import integers, numbers, texts
 from dashboards.gallery import Gallery, Picture, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.membership.config import Membership
+from tasks.audits.membership.image_parts import record_part
 from tasks.audits.membership.measures.curves import AT, CALLS, repeated_rate
 from tasks.audits.membership.measures.records import RECORDS
 from tasks.contract.summaries import p_digits
@@ -93,12 +94,13 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     words = " ".join(
         f"{name}: {', '.join(str(row) for row in rows[places])}." for name, places in groups.items() if len(places)
     )
-    if not (show_images or is_embedded(config.data.name)):
-        hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
+    data = config.data
+    if not (show_images or is_embedded(data.name)):
+        hidden = f"Images of {data.named().name} are yours and are not shown unless asked for with --show-images"
         return Gallery(CAPTION, False, f"{hidden}. Rows of records. {words}")
 
     def draw() -> Iterator[Picture]:
-        images = load(config.data)
+        images = load(record_part(config).data)
         for name, places in groups.items():
             for at in places:
                 row = int(rows[at])

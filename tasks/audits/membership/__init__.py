@@ -29,14 +29,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tasks.audits.membership.answer import EFFECT, MEANINGS, RULES, SYMBOLS, certificate, verdict
-from tasks.audits.membership.config import About, Membership, tiny
-from tasks.audits.membership.given import handout_order, pictures, question
+from tasks.audits.membership.config import About, Canaries, Membership, tiny
+from tasks.audits.membership.given import handout_order, pictures, question_about
+from tasks.audits.membership.given_config import GivenModel
+from tasks.audits.membership.image_parts import record_part
 from tasks.audits.membership.measures import MEASURES, summary
 from tasks.audits.membership.measures.epsilon import notes as epsilon_notes
 from tasks.audits.membership.power import notes as power_notes
 from tasks.audits.membership.power import power, resolution
 from tasks.audits.membership.presets import PRESETS, REPEATS, SITUATIONS
-from tasks.audits.membership.trainings import record_part, trainings
+from tasks.audits.membership.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -55,30 +57,37 @@ __all__ = ["AUDIT", "PRESETS", "Membership", "plan", "probes", "tiny"]
 def plan(config: Membership) -> Roots:
     """The tables of the measures, and their `summary`."""
     models = trainings(config)
-    images = load(config.data)
-    if config.canaries:
-        about = About(config.level, chance=chance_accuracy(images.test_labels))
-    else:
-        rows = record_part(config).rows(images)
-        about = About(config.level, count_copies(images, rows), chance_accuracy(images.train_labels[rows]))
+    about = describe_run(config)
     return roots(MEASURES, config, models, lambda read: Job(summary, about, read))
 
 
+def describe_run(config: Membership) -> About:
+    """What the summary is told of the run."""
+    question, part = config.question, record_part(config)
+    images = load(part.data)
+    if isinstance(question, Canaries):
+        return About(chance=chance_accuracy(images.test_labels))
+    rows = part.rows(images)
+    return About(question.level, count_copies(images, rows), chance_accuracy(images.train_labels[rows]))
+
+
 def probes(config: Membership) -> Iterator[tuple[str, Pixels]]:
-    """The records and the images that follow in one set, shuffled, on which a model's owner evaluates the model."""
-    asked = question(config)
+    """The records and the other images in one set, shuffled, on which a model's owner evaluates the model."""
+    asked = question_about(config)
     handed = handout_order(asked)
     yield handed.name, pictures(asked)[1][handed.order]
 
 
 def subject(config: Membership) -> str:
-    return f"{'a given model and ' if config.given.there else ''}records of {config.data.name}"
+    model = "a given model and " if isinstance(config.question, GivenModel) else ""
+    return f"{model}records of {config.data.name}"
 
 
 def stand_in(config: Membership) -> str:
-    if config.given.there:
-        return stand_in_compared(config.data, config.network.name) if config.models else ""
-    return stand_in_trained(config.data, config.network.name)
+    network = config.training.network.name
+    if not isinstance(config.question, GivenModel):
+        return stand_in_trained(config.data, network)
+    return stand_in_compared(config.data, network) if config.question.models else ""
 
 
 def notes(config: Membership) -> Iterator[str]:

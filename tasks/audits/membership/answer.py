@@ -15,16 +15,15 @@ from tasks.audits.membership.canary_answer import (
     canary_certificate,
     canary_thresholds,
     canary_verdict,
-    has_canaries,
 )
-from tasks.audits.membership.config import Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.given_answer import (
     GIVEN_RULES,
     given_steps,
     given_thresholds,
     given_verdict,
-    is_given,
 )
+from tasks.audits.membership.given_config import GivenModel
 from tasks.audits.membership.measures.attacks import AUC
 from tasks.audits.membership.measures.epsilon import EXPOSURE
 from tasks.audits.membership.measures.given import FOUND_GIVEN
@@ -70,8 +69,8 @@ class Evidence:
         return self.attack is not None and bool(self.attack["high"] < 0.5 + self.negligible)
 
 
-def read_evidence(config: Membership, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None where no record was tested."""
+def read_evidence(question: Halves, summary: pa.Table) -> Evidence | None:
+    """The evidence in a summary; None if no record was tested."""
     rows = index_rows(summary)
     found = first_row(rows, FOUND)
     if found is None:
@@ -81,17 +80,21 @@ def read_evidence(config: Membership, summary: pa.Table) -> Evidence | None:
         found,
         first_row(rows, MEMORISED) or found,
         max(areas, key=lambda row: row["high"], default=None),
-        record_resolution(config, found["n"]),
-        config.level,
-        config.negligible,
+        record_resolution(question, found["n"]),
+        question.level,
+        question.negligible,
         first_row(rows, TIED),
     )
 
 
 def thresholds(config: Membership) -> Mapping[str, str]:
+    """The thresholds in all rules; at their defaults in the rules for other questions."""
+    question = config.question
+    level = Halves.level if isinstance(question, Canaries) else question.level
+    negligible = question.negligible if isinstance(question, Halves) else Halves.negligible
     return {
-        "level": f"{100 * config.level:g}",
-        "auc": f"{0.5 + config.negligible:g}",
+        "level": f"{100 * level:g}",
+        "auc": f"{0.5 + negligible:g}",
         "nats": f"{SMALLEST:g}",
         **canary_thresholds(),
         **given_thresholds(),
@@ -99,7 +102,7 @@ def thresholds(config: Membership) -> Mapping[str, str]:
 
 
 def asks_halves(config: Membership) -> bool:
-    return not has_canaries(config) and not is_given(config)
+    return isinstance(config.question, Halves)
 
 
 HALVES = "halves of the records"
@@ -155,11 +158,17 @@ NULL = "This is a null: no model was trained on the records that were asked abou
 
 def verdict(config: Membership, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
-    if has_canaries(config):
-        return canary_verdict(config, summary, RULES)
-    if is_given(config):
-        return given_verdict(config, summary, RULES)
-    evidence = read_evidence(config, summary)
+    match config.question:
+        case Canaries():
+            return canary_verdict(config, summary, RULES)
+        case GivenModel() as question:
+            return given_verdict(config, question, summary, RULES)
+        case Halves() as question:
+            return halves_verdict(config, question, summary)
+
+
+def halves_verdict(config: Membership, question: Halves, summary: pa.Table) -> Verdict:
+    evidence = read_evidence(question, summary)
     if evidence is None:
         return Verdict("undecided", "Undecided: no record was tested.", LIMITS, ())
     rule = RULES.decide(config, evidence)
@@ -169,7 +178,7 @@ def verdict(config: Membership, summary: pa.Table) -> Verdict:
         sentence, rows = f"{rule.answer.capitalize()}: {describe_ties(evidence.tied)}.", [evidence.tied]
     elif rule.answer == "undecided" and not evidence.resolution.finds_one:
         sentence = f"{sentence} {evidence.resolution.explain()}"
-    null = f" {NULL.strip()}" if config.unseen else ""
+    null = f" {NULL.strip()}" if question.unseen else ""
     return Verdict(rule.answer, sentence + null, LIMITS, tuple(name_of(row) for row in rows))
 
 
@@ -194,17 +203,24 @@ def describe_evidence(evidence: Evidence) -> str:
 
 
 def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for somebody who knows no machine learning."""
-    if has_canaries(config):
-        return canary_certificate(config, summary, verdict, RULES, MEANINGS[verdict.answer])
-    if is_given(config):
-        steps = PLAIN_STEPS[MEANINGS[verdict.answer].tone] if verdict.answer in STATED else given_steps(verdict.answer)
-        finding = Finding(verdict.answer, verdict.sentence, None)
-        return RULES.certify(config, verdict, "Was the given model trained on these records?", (finding,), steps)
-    evidence = read_evidence(config, summary)
+    """The answer for a reader without a machine-learning background."""
+    match config.question:
+        case Canaries():
+            return canary_certificate(config, summary, verdict, RULES, MEANINGS[verdict.answer])
+        case GivenModel():
+            plain = PLAIN_STEPS[MEANINGS[verdict.answer].tone]
+            steps = plain if verdict.answer in STATED else given_steps(verdict.answer)
+            finding = Finding(verdict.answer, verdict.sentence, None)
+            return RULES.certify(config, verdict, "Was the given model trained on these records?", (finding,), steps)
+        case Halves() as question:
+            return halves_certificate(config, question, summary, verdict)
+
+
+def halves_certificate(config: Membership, question: Halves, summary: pa.Table, verdict: Verdict) -> Certificate:
+    evidence = read_evidence(question, summary)
     line = None if evidence is None else chances(evidence.found["p_value"], evidence.level)
     proper = "unseen=false"
-    steps = steps_of_null(verdict.answer, proper) if config.unseen else PLAIN_STEPS[MEANINGS[verdict.answer].tone]
+    steps = steps_of_null(verdict.answer, proper) if question.unseen else PLAIN_STEPS[MEANINGS[verdict.answer].tone]
     return RULES.certify(
         config,
         verdict,
@@ -216,8 +232,8 @@ def certificate(config: Membership, summary: pa.Table, verdict: Verdict) -> Cert
 
 def effect(config: Membership, summary: pa.Table) -> Row | None:
     """The row of the records that are found; of a given model in it; of canaries that of the bound on epsilon."""
-    metric = epsilon_rows.AT_LEAST if has_canaries(config) else FOUND_GIVEN if is_given(config) else FOUND
-    return first_row(index_rows(summary), metric)
+    metrics = {Halves: FOUND, Canaries: epsilon_rows.AT_LEAST, GivenModel: FOUND_GIVEN}
+    return first_row(index_rows(summary), metrics[type(config.question)])
 
 
 EFFECT = Objective("records found", "record", "lower", effect)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.membership.config import Membership
+from tasks.audits.membership.config import Canaries, Membership
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, line_of
 from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
@@ -37,11 +37,11 @@ class CanaryEvidence:
 
 
 def has_canaries(config: Membership) -> bool:
-    return config.canaries > 0
+    return isinstance(config.question, Canaries)
 
 
 def has_private_canaries(config: Membership) -> bool:
-    return has_canaries(config) and config.privacy is not None
+    return has_canaries(config) and config.training.privacy is not None
 
 
 CANARY_RULES: tuple[Rule[CanaryEvidence], ...] = (

@@ -1,10 +1,8 @@
-"""A third-party model: its file, or a table of what it says, about the records and about images that it never saw.
+"""Scores of a third-party model, from its file or a table, for the records and for images that it never saw.
 
-The records are images of `given.members`, on which it was trained, and the images that it never saw are of
-`given.others`; both are drawn at random within classes. Of a published data set they may be the first images and those
-that follow.
+How both are known is in `given_config`; of two sets, images are drawn at random within classes.
 
-Where the model stays with its owner, records and images that follow them are handed out in one set, in an order that
+If the model stays with its owner, records and images that follow them are handed out in one set, in an order that
 says nothing, some of them twice. The owner returns a table of outputs (`tasks.external.outputs`), of confidences
 (`tasks.external.confidences`), or of the labels alone: columns `image` and `predicted`, the number of the class.
 """
@@ -20,19 +18,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import GivenModel, Membership, is_own, say_members
-from tasks.audits.membership.trainings import log_odds, record_part, unseen_part
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable, Source
+from tasks.audits.membership.image_parts import AskedImages, other_part, record_part
+from tasks.audits.membership.trainings import log_odds
 from tasks.contract.job import Inputs, task
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
-from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.datasets.mixtures import Part, overlap
+from tasks.datasets.mixtures import Part
 from tasks.external.blinding import HandedOut, blind_images
 from tasks.numerics import seeds
 from tasks.worker.files import FileError
 
 if TYPE_CHECKING:
-    from tasks.datasets.images import Labels, Pixels
+    from tasks.datasets.images import Images, Labels, Pixels
     from tasks.external.sent_table import Sent
 
 Floats = NDArray[np.float64]
@@ -51,59 +50,31 @@ SCORES = pa.schema(
 
 
 @dataclass(frozen=True)
-class Ask:
-    """The given model, the records, and the images that follow them; `seed` is of the order in which they go out."""
+class Ask(AskedImages):
+    """The images, and how the given model is asked about them."""
 
-    given: GivenModel
-    records: Part
-    unseen: Part
-    seed: int
+    source: Source
 
 
-def question(config: Membership) -> Ask:
-    """What the given model of a config is asked; a DatasetError where no images are left that follow the records."""
-    records, seed = record_part(config), seeds.derive(config.seed, "handed out")
-    if config.given.others is not None:
-        return Ask(config.given, records, part_of_others(records, config.given.others, config.given.controls), seed)
-    if is_own(config.data):
-        raise DatasetError(say_members(config.data))
-    if not config.examples:
-        raise DatasetError("examples is 0; some images must be left that the given model was not trained on")
-    return Ask(config.given, records, unseen_part(config, config.given.controls or config.examples), seed)
+def question_about(config: Membership) -> Ask:
+    """What is handed out, and what the given model is asked.
 
-
-def part_of_others(records: Part, others: Dataset, count: int) -> Part:
-    """So many images of the other data set (0: as many as there are records, or as it has).
-
-    Raises DatasetError if its images or classes differ from those of the records, or if an image is in both.
+    Raises ValueError if the question is about no given model, and DatasetError if there are no other images, or if two
+    sets do not fit.
     """
-    inside, outside = load(records.data), load(others)
-    names = records.data.name, others.name
-    for what, ours, theirs in (
-        ("images of the shape", inside.shape, outside.shape),
-        ("the classes", inside.names or inside.classes, outside.names or outside.classes),
-    ):
-        if ours != theirs:
-            raise DatasetError(
-                f"given.members {names[0]} has {what} {ours}, given.others {names[1]} {theirs}; they must be the same"
-            )
-    rows = records.rows(inside)
-    part = Part(others, 0, count or (len(rows) if len(rows) < len(outside.train_images) else 0))
-    common = overlap(inside, rows, outside, part.rows(outside))
-    if common:
-        first, second = common[0]
-        raise DatasetError(
-            f"given.members {names[0]} and given.others {names[1]} have {len(common):,} images in common: training "
-            f"image {first} is {second}; leave them out of one"
-        )
-    return part
+    question = config.question
+    if not isinstance(question, GivenModel):
+        raise ValueError("images are handed out for a given model; write question=given")
+    records = record_part(config)
+    unseen = other_part(records, question.records)
+    return Ask(records, unseen, seeds.derive(config.seed, "handed out"), question.source)
 
 
 @task(version=3, name="membership.ask_given")
 def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """What the given model says of each record and of each image that follows (SCORES)."""
     rows, images, labels = pictures(config)
-    said = read_table(config, labels) if config.given.outputs is not None else ask_file(config, images, labels)
+    said = ask_source(config, images, labels)
     record = np.arange(len(rows)) < len(asked_rows(config.records))
     again = pa.array(said.again, from_pandas=True)
     kind, resolution = pa.repeat(said.kind, len(rows)), pa.repeat(said.resolution, len(rows))
@@ -111,7 +82,7 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
     return pa.table([rows, record, said.scores, again, kind, resolution, right], schema=SCORES)
 
 
-def pictures(config: Ask) -> tuple[NDArray[np.int64], Pixels, Labels]:
+def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Pixels, Labels]:
     """The rows of the records and then of the images that follow, with the images and their labels."""
     rows = [asked_rows(part) for part in (config.records, config.unseen)]
     sets = [load(part.data) for part in (config.records, config.unseen)]
@@ -128,22 +99,28 @@ def asked_rows(part: Part) -> NDArray[np.int64]:
     return distinct_rows(images, part.rows(images))
 
 
-def handout_order(config: Ask) -> HandedOut:
+def handout_order(config: AskedImages) -> HandedOut:
     """The records and the images that follow in the order in which an owner gets them."""
     count = len(asked_rows(config.records)) + len(asked_rows(config.unseen))
     spans = [[part.first, part.examples] for part in (config.records, config.unseen)]
-    others = [] if config.given.others is None else [config.unseen.data.identity()]
+    others = [config.unseen.data.identity()] if config.are_two_sets else []
     return blind_images([config.records.data.identity(), spans, config.seed, *others], count, config.seed)
 
 
 def check_table(config: Ask) -> None:
-    """ValueError where the table of outputs cannot be used: before anything is trained to be compared with it.
+    """Raise ValueError if there is no table of outputs, or one that cannot be used, before anything is trained.
 
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    A table that has gone since it was pinned passes, so that stored results can still be inspected.
     """
-    if config.given.outputs is not None:
-        with suppress(FileError):
-            read_table(config, pictures(config)[2])
+    if isinstance(config.source, AskedFile):
+        return
+    if config.source.outputs is None:
+        raise ValueError(
+            "question is given and no model is named: give its file as given.model=FILE, or what its owner returns for "
+            "the images of `engram probes` as given.outputs=FILE"
+        )
+    with suppress(FileError):
+        read_table(config, config.source, pictures(config)[2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,36 +134,41 @@ class Said:
     right: NDArray[np.bool_] | None = None
 
 
-def ask_file(config: Ask, images: Pixels, labels: Labels) -> Said:
+def ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
+    """The given model's scores of these images, by its file or by its owner's table."""
+    if isinstance(config.source, AskedFile):
+        return ask_file(config.source, load(config.records.data), images, labels)
+    return read_table(config, config.source, labels)
+
+
+def ask_file(source: AskedFile, data: Images, images: Pixels, labels: Labels) -> Said:
     from tasks.external.loading import load_model
     from tasks.external.outputs import CLASS_ORDER, check_class_order
 
-    data, given = load(config.records.data), config.given
-    assert given.model is not None
-    model = load_model(given.model, data.shape, given.interface, data.classes)
+    model = load_model(source.model, data.shape, source.interface, data.classes)
     log_p = model.answers(images).log_p
-    check_class_order(log_p, labels, f"model {given.model.name}", CLASS_ORDER)
+    check_class_order(log_p, labels, f"model {source.model.name}", CLASS_ORDER)
     right = log_p[np.arange(len(labels)), labels] == log_p.max(axis=1)
     return Said(log_odds(log_p, labels), np.full(len(labels), np.nan), "log-odds", right=right)
 
 
-def read_table(config: Ask, labels: Labels) -> Said:
-    """What the owner's table says; ValueError, in one line, where it does not tell of every picture."""
+def read_table(config: AskedImages, source: ReturnedTable, labels: Labels) -> Said:
+    """What the owner's table says. Raises ValueError, in one line, if it does not tell of every picture."""
     from tasks.external import confidences
     from tasks.external.sent_table import read_sent
 
-    assert config.given.outputs is not None
+    assert source.outputs is not None
     handed = handout_order(config)
     repeats = handed.repeats
     twice = list(repeats)
     ids, true = [*handed.ids, *repeats.values()], np.concatenate([labels, labels[twice]])
-    table = read_sent(config.given.outputs)
-    if not config.given.columns and PREDICTED in table.columns:
+    table = read_sent(source.outputs)
+    if not source.columns and PREDICTED in table.columns:
         classes = load(config.records.data).classes
         scores, kind, resolution = read_predictions(table, ids, true, classes), "label", 0.0
         right: NDArray[np.bool_] | None = scores > 0
     else:
-        said = confidences.read(config.given.outputs, ids, true, config.given.columns, config.given.interface.gives)
+        said = confidences.read(source.outputs, ids, true, source.columns, source.interface.gives)
         scores, kind, resolution, right = said.values, "confidence", said.resolution, said.right
     again = np.full(len(labels), np.nan)
     again[twice] = scores[len(labels) :]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tasks.audits.membership.config import Membership
+from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.measures.given import APART, DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
 from tasks.audits.membership.power import record_resolution
 from tasks.contract.power import Resolution, single_item
@@ -96,8 +97,8 @@ class GivenEvidence:
         return half and self.resolution is not None and self.resolution.finds_one
 
 
-def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
-    rows = index_rows(summary)
+def read_given_evidence(question: GivenModel, summary: pa.Table) -> GivenEvidence:
+    rows, records = index_rows(summary), question.records
     apart, found = first_row(rows, APART), first_row(rows, FOUND_GIVEN)
     return GivenEvidence(
         lead=first_row(rows, LEAD),
@@ -106,10 +107,10 @@ def read_given_evidence(config: Membership, summary: pa.Table) -> GivenEvidence:
         power=first_row(rows, POWER),
         differing=first_row(rows, DIFFERING),
         apart=apart,
-        images=read_setting(apart)["others"] if apart is not None else config.given.controls or config.examples,
-        level=config.level,
-        is_sent=config.given.outputs is not None,
-        resolution=None if found is None else record_resolution(config, found["n"]),
+        images=read_setting(apart)["others"] if apart is not None else records.controls or records.examples,
+        level=question.level,
+        is_sent=isinstance(question.source, ReturnedTable),
+        resolution=None if found is None else record_resolution(question, found["n"]),
         tied=most_tied(rows),
     )
 
@@ -125,11 +126,11 @@ def given_thresholds() -> Mapping[str, str]:
 
 
 def is_given(config: Membership) -> bool:
-    return config.given.there
+    return isinstance(config.question, GivenModel)
 
 
 def is_file(config: Membership) -> bool:
-    return config.given.model is not None
+    return isinstance(config.question, GivenModel) and isinstance(config.question.source, AskedFile)
 
 
 SCOPE = "a given model"
@@ -200,9 +201,9 @@ LABELS_ALONE = (
 )
 
 
-def given_verdict(config: Membership, summary: pa.Table, rules: Rules[GivenEvidence]) -> Verdict:
+def given_verdict(config: Membership, question: GivenModel, summary: pa.Table, rules: Rules[GivenEvidence]) -> Verdict:
     """The answer by the rules for given models, with its evidence in words."""
-    evidence = read_given_evidence(config, summary)
+    evidence = read_given_evidence(question, summary)
     rule = rules.decide(config, evidence)
     limits = LIMITS_OF_SENT if evidence.is_sent else LIMITS
     sentence = f"{rule.answer.capitalize()}: {describe_given(rule, evidence)}"

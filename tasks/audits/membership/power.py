@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tasks.audits.membership.config import Membership
-from tasks.audits.membership.trainings import record_part
+from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.given_config import GivenModel
+from tasks.audits.membership.image_parts import record_part
 from tasks.contract.power import (
     GOAL,
     SMALLEST,
@@ -31,39 +32,40 @@ EFFECT = 2.0  # nats by which the record of the statement is remembered
 
 def count_records(config: Membership) -> int:
     """The records that are tested: exact copies are one."""
-    images = load(config.data)
-    return len(distinct_rows(images, record_part(config).rows(images)))
+    part = record_part(config)
+    images = load(part.data)
+    return len(distinct_rows(images, part.rows(images)))
 
 
-def record_resolution(config: Membership, records: int) -> Resolution:
+def record_resolution(question: Halves | GivenModel, records: int) -> Resolution:
     """Whether one of these records could be found: by the exact test, or of a given model by its rank."""
-    if not config.given.there:
-        return exact_test_resolution(config.models, config.draws, config.level, records, "records")
-    models = 2 * fewest_others(records, config.level)  # half of them without a record
+    if isinstance(question, Halves):
+        return exact_test_resolution(question.models, question.draws, question.level, records, "records")
+    models = 2 * fewest_others(records, question.level)  # half of them without a record
     advice = f"with {records:,} records train {models:,} models"
-    return Resolution(1 / (1 + config.models // 2), records, config.level, "records", advice)
+    return Resolution(1 / (1 + question.models // 2), records, question.level, "records", advice)
 
 
 def resolution(config: Membership) -> Resolution | None:
-    """That of the plan; None for canaries, whose bound on epsilon clears no model."""
-    if config.canaries or not config.models:
+    """That of the plan; None for canaries, whose bound on epsilon clears no model, and without models to rank among."""
+    question = config.question
+    if isinstance(question, Canaries) or not question.models:
         return None
-    return record_resolution(config, count_records(config))
+    return record_resolution(question, count_records(config))
 
 
 def power(config: Membership) -> Iterator[Power]:
     """How often one record that is remembered by EFFECT nats is found."""
-    if config.canaries or not config.models or config.given.there:
+    question = config.question
+    if not isinstance(question, Halves):
         return
-    records = count_records(config)
-    share = record_rate(config.models, config.draws, config.level, records)
-    models = smallest_size(
-        config.models, 2, lambda size: record_rate(size, config.draws, config.level, records) >= GOAL
-    )
+    records, models = count_records(config), question.models
+    share = record_rate(models, question.draws, question.level, records)
+    enough = smallest_size(models, 2, lambda size: record_rate(size, question.draws, question.level, records) >= GOAL)
     yield Power(
         f"one record of {records:,} that is remembered by {EFFECT:g} nats (models differ by {SPREAD:g} nat)",
         share,
-        "" if models is None else f"train {models} models",
+        "" if enough is None else f"train {enough} models",
     )
 
 
@@ -75,7 +77,7 @@ def record_rate(models: int, draws: int, level: float, records: int) -> float:
 
 def notes(config: Membership) -> Iterator[str]:
     """A warning about few records, of which one may be found for what the training on its partner does."""
-    if config.canaries or not config.models or config.given.there:
+    if not isinstance(config.question, Halves):
         return
     records = count_records(config)
     if records < FEW_RECORDS:

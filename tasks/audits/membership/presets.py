@@ -5,41 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.audits.membership.config import Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
+from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.recipe import Privacy
 
-QUICKSTART = Membership(
-    data=Dataset("digits-on-photos"), network=Network("mlp1"), models=16, examples=400, epochs=20, batch=32,
-    negligible=0.03,
-)  # fmt: skip
-SMOKE = replace(QUICKSTART, data=Dataset("digits"), models=8, examples=100, epochs=3)
-MNIST = Membership(network=Network("mlp1"), models=32, examples=10_000)
-CIFAR = Membership(data=Dataset("cifar10"), network=Network("cnn2"), models=16, epochs=50, augmentation=True)
+SMALL = ClassifierTraining(Network("mlp1"), batch=32)
+HALVES = Halves(Dataset("digits-on-photos"), 400, models=16, negligible=0.03)
+QUICKSTART = Membership(HALVES, SMALL)
+SMOKE = Membership(Halves(Dataset("digits"), 100, models=8, negligible=0.03), replace(SMALL, epochs=3))
+MNIST = Membership(Halves(examples=10_000, models=32), ClassifierTraining(Network("mlp1")))
+CIFAR = Halves(Dataset("cifar10"))
+CIFAR_TRAINING = ClassifierTraining(Network("cnn2"), epochs=50, augmentation=True)
 
 # As many records as Shokri et al. 2017 train a model on, in each half.
-PURCHASE = Membership(data=Dataset("purchase100"), network=Network("mlp1"), models=32, examples=20_000, epochs=30)
-TEXAS = replace(PURCHASE, data=Dataset("texas100"))
+PURCHASE = Halves(Dataset("purchase100"), 20_000, models=32)
+PURCHASE_TRAINING = ClassifierTraining(Network("mlp1"), epochs=30)
 
 # Every step sees all images, so that the noise is that of a Gaussian mechanism, from which a ranking learns most.
-ONE_RUN = Membership(
-    data=Dataset("digits"), network=Network("mlp1"), models=1, canaries=700, mislabelled=True, epochs=60, batch=1437,
-    learning_rate=1e-2,
-)  # fmt: skip
-LADDER = (ONE_RUN, *(replace(ONE_RUN, privacy=Privacy(epsilon)) for epsilon in (16.0, 4.0, 1.0)))
+CANARIES = Canaries(Dataset("digits"), models=1, canaries=700, mislabelled=True)
+WHOLE_BATCH = ClassifierTraining(Network("mlp1"), epochs=60, batch=1437, learning_rate=1e-2)
+PRIVACIES = (None, Privacy(16.0), Privacy(4.0), Privacy(1.0))
+LADDER = tuple(Membership(CANARIES, replace(WHOLE_BATCH, privacy=privacy)) for privacy in PRIVACIES)
 
 PRESETS: Mapping[str, Membership | tuple[Membership, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, unseen=True),
+    "null": Membership(replace(HALVES, unseen=True), SMALL),
     "smoke": SMOKE,
     "mnist": MNIST,
-    "cifar10": tuple(replace(CIFAR, models=models) for models in (16, 64, 256)),
-    "purchase100": PURCHASE,
-    "texas100": TEXAS,
+    "cifar10": tuple(Membership(replace(CIFAR, models=models), CIFAR_TRAINING) for models in (16, 64, 256)),
+    "purchase100": Membership(PURCHASE, PURCHASE_TRAINING),
+    "texas100": Membership(replace(PURCHASE, data=Dataset("texas100")), PURCHASE_TRAINING),
     "one_run": LADDER,
-    "ladder": tuple(replace(config, models=8) for config in LADDER),
+    "ladder": tuple(replace(config, question=replace(CANARIES, models=8)) for config in LADDER),
 }
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 16 models on halves of 400 digits on photographs",
@@ -52,22 +52,35 @@ REPEATS: Mapping[str, str] = {
     "one_run": "ours: 700 mislabelled canaries in digits by coins, one model without privacy and at three epsilons",
     "ladder": "ours: the same with 8 models, each ranked beside the others",
 }
+OWN_NETWORK = replace(NETWORK, field="training.network")
 WHOSE = (
-    Asked("given.members", "Images that the model was trained on?", "folder:scans#64x64"),
-    Asked("given.others", "Images of the same source that it was not trained on?", "folder:others#64x64"),
-    NETWORK,
+    Asked("question.records.members", "Images that the model was trained on?", "folder:scans#64x64"),
+    Asked("question.records.others", "Images of the same source that it was not trained on?", "folder:others#64x64"),
+    OWN_NETWORK,
 )
-GIVEN = {"models": 64}
+GIVEN = {"question": "given", "question.models": 64, "question.records": "sets"}
+OUTPUTS = replace(TABLE, field="question.source.outputs")
 SITUATIONS = (
     Situation(
         "data",
         "unknown",
         (
-            Asked("data", "Which images?", "folder:scans#64x64", "digits-on-photos", sets={"examples": 0}),
-            NETWORK,
+            Asked(
+                "question.data",
+                "Which images?",
+                "folder:scans#64x64",
+                "digits-on-photos",
+                sets={"question.examples": 0},
+            ),
+            OWN_NETWORK,
         ),
         preset="quickstart",
     ),
-    Situation("model", "unknown", (Asked("given.model", "The model's file?", "model.pt"), *WHOSE), sets=GIVEN),
-    Situation("outputs", "unknown", (*WHOSE, TABLE), sets=GIVEN, table=TABLE.field),
+    Situation(
+        "model",
+        "unknown",
+        (Asked("question.source.model", "The model's file?", "model.pt"), *WHOSE),
+        sets={**GIVEN, "question.source": "file"},
+    ),
+    Situation("outputs", "unknown", (*WHOSE, OUTPUTS), sets=GIVEN, table=OUTPUTS.field),
 )

@@ -6,16 +6,17 @@ Canaries are records that a fair coin puts into a model's training data, beside 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.image_parts import record_part, unseen_part
 from tasks.contract.job import Inputs, Job, task
 from tasks.datasets.catalog import load
-from tasks.datasets.copies import distinct_rows, first_copies
+from tasks.datasets.copies import distinct_rows
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part
 from tasks.numerics import seeds
 from tasks.numerics.ranks import check_finite
@@ -46,68 +47,60 @@ CANARIES = pa.schema(
 
 
 def trainings(config: Membership) -> tuple[Job, ...]:
-    """The answers of each model about all records; a DatasetError where the data have too few.
+    """The answers of each model trained on a half of the records; empty if they have canaries (`canary_jobs`).
 
-    None where canaries are asked about instead (`canary_jobs`).
+    Raises DatasetError if the data set has too few images.
     """
-    if config.canaries:
+    question, records = config.question, record_part(config)
+    if isinstance(question, Canaries):
         return ()
-    return ask_models(config, unseen_part(config, config.examples) if config.unseen else record_part(config))
-
-
-def record_part(config: Membership) -> Part:
-    """The records: a part of the training images."""
-    return Part(config.data, 0, config.examples)
-
-
-def unseen_part(config: Membership, count: int) -> Part:
-    """The images that follow the records, of which none is an exact copy."""
-    part, images = Part(config.data, config.examples, count), load(config.data)
-    if (first_copies(images)[part.rows(images)] < part.first).any():
-        return replace(part, without_copies=True)
-    return part
+    if isinstance(question, Halves) and question.unseen:
+        return ask_models(config, unseen_part(records, question.examples))
+    return ask_models(config, records)
 
 
 def ask_models(config: Membership, asked: Part) -> tuple[Job, ...]:
     """The answers of each model about these images, halved as the records are; DatasetError where there are too few."""
-    images = load(config.data)
-    asked.rows(images)
+    asked.rows(load(asked.data))
     trained, design = record_part(config), seeds.derive(config.seed, "design")
     jobs = []
-    for number in range(config.models):
-        model = training(config, BalancedHalf(trained, config.models, number, design), number)
-        half = BalancedHalf(asked, config.models, number, design)
+    models = config.question.models
+    for number in range(models):
+        model = training(config, BalancedHalf(trained, models, number, design), number)
+        half = BalancedHalf(asked, models, number, design)
         jobs.append(Job(answers, half, (model,)))
     return tuple(jobs)
 
 
 def training(config: Membership, share: BalancedHalf | CoinedCanaries, number: int) -> Job:
     """The training of model `number` on its share of the records."""
+    data, recipe = share.part.data, config.training
     model = Mixture(
         shares=(share,),
-        validation=config.data,
-        classes=load(config.data).classes,
-        network=config.network,
-        augmentation=config.augmentation,
+        validation=data,
+        classes=load(data).classes,
+        network=recipe.network,
+        augmentation=recipe.augmentation,
         seed=seeds.derive(config.seed, "training", number),
-        epochs=config.epochs,
-        optimiser=config.optimiser,
-        learning_rate=config.learning_rate,
-        batch=config.batch,
-        privacy=config.privacy,
+        epochs=recipe.epochs,
+        optimiser=recipe.optimiser,
+        learning_rate=recipe.learning_rate,
+        batch=recipe.batch,
+        privacy=recipe.privacy,
     )
     return Job(train, model)
 
 
-def canary_jobs(config: Membership) -> tuple[Job, ...]:
-    """The table of canaries of each model; a ValueError where the data have too few records, or no glyph fits them."""
+def canary_jobs(config: Membership, question: Canaries) -> tuple[Job, ...]:
+    """The table of canaries of each model. Raises ValueError if there are too few records, or if no glyph fits them."""
     part, seed = record_part(config), seeds.derive(config.seed, "canaries")
     models = [
-        CoinedCanaries(part, config.canaries, number, seed, config.mislabelled, config.canary_images)
-        for number in range(config.models)
+        CoinedCanaries(part, question.canaries, number, seed, question.mislabelled, question.canary_images)
+        for number in range(question.models)
     ]
-    images = load(config.data).train_images[models[0].canary_rows(load(config.data))]  # all models have the same
-    if config.canary_images != "own":
+    all_images = load(part.data)
+    images = all_images.train_images[models[0].canary_rows(all_images)]  # all models have the same
+    if question.canary_images != "own":
         models[0].draw_images(images)
     return tuple(Job(canary_answers, coined, (training(config, coined, coined.number),)) for coined in models)
 

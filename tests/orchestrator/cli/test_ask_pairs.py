@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 import orchestrator
-from orchestrator.guide import fears_with, find_guide
+from orchestrator.guide import fears_with, find_guide, with_full_names
 from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.spec_file import read
@@ -148,9 +148,10 @@ def test_a_script_and_a_terminal_lead_to_one_accepted_plan(
 
 def check_terminal(folder: Path, have: str, fear: str) -> None:
     """Type the answers of a pair, each once, and compare the file with the one that the script wrote."""
-    shell, situation = Shell(folder), find_guide(have, fear).situation
+    guide, shell = find_guide(have, fear), Shell(folder)
+    situation, answers = guide.situation, with_full_names(guide, ANSWERS[have, fear])
     shell.env["PYTHONPATH"] = f"{PATHS}:{folder}"
-    typed = [have, fear, *(ANSWERS[have, fear].get(prompt.field, "") for prompt in situation.asks), "no"]
+    typed = [have, fear, *(answers.get(prompt.field, "") for prompt in situation.asks), "no"]
     printed, code = at_a_terminal(shell, typed, "--out", f"typed-{have}-{fear}.yaml")
     assert code == 0, printed
     for prompt in situation.asks:
@@ -207,12 +208,12 @@ def test_a_terminal_asks_again_only_for_the_field_that_does_not_fit(folder: Path
     questions = {prompt.field: prompt.question for prompt in find_guide("model", "unknown").situation.asks}
     assert "have 72 images in common" in printed
     assert {field: printed.count(text) for field, text in questions.items()} == {
-        "given.model": 1,
-        "given.members": 2,
-        "given.others": 2,
-        "network": 1,
+        "question.source.model": 1,
+        "question.records.members": 2,
+        "question.records.others": 2,
+        "training.network": 1,
     }
-    assert read(folder / "again.yaml").set["given.others"] == "folder:theirs"
+    assert read(folder / "again.yaml").set["question.records.others"] == "folder:theirs"
 
 
 @pytest.mark.parametrize(

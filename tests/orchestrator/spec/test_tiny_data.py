@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from orchestrator.inspection.preview import preview
+from orchestrator.spec.config_parts import flatten
 from orchestrator.spec.resolve import pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tests.tasks.datasets import scans
+
+
+def examples_of(config: Any) -> list[int]:
+    """The values of all fields of this name, wherever they are in the config."""
+    return [value for path, value in flatten(config) if path.rpartition(".")[2] == "examples"]
 
 
 @pytest.mark.parametrize("audit", ["unique_feature", "membership", "density"])
@@ -20,7 +27,7 @@ def test_tiny_asks_for_no_more_examples_than_there_are(audit: str, tmp_path: Pat
     folder = scans.classes(tmp_path / "scans", 12)  # of 24 images, 18 are for training
     asked = Spec(audit, "quickstart", {"scale": "tiny", "data": f"folder:{folder}#8x8"}, store=str(tmp_path / "store"))
     (cell,) = pin_cells(resolve_cells(asked), {})
-    assert cell.config.examples == 18
+    assert examples_of(cell.config) == [18]
     assert preview(asked)["planned"] > 0
 
 
@@ -28,7 +35,21 @@ def test_examples_of_ones_own_stay(tmp_path: Path) -> None:
     folder = scans.classes(tmp_path / "scans", 12)
     given = {"scale": "tiny", "data": f"folder:{folder}#8x8", "examples": 300}
     (cell,) = pin_cells(resolve_cells(Spec("membership", "quickstart", given)), {})
-    assert cell.config.examples == 300
+    assert examples_of(cell.config) == [300]
+
+
+def test_selected_alternative_is_reduced(tmp_path: Path) -> None:
+    folders = [f"folder:{scans.classes(tmp_path / name, 12)}#8x8" for name in ("mine", "theirs")]
+    for settings, count in (
+        ({"data": "digits", "examples": 500, "canaries": 300}, 500),
+        ({"data": folders[0], "question": "canaries"}, 18),
+        ({"given.members": folders[0], "given.others": folders[1]}, 60),
+    ):
+        (cell,) = resolve_cells(Spec("membership", "quickstart", {"scale": "tiny", **settings}))
+        if count == 18:
+            (cell,) = pin_cells([cell], {})
+        assert examples_of(cell.config) == [count]
+        assert cell.config.training.epochs == 2
 
 
 def test_texts_are_counted_like_images(tmp_path: Path) -> None:

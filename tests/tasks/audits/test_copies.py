@@ -23,7 +23,7 @@ from tasks.audits.forgetting import AUDIT as FORGETTING
 from tasks.audits.forgetting import Forgetting, Target
 from tasks.audits.forgetting.query_set import QuerySet, load_probes
 from tasks.audits.membership import AUDIT as MEMBERSHIP
-from tasks.audits.membership import Membership
+from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.trainings import trainings as trained_models
 from tasks.audits.relational import AUDIT as RELATIONAL
 from tasks.audits.relational import Relational
@@ -45,6 +45,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Rows
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ANSWERS
+from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.density import member_of
 from tests.tasks.audits.unique_feature import made_up
 
@@ -108,7 +109,7 @@ def user_identifiers(folder: Path, copies: int) -> Dataset:
 
 
 def membership(folder: Path, copies: int) -> Membership:
-    return Membership(data=user_folder(folder, copies), models=4, epochs=1)
+    return Membership(Halves(user_folder(folder, copies), models=4), ClassifierTraining(epochs=1))
 
 
 def density(folder: Path, copies: int) -> Density:

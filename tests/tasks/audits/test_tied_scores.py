@@ -24,7 +24,8 @@ from tasks.audits.forgetting.model_effects import Decisions
 from tasks.audits.forgetting.presets import QUICKSTART as FORGETTING
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.membership.config import About as AboutMembership
-from tasks.audits.membership.config import GivenModel, Membership
+from tasks.audits.membership.config import Canaries, Halves, Membership
+from tasks.audits.membership.given_config import AskedFile, FirstImages, GivenModel, ReturnedTable, Source
 from tasks.audits.membership.measures import summary as summarise_membership
 from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.epsilon import AtDelta, epsilon
@@ -85,20 +86,24 @@ def changed_column(table: pa.Table, name: str, change: Change) -> pa.Table:
 def membership_halves(change: Change) -> Answered:
     answers = [changed_column(each, "log_odds", change) for each in make_answers(16, 80, 0.0, 1)]
     tables = [records(ExactTest(0.05, 99, 0), answers), attacks(Matching(0), answers)]
-    return membership.AUDIT, Membership(models=16, examples=80), summarise_membership(AboutMembership(0.05), tables)
+    return (
+        membership.AUDIT,
+        Membership(Halves(models=16, examples=80)),
+        summarise_membership(AboutMembership(0.05), tables),
+    )
 
 
-def membership_given(given: GivenModel, change: Change) -> Answered:
+def membership_given(source: Source, change: Change) -> Answered:
     tables = make_given(24, 80, 0.0, 1, change=lambda phi, _: change(phi))
     ranking = Ranking(0.05, 80)
     summary = summarise_membership(AboutMembership(0.05), [ranks(ranking, tables), kinship(ranking, tables)])
-    return membership.AUDIT, Membership(models=24, examples=80, given=given), summary
+    return membership.AUDIT, Membership(GivenModel(source, FirstImages(examples=80), 24)), summary
 
 
 def membership_canaries(change: Change) -> Answered:
     tables = [changed_column(each, "log_odds", change) for each in make_canaries(0.0, None, canaries=100)]
     summary = summarise_membership(AboutMembership(0.05), [epsilon(AtDelta(1e-5), tables)])
-    return membership.AUDIT, Membership(models=1, canaries=100, examples=200), summary
+    return membership.AUDIT, Membership(Canaries(models=1, canaries=100, examples=200)), summary
 
 
 def unique_feature_pairs(change: Change) -> Answered:
@@ -190,8 +195,8 @@ def relational_reader(change: Change) -> Answered:
 
 ROUTES: Mapping[str, Callable[[Change], Answered]] = {
     "membership, halves": membership_halves,
-    "membership, a given file": lambda change: membership_given(GivenModel(model=ModelFile("m.pt")), change),
-    "membership, a returned table": lambda change: membership_given(GivenModel(outputs=File("o.csv")), change),
+    "membership, a given file": lambda change: membership_given(AskedFile(ModelFile("m.pt")), change),
+    "membership, a returned table": lambda change: membership_given(ReturnedTable(File("o.csv")), change),
     "membership, canaries": membership_canaries,
     "unique_feature, pairs": unique_feature_pairs,
     "unique_feature, models asked alone": unique_feature_models,

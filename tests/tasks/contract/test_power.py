@@ -40,7 +40,7 @@ def test_one_of_many_is_found_at_its_share_of_the_level(smallest: float, finds_o
     ],
 )
 def test_models_that_suffice_for_records_are_advised(models: int, records: int, finds_one: bool, advised: int) -> None:
-    resolution = record_resolution(replace(MEMBERSHIP, models=models), records)
+    resolution = record_resolution(replace(MEMBERSHIP.question, models=models), records)
     assert resolution.finds_one == finds_one
     assert resolution.advice == f"with {records:,} records train {advised} models"
 

@@ -16,7 +16,8 @@ from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.membership import stand_in as of_membership
-from tasks.audits.membership.config import GivenModel, Membership
+from tasks.audits.membership.config import Halves, Membership
+from tasks.audits.membership.given_config import AskedFile, GivenModel, TwoSets
 from tasks.audits.relational import stand_in as of_relational
 from tasks.audits.relational.config import Relational
 from tasks.audits.text import stand_in as of_text
@@ -28,13 +29,15 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.language_models.language_model import LanguageModel
 from tasks.models.catalog import Network
+from tasks.training.classifier_config import ClassifierTraining
 from tasks.worker.files import File
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
 OWN_NETWORK = Network("package.module:factory")
-GIVEN = GivenModel(ModelFile("model.pt"), members=OWN, others=Dataset("folder:others#28x28#grey"))
-MEMBERSHIP = Membership(data=OWN, examples=100)
+SETS = TwoSets(members=OWN, others=Dataset("folder:others#28x28#grey"))
+GIVEN = GivenModel(AskedFile(ModelFile("model.pt")), SETS, models=20)
+MEMBERSHIP = Membership(Halves(OWN, 100))
 FORGETTING = Forgetting(query=QuerySet(OWN))
 TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
 
@@ -46,9 +49,9 @@ TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
         (of_unique_feature, UniqueFeature(data=OWN, network=OWN_NETWORK), ""),
         (of_unique_feature, UniqueFeature(), ""),
         (of_membership, MEMBERSHIP, "in a stand-in network, cnn1"),
-        (of_membership, replace(MEMBERSHIP, network=OWN_NETWORK), ""),
-        (of_membership, replace(MEMBERSHIP, given=GIVEN, models=20), "compared with a stand-in network, cnn1"),
-        (of_membership, replace(MEMBERSHIP, given=GIVEN, models=0), ""),
+        (of_membership, Membership(Halves(OWN), ClassifierTraining(OWN_NETWORK)), ""),
+        (of_membership, Membership(GIVEN), "compared with a stand-in network, cnn1"),
+        (of_membership, Membership(replace(GIVEN, models=0)), ""),
         (of_forgetting, FORGETTING, "in a stand-in network, cnn1"),
         (of_forgetting, replace(FORGETTING, given=TARGETS), "compared with a stand-in network, cnn1"),
         (of_density, Density(data=OWN), "in a stand-in density model, vae"),

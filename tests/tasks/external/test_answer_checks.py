@@ -17,13 +17,12 @@ from torch import Tensor, nn
 import engram
 from tasks.audits.forgetting.measures.query_confidences import Ask as AskTarget
 from tasks.audits.forgetting.measures.query_confidences import confidences as target_confidences
-from tasks.audits.membership.config import GivenModel
-from tasks.audits.membership.given import Ask, ask_file
+from tasks.audits.membership.given import ask_file
+from tasks.audits.membership.given_config import AskedFile
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.mixtures import Part
 from tasks.external import confidences
-from tasks.external.model_file import ModelFile
+from tasks.external.model_file import Interface, ModelFile
 from tasks.external.model_file import pin as pin_model
 from tasks.worker.files import File
 
@@ -65,16 +64,8 @@ class Nearest(nn.Module):
 
 def ask_membership(model: nn.Module, folder: Path) -> object:
     images, labels = records()
-    return ask_file(Ask(given(model, folder), *parts(), 0), images, labels)
-
-
-def given(model: nn.Module, folder: Path) -> GivenModel:
-    return GivenModel(model=saved(model, folder))
-
-
-def parts() -> tuple[Part, Part]:
-    data = pin(Dataset("digits"))
-    return Part(data, 0, COUNT), Part(data, COUNT, COUNT)
+    data = load(pin(Dataset("digits")))
+    return ask_file(AskedFile(saved(model, folder)), data, images, labels)
 
 
 def saved(model: nn.Module, folder: Path) -> ModelFile:
@@ -85,7 +76,7 @@ def saved(model: nn.Module, folder: Path) -> ModelFile:
 def ask_forgetting(model: nn.Module, folder: Path) -> object:
     asked = AskTarget.__new__(AskTarget)
     object.__setattr__(asked, "file", saved(model, folder))
-    object.__setattr__(asked, "interface", GivenModel().interface)
+    object.__setattr__(asked, "interface", Interface())
     return target_confidences(asked, (), *records())
 
 

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About, Canaries, Membership
 from tasks.audits.membership.trainings import CANARIES, canary_jobs
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
@@ -80,20 +80,22 @@ class AtDelta:
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - canaries have their own
-    if not config.canaries:
+    if not isinstance(config.question, Canaries):
         return ()
-    return Job(epsilon, AtDelta(canary_delta(config)), canary_jobs(config))
+    return Job(epsilon, AtDelta(canary_delta(config)), canary_jobs(config, config.question))
 
 
 def canary_delta(config: Membership) -> float:
     """The delta at which epsilon is bounded: that of private training, or its default."""
-    return config.privacy.delta if config.privacy else Privacy.delta
+    privacy = config.training.privacy
+    return privacy.delta if privacy else Privacy.delta
 
 
 def notes(config: Membership) -> Iterator[str]:
     """A warning before any work if the canaries can show no epsilon by bets."""
-    if config.canaries:
-        yield from describe_lost_power(config.canaries * config.models, canary_delta(config), LEVEL)
+    question = config.question
+    if isinstance(question, Canaries):
+        yield from describe_lost_power(question.canaries * question.models, canary_delta(config), LEVEL)
 
 
 @task(version=4, name="membership.epsilon", gathers=True)
@@ -169,9 +171,9 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a bou
 
 
 def plan_accuracies(config: Membership, trainings: tuple[Job, ...]) -> tuple[Job, ...]:  # noqa: ARG001
-    if not config.canaries:
+    if not isinstance(config.question, Canaries):
         return ()
-    return accuracy_jobs(job.inputs[0] for job in canary_jobs(config))
+    return accuracy_jobs(job.inputs[0] for job in canary_jobs(config, config.question))
 
 
 def accuracies(tables: Tables, about: About) -> Iterator[Row]:

@@ -31,14 +31,16 @@ distinguishes the two sets would pass for memory, or hide it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import About, GivenModel, Membership
-from tasks.audits.membership.given import SCORES, Ask, ask_given, asked_rows, check_table, pictures, question
+from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.given import SCORES, ask_given, asked_rows, check_table, pictures, question_about
+from tasks.audits.membership.given_config import GivenModel
+from tasks.audits.membership.image_parts import AskedImages
 from tasks.audits.membership.trainings import ANSWERS, Answers, answers, ask_models, stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
@@ -99,20 +101,23 @@ class Ranking:
 
 
 def plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking, tuple[Job, ...]] | None:
-    """What both measures read: the given model's scores and the others' answers; ValueError for a useless table."""
-    if not config.given.there:
+    """What both measures read: the given model's scores and the others' answers; None without a given model.
+
+    Raises ValueError if the owner's table is missing or cannot be used.
+    """
+    if not isinstance(config.question, GivenModel):
         return None
-    ask = question(config)
+    ask = question_about(config)
     check_table(ask)
     of_unseen = ask_models(config, ask.unseen)
-    if config.given.others is not None:
+    if ask.are_two_sets:
         of_unseen = tuple(Job(answers_about_others, job.config, job.inputs) for job in of_unseen)
-    return Ranking(config.level, ask.unseen.first), (Job(ask_given, ask), *trainings, *of_unseen)
+    return Ranking(config.question.level, ask.unseen.first), (Job(ask_given, ask), *trainings, *of_unseen)
 
 
 @task(version=1, name="membership.answers_about_others")
 def answers_about_others(config: BalancedHalf, inputs: Inputs) -> pa.Table:
-    """What a model says of each image of `given.others` (OTHER_ANSWERS), on which no model was trained."""
+    """What a model says of each image of another data set (OTHER_ANSWERS), on which no model was trained."""
     table = answers(config, inputs)
     return table.append_column("other", pa.repeat(True, len(table)))
 
@@ -318,7 +323,7 @@ def kinship_rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 @task(version=1, name="membership.blind_control")
-def blind_control(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no model is asked
+def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no model is asked
     """How well the records and the other images are told apart without any model (BLIND), in one row.
 
     No row if there are too few of either for the control.
@@ -339,10 +344,10 @@ def blind_control(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - no
 
 def plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
     """The control asks nobody, so its key has nothing of the given model's."""
-    if not config.given.there:
+    if not isinstance(config.question, GivenModel):
         return ()
-    asked = question(config)
-    return Job(blind_control, replace(asked, given=GivenModel()))
+    asked = question_about(config)
+    return Job(blind_control, AskedImages(asked.records, asked.unseen, asked.seed))
 
 
 def blind_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About, Canaries, Halves, Membership
 from tasks.audits.membership.measures.attacks import balanced_records
 from tasks.audits.membership.trainings import Answers, stack_answers
 from tasks.contract.job import Inputs, Job, task
@@ -82,9 +82,11 @@ class ExactTest:
 
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if not trainings:  # of canaries, or of a given model alone
+    question = config.question
+    if isinstance(question, Canaries) or not trainings:  # of canaries, or of a given model alone
         return ()
-    return Job(records, ExactTest(config.level, config.draws, seeds.derive(config.seed, "exact test")), trainings)
+    test = ExactTest(question.level, question.draws, seeds.derive(config.seed, "exact test"))
+    return Job(records, test, trainings)
 
 
 @task(version=2, name="membership.records", gathers=True)
@@ -138,7 +140,11 @@ class Strongest:
 
 
 def plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(influences, Strongest(config.influences), trainings) if config.influences else ()
+    match config.question:
+        case Halves(influences=pairs) if pairs:
+            return Job(influences, Strongest(pairs), trainings)
+        case _:
+            return ()
 
 
 @task(version=1, name="membership.influences", gathers=True)

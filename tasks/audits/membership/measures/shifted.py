@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.membership.attacks import label_ratio, leave_pairs_out, pair_models
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, balanced_part, measure_attack
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -69,15 +69,16 @@ def shift_images(images: Pixels, down: int, right: int) -> Pixels:
 
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     """The attack's job; DatasetError where images are too small to be shifted so far."""
-    if not config.shifts:
+    question = config.question
+    if not isinstance(question, Halves) or not question.shifts:
         return ()
-    height, width, _ = load(config.data).shape
-    if config.shifts >= min(height, width):
+    height, width, _ = load(question.data).shape
+    if question.shifts >= min(height, width):
         raise DatasetError(
-            f"shifts is {config.shifts} and images of {config.data.name} are {height} x {width}; "
+            f"shifts is {question.shifts} and images of {question.data.name} are {height} x {width}; "
             f"it must be below {min(height, width)}"
         )
-    asked = tuple(Job(shifted_answers, Copies(job.config, config.shifts), job.inputs) for job in trainings)
+    asked = tuple(Job(shifted_answers, Copies(job.config, question.shifts), job.inputs) for job in trainings)
     return Job(shifted_labels, Matching(seeds.derive(config.seed, "matching")), asked)
 
 

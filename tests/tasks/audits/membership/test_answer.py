@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tasks.audits.membership.answer import NULL, RULES, Evidence, certificate, effect, verdict
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import AUC, Matching, attacks
 from tasks.audits.membership.measures.records import FOUND, ExactTest, records
@@ -22,22 +22,23 @@ from tasks.contract.summaries import Estimate, Row, row
 from tasks.contract.ties import tied_row
 from tests.tasks.audits.membership.made_up import make_answers
 
-CONFIG = Membership(models=18, negligible=0.03, examples=400)
+HALVES = Halves(models=18, negligible=0.03, examples=400)
+CONFIG = Membership(HALVES)
 Array = NDArray[np.float64]
 Change = Callable[[Array], Array]
 
 
 def answered(tables: list[pa.Table], config: Membership = CONFIG) -> str:
-    return answered_by([records(ExactTest(config.level, 999, 0), tables), attacks(Matching(0), tables)], config)
+    return answered_by([records(ExactTest(HALVES.level, 999, 0), tables), attacks(Matching(0), tables)], config)
 
 
 def accused(tables: list[pa.Table]) -> bool:
     """Whether a record is found, which no attack has a say in."""
-    return answered_by([records(ExactTest(CONFIG.level, 999, 0), tables)], CONFIG) == "memorised"
+    return answered_by([records(ExactTest(HALVES.level, 999, 0), tables)], CONFIG) == "memorised"
 
 
 def answered_by(measured: list[pa.Table], config: Membership) -> str:
-    return verdict(config, summary(About(config.level), measured)).answer
+    return verdict(config, summary(About(HALVES.level), measured)).answer
 
 
 def changed(tables: list[pa.Table], change: Change) -> list[pa.Table]:
@@ -57,7 +58,7 @@ def test_models_that_remember_nothing_are_accused_as_seldom_as_is_said_and_clear
 
 
 def test_so_few_models_clear_nobody() -> None:
-    few = Membership(models=8, negligible=0.5, examples=100)  # p is no smaller than 1 of 70
+    few = Membership(Halves(models=8, negligible=0.5, examples=100))  # p is no smaller than 1 of 70
     assert {"undecided"} == {answered(make_answers(8, 100, 0.0, seed), few) for seed in (0, 1)}
 
 
@@ -109,9 +110,9 @@ def test_halves_are_judged_by_size_ties_attacks_and_resolution(
         found(p_found),
         found(p_memorised),
         strongest,
-        Resolution(smallest, 1200, CONFIG.level, "records", "train more models"),
-        CONFIG.level,
-        CONFIG.negligible,
+        Resolution(smallest, 1200, HALVES.level, "records", "train more models"),
+        HALVES.level,
+        HALVES.negligible,
         tied_row(tied, 1200, "record"),
     )
     assert RULES.decide(CONFIG, evidence).answer == answer
@@ -139,7 +140,7 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
     assert verdict(CONFIG, alone).sentence.endswith("that any does: p = 0.2).")
     assert 1 == len(verdict(CONFIG, alone).rows)
-    null = replace(CONFIG, unseen=True)
+    null = Membership(replace(HALVES, unseen=True))
     said = verdict(null, rows)
     assert said.sentence == f"{given.sentence} {NULL.strip()}"
     (keep, proper) = certificate(null, rows, said).steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from tasks.audits.membership.canary_answer import (
     has_canaries,
     has_private_canaries,
 )
-from tasks.audits.membership.config import About, tiny
+from tasks.audits.membership.config import About, Canaries, Halves, tiny
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.epsilon import EPSILON, MEASURE, AtDelta, epsilon, less_the_others
 from tasks.audits.membership.trainings import CANARIES, canary_answers, canary_jobs, training
@@ -52,6 +53,16 @@ LADDER = PRESETS["one_run"]
 assert isinstance(LADDER, tuple)
 PLAIN, *PRIVATE = LADDER
 PROMISED = PRIVATE[-1]
+
+
+def canaries(config: Membership = PLAIN, **fields: Any) -> Canaries:
+    """The question of a preset with other fields, its data set pinned."""
+    assert isinstance(config.question, Canaries)
+    return replace(config.question, data=pin(config.question.data), **fields)
+
+
+def planned(question: Canaries, config: Membership = PLAIN) -> tuple[Job, ...]:
+    return canary_jobs(replace(config, question=question), question)
 
 
 def answer_of(tables: list[pa.Table], config: Membership) -> tuple[pa.Table, Verdict]:
@@ -126,9 +137,8 @@ def test_a_promise_that_is_kept_to_the_limit_is_seldom_called_broken() -> None:
 
 
 def test_what_has_canaries_is_judged_by_them() -> None:
-    halves = Membership(models=8, privacy=Privacy(8.0))
-    one = replace(PLAIN, canaries=1, examples=8)
-    assert (False, True) == (has_canaries(halves), has_canaries(one))
+    halves = Membership(Halves(models=8), replace(PLAIN.training, privacy=Privacy(8.0)))
+    assert (False, True) == (has_canaries(halves), has_canaries(PLAIN))
     assert [False, False, True] == [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)]
     assert "accused" == BROKEN_MEANING.tone
     assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
@@ -223,28 +233,29 @@ def test_the_p_value_is_that_of_the_first_bound() -> None:
 
 
 def test_epsilon_is_bounded_at_the_delta_of_the_training() -> None:
-    config = replace(PLAIN, data=pin(PLAIN.data), models=2)
-    own = replace(config, privacy=Privacy(1.0, delta=1e-4))
-    planned = [MEASURE.plan(each, ()) for each in (config, own)]
-    assert [AtDelta(Privacy.delta), AtDelta(1e-4)] == [job.config for job in planned if isinstance(job, Job)]
-    assert () == MEASURE.plan(Membership(models=8), ())
+    config = replace(PLAIN, question=canaries(models=2))
+    own = replace(config, training=replace(config.training, privacy=Privacy(1.0, delta=1e-4)))
+    jobs = [MEASURE.plan(each, ()) for each in (config, own)]
+    assert [AtDelta(Privacy.delta), AtDelta(1e-4)] == [job.config for job in jobs if isinstance(job, Job)]
+    assert () == MEASURE.plan(Membership(Halves(models=8)), ())
 
 
 def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
-    config = replace(PLAIN, data=pin(PLAIN.data), models=2, examples=60, canaries=20, seed=3)
-    jobs = canary_jobs(config)
+    question = canaries(models=2, examples=60, canaries=20)
+    config = replace(PLAIN, question=question, seed=3)
+    jobs = canary_jobs(config, question)
     seed = seeds.derive(3, "canaries")
-    expected = [CoinedCanaries(Part(config.data, 0, 60), 20, at, seed, config.mislabelled) for at in (0, 1)]
+    expected = [CoinedCanaries(Part(question.data, 0, 60), 20, at, seed, question.mislabelled) for at in (0, 1)]
     assert expected == [job.config for job in jobs]
     assert [training(config, coined, at).config for at, coined in enumerate(expected)] == [
         job.inputs[0].config for job in jobs
     ]
     with pytest.raises(DatasetError, match="canaries is 99999; only 1437 records"):
-        canary_jobs(replace(config, examples=0, canaries=99_999))
-    small = replace(config, data=pin(Dataset("digits#2x2")), canary_images="glyph")
+        planned(replace(question, examples=0, canaries=99_999))
+    small = replace(question, data=pin(Dataset("digits#2x2")), canary_images="glyph")
     with pytest.raises(ValueError, match="no feature of the family of the letter A fits the images"):
-        canary_jobs(small)
-    assert 2 == len(canary_jobs(replace(small, canary_images="noise")))
+        planned(small)
+    assert 2 == len(planned(replace(small, canary_images="noise")))
 
 
 @pytest.mark.parametrize("spent", [None, [1.0, 3.0, 2.0]])
@@ -278,34 +289,22 @@ def test_other_models_tell_how_hard_a_canary_is() -> None:
 
 
 def test_a_private_training_says_what_it_has_spent() -> None:
-    private = replace(PRIVATE[0], privacy=Privacy(8.0))
-    (job,) = canary_jobs(replace(tiny(replace(private, data=pin(private.data), models=1)), batch=60))
+    small = tiny(PRIVATE[0])
+    training = replace(small.training, privacy=Privacy(8.0), batch=60)
+    (job,) = planned(canaries(small, models=1), replace(small, training=training))
     table = canary_answers(job.config, [train(job.inputs[0].config, [])])
     assert (2, CANARIES, 30) == (marks(canary_answers).version, table.schema, len(table))
     assert 0 < table["spent"][0].as_py() <= 8
 
 
 def test_one_run_shares_its_trainings_with_the_ladder() -> None:
-    config = replace(PLAIN, data=pin(PLAIN.data))
-    one, many = (Plan.from_roots(plan(replace(config, models=models))) for models in (1, 8))
+    one, many = (Plan.from_roots(plan(replace(PLAIN, question=canaries(models=models)))) for models in (1, 8))
     assert {"epsilon", "accuracies", "summary"} == set(one.roots) == set(many.roots)
     assert (3, 5, 26) == (len(one.jobs.keys() & many.jobs.keys()), len(one.jobs), len(many.jobs))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"canaries": 0, "mislabelled": False}, "models is 1; it must be at least 4"),
-        ({"canaries": 0, "models": 8}, "mislabelled is on and canaries is 0; only canaries are mislabelled"),
-        (
-            {"canaries": 0, "models": 8, "mislabelled": False, "canary_images": "noise"},
-            "canary_images is noise and canaries is 0",
-        ),
-        ({"unseen": True, "examples": 800}, "canaries are given and unseen is on"),
-        ({"examples": 100}, "canaries is 700; it must be at most examples, which is 100"),
-        ({"optimiser": "rmsprop", "privacy": Privacy(1.0)}, "privacy is given and optimiser is rmsprop"),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(PLAIN, **fields)  # type: ignore[arg-type]
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="canaries is 700; it must be at most examples, which is 100"):
+        canaries(examples=100)
+    with pytest.raises(ValueError, match="privacy is given and optimiser is rmsprop"):
+        replace(PLAIN.training, optimiser="rmsprop", privacy=Privacy(1.0))

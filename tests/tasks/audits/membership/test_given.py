@@ -15,9 +15,17 @@ import torch
 
 import orchestrator
 from tasks.audits.membership.answer import RULES, certificate, effect, verdict
-from tasks.audits.membership.config import About, GivenModel, Membership
-from tasks.audits.membership.given import SCORES, ask_given, check_table, handout_order, pictures, question
+from tasks.audits.membership.config import About, Halves, Membership
+from tasks.audits.membership.given import SCORES, Ask, ask_given, check_table, handout_order, pictures, question_about
 from tasks.audits.membership.given_answer import LABELS_ALONE, WIDER_DISTANCE
+from tasks.audits.membership.given_config import (
+    AskedFile,
+    FirstImages,
+    GivenModel,
+    ReturnedTable,
+    Source,
+    TableInterface,
+)
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import (
     BLIND,
@@ -51,24 +59,26 @@ from tasks.contract.summaries import Estimate, alone, row
 from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import load, pin
-from tasks.datasets.dataset import Dataset, DatasetError
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
-from tasks.external.model_file import Interface, ModelFile
+from tasks.external.model_file import ModelFile
 from tasks.models.catalog import Network
 from tasks.numerics import seeds
 from tasks.numerics.statistics import proportion
+from tasks.training.classifier_config import ClassifierTraining
 from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_given
 
-FILE, TABLE = GivenModel(model=ModelFile("model.pt")), GivenModel(outputs=File("outputs.csv"))
+FILE, TABLE = AskedFile(ModelFile("model.pt")), ReturnedTable(File("outputs.csv"))
 RECORDS = 200
 
 
-def judged(given: GivenModel, seed: int, models: int = 24, **made: Any) -> Verdict:
-    config = Membership(models=models, examples=RECORDS, given=given)
+def judged(source: Source, seed: int, models: int = 24, **made: Any) -> Verdict:
+    question = GivenModel(source, FirstImages(examples=RECORDS), models)
     tables = make_given(models, RECORDS, made.pop("effect", 3.0), seed, **made)
-    ranking = Ranking(config.level, RECORDS)
-    return verdict(config, summary(About(config.level), [ranks(ranking, tables), kinship(ranking, tables)]))
+    ranking = Ranking(question.level, RECORDS)
+    table = summary(About(question.level), [ranks(ranking, tables), kinship(ranking, tables)])
+    return verdict(Membership(question), table)
 
 
 def test_a_record_is_ranked_among_the_models_without_it_and_ties_count_against_it() -> None:
@@ -108,7 +118,7 @@ def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
     for left in (tables[1:], tables[:-1]):
         measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
         assert 0 == measured[1].num_rows
-        config = Membership(models=24, examples=RECORDS, given=FILE)
+        config = Membership(GivenModel(FILE, FirstImages(examples=RECORDS), 24))
         assert "not judged" == verdict(config, summary(About(0.05), measured)).answer
 
 
@@ -177,9 +187,9 @@ LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "d
     ],
 )
 def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
-    given: GivenModel, evidence: dict[str, float | None], answer: str, words: str
+    given: Source, evidence: dict[str, float | None], answer: str, words: str
 ) -> None:
-    config = Membership(models=40, examples=RECORDS, given=given)
+    config = Membership(GivenModel(given, FirstImages(examples=RECORDS), 40))
     numbers: dict[str, float | None] = LEADS | evidence
     score = "label" if given is TABLE else "log-odds"
     far = numbers["far"]
@@ -328,8 +338,9 @@ def test_labels_alone_are_compared_by_whether_they_are_right_which_is_said() -> 
     assert said.sentence.endswith("where the given model has it right and few of the others do.")
 
 
-def small(given: GivenModel, models: int = 20) -> Membership:
-    return Membership(Dataset("digits"), Network("mlp1"), models=models, examples=60, epochs=2, batch=16, given=given)
+def small(source: Source, models: int = 20, data: str = "digits", **records: Any) -> Membership:
+    question = GivenModel(source, FirstImages(Dataset(data), 60, **records), models)
+    return Membership(question, ClassifierTraining(Network("mlp1"), epochs=2, batch=16))
 
 
 @pytest.fixture(scope="module")
@@ -342,15 +353,20 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def pinned(given: GivenModel) -> Membership:
-    return replace(small(given), data=pin(Dataset("digits")))
+def pinned(source: Source, models: int = 20, controls: int = 0) -> Membership:
+    question = GivenModel(source, FirstImages(pin(Dataset("digits")), 60, controls), models)
+    return replace(small(source), question=question)
+
+
+def ask(source: Source, controls: int = 0) -> Ask:
+    return question_about(pinned(source, controls=controls))
 
 
 def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_them() -> None:
-    config = pinned(replace(FILE, controls=7))
-    asked, data = question(config), load(config.data)
+    config = pinned(FILE, controls=7)
+    asked, data = question_about(config), load(config.data)
     assert (Part(config.data, 0, 60), Part(config.data, 60, 7)) == (asked.records, asked.unseen)
-    assert Part(config.data, 60, 60) == question(pinned(FILE)).unseen
+    assert Part(config.data, 60, 60) == ask(FILE).unseen
     assert seeds.derive(config.seed, "handed out") == asked.seed  # the order says nothing of other streams
     rows, images, labels = pictures(asked)
     assert [*range(67)] == rows.tolist()
@@ -358,11 +374,10 @@ def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_the
     assert (labels == data.train_labels[:67]).all()
     handed = handout_order(asked)
     assert (67 + round(0.1 * 67), 67) == (len(handed.order), len(handed.ids))
-    assert 3 == len({each.name for each in (handed, *(handout_order(question(pinned(it))) for it in (
-        FILE, replace(FILE, controls=8))))})  # fmt: skip
-    assert handed.name == handout_order(question(config)).name
-    with pytest.raises(DatasetError, match="some images must be left that the given model was not trained on"):
-        question(replace(Membership(models=4), data=config.data))
+    assert 3 == len({handed.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))})
+    assert handed.name == handout_order(question_about(config)).name
+    with pytest.raises(ValueError, match="images are handed out for a given model"):
+        question_about(Membership(Halves(config.data)))
 
 
 def calls(job: object) -> object:
@@ -372,19 +387,20 @@ def calls(job: object) -> object:
 
 def test_both_measures_read_the_answers_about_records_and_about_images_that_follow() -> None:
     config = pinned(FILE)
-    asked, trained = question(config), trainings(config)
+    asked, trained = question_about(config), trainings(config)
     jobs = (Job(ask_given, asked), *trained, *ask_models(config, asked.unseen))
-    ranking = Ranking(config.level, 60)
+    ranking = Ranking(0.05, 60)
     for task, planned in ((ranks, plan_ranks(config, trained)), (kinship, plan_kinship(config, trained))):
         assert calls(Job(task, ranking, jobs)) == calls(planned)
-    assert ((), ()) == (plan_ranks(small(GivenModel()), ()), plan_kinship(small(GivenModel()), ()))
-    without = replace(config, models=0)
+    halves = Membership(Halves(config.data, 60))
+    assert ((), ()) == (plan_ranks(halves, ()), plan_kinship(halves, ()))
+    without = pinned(FILE, models=0)
     assert (calls(Job(ranks, ranking, jobs[:1])), ()) == (calls(plan_ranks(without, ())), plan_kinship(without, ()))
 
 
 def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
-    asked, config = question(pinned(TABLE)), replace(question(pinned(TABLE)), given=GivenModel(outputs=File(str(path))))
+    asked, config = ask(TABLE), ask(ReturnedTable(File(str(path))))
     handed = handout_order(asked)
     ids, (twice, *_) = handed.ids, handed.repeats.items()
     lines = [line.split(",") for line in path.read_text().splitlines()]
@@ -401,8 +417,8 @@ def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: P
     told = {name: 0.5 + 0.01 * (at % 7) for at, (name, _) in enumerate(lines[1:])}
     for column, columns in (("confidence", ()), ("predicted", ("predicted",))):
         path.write_text("\n".join([f"image,{column}", *(f"{name},{value:.2f}" for name, value in told.items())]))
-        given = GivenModel(outputs=File(str(path)), columns=columns, interface=Interface(gives="probabilities"))
-        table = ask_given(replace(asked, given=given), ())
+        source = ReturnedTable(File(str(path)), columns, TableInterface("probabilities"))
+        table = ask_given(replace(asked, source=source), ())
         assert [told[name] for name in ids] == pytest.approx(table["score"].to_pylist())
         again = {at: table["again"][at].as_py() for at in handed.repeats}
         assert {at: told[name] for at, name in handed.repeats.items()} == pytest.approx(again)
@@ -410,7 +426,7 @@ def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: P
 
 
 def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
-    asked = question(pinned(GivenModel(model=ModelFile(str(model)), controls=5)))
+    asked = ask(AskedFile(ModelFile(str(model))), controls=5)
     table = ask_given(asked, ())
     _, images, labels = pictures(asked)
     with torch.no_grad():
@@ -423,7 +439,7 @@ def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
 
 def test_a_table_is_looked_through_before_anything_is_trained(tmp_path: Path) -> None:
     path = write_table(tmp_path / "labels.csv", "predicted")
-    asked = replace(question(pinned(TABLE)), given=GivenModel(outputs=File(str(path))))
+    asked = ask(ReturnedTable(File(str(path))))
     check_table(asked)
     write_table(path, "predicted", last=10)
     with pytest.raises(ValueError, match="it must be the number of a class, 0 to 9; 1 of 132 are not"):
@@ -438,7 +454,7 @@ RUN: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 def write_table(path: Path, column: str, last: int | None = None) -> Path:
     """A table in which each picture has its true label, the last one another."""
-    asked = question(replace(small(GivenModel()), data=pin(Dataset("digits"))))
+    asked = ask(TABLE)
     handed = handout_order(asked)
     labels = [int(label) for label in pictures(asked)[2]]
     rows = [[image, label] for image, label in zip(handed.ids, labels, strict=True)]
@@ -455,7 +471,7 @@ def test_a_model_without_others_to_compare_with_is_not_judged(model: Path, tmp_p
     assert run.verdict is not None
     assert run.verdict.sentence.startswith("Not judged: The given model has not learnt its task: its accuracy on recor")
     assert "No models were trained here to rank the given one among" in run.verdict.sentence
-    config = small(GivenModel(model=ModelFile(str(model))), models=0)
+    config = small(AskedFile(ModelFile(str(model))), models=0)
     page = certificate(config, run.table("summary"), run.verdict)
     assert RULES.explain(config) == page.rule
     assert "Train models here as the given one was trained" in page.steps[1]
@@ -467,6 +483,8 @@ def test_a_useless_table_and_too_few_models_are_refused_before_anything_is_train
         orchestrator.plan("membership", store=tmp_path / "store", models=20, **SMALL, **{"given.outputs": str(table)})
     with pytest.raises(orchestrator.SpecError, match="at least 1 of 17, which is above level"):
         orchestrator.plan("membership", store=tmp_path / "store", models=16, **SMALL, **{"given.outputs": str(table)})
+    with pytest.raises(orchestrator.SpecError, match="no model is named: give its file as"):
+        orchestrator.plan("membership", store=tmp_path / "store", models=20, question="given", **SMALL)
     with pytest.raises(orchestrator.SpecError, match="some images must be left that it was not trained on"):
         orchestrator.plan("membership", store=tmp_path / "store", models=20, data="digits", **{"given.model": "m.pt"})
 

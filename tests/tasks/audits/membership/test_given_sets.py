@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,10 @@ import torch
 from PIL import Image
 
 import orchestrator
-from tasks.audits.membership.config import GivenModel, Membership
-from tasks.audits.membership.given import handout_order, pictures, question
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.given import handout_order, pictures, question_about
 from tasks.audits.membership.given_answer import NOT_JUDGED
+from tasks.audits.membership.given_config import AskedFile, GivenModel, TwoSets
 from tasks.audits.membership.measures.given import APART, blind_control
 from tasks.contract.summaries import first_row, index_rows
 from tasks.datasets.catalog import load, pin
@@ -41,20 +41,20 @@ def write_folder(folder: Path, seed: int, brightness: int = 0, shared: Sequence[
 
 
 def given(members: str, others: str, **fields: Any) -> Membership:
-    sets = {"members": pin(Dataset(members)), "others": pin(Dataset(others))}
-    return Membership(models=0, given=GivenModel(model=ModelFile("model.pt"), **sets, **fields))
+    sets = TwoSets(members=pin(Dataset(members)), others=pin(Dataset(others)), **fields)
+    return Membership(GivenModel(AskedFile(ModelFile("model.pt")), sets, models=0))
 
 
 def test_records_are_the_members_and_other_images_the_others(tmp_path: Path) -> None:
-    config = given(write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2))
-    assert config.data == config.given.members
-    asked = question(config)
+    mine, elsewhere = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "elsewhere", 2)
+    config = given(mine, elsewhere)
+    asked = question_about(config)
     rows, images, labels = pictures(asked)
     inside, outside = load(config.data), load(asked.unseen.data)
     assert len(rows) == 2 * CLASSES * EACH
     assert np.array_equal(images, np.concatenate([inside.train_images, outside.train_images]))
     assert np.array_equal(labels, np.concatenate([inside.train_labels, outside.train_labels]))
-    fewer = question(replace(config, examples=12, given=replace(config.given, controls=6)))
+    fewer = question_about(given(mine, elsewhere, examples=12, controls=6))
     _, _, some = pictures(fewer)
     assert np.bincount(some[:12]).tolist() == [4, 4, 4]
     assert np.bincount(some[12:]).tolist() == [2, 2, 2]
@@ -69,7 +69,7 @@ def test_sets_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         (mine, mine, r"have 60 images in common: training image 0 is 0; leave them out of one"),
     ):
         with pytest.raises(DatasetError, match=message):
-            question(given(members, others))
+            question_about(given(members, others))
 
 
 Rows = list[tuple[Path, Any]]  # each image with its mark
@@ -158,10 +158,11 @@ def test_both_sets_have_all_classes(
         ({"data": "list:a.csv", "given.members": "column:a/b"}, "column of members must not contain"),
         (
             {"data": "list:a.csv", "given.members": "column:a", "given.others": "{mine}"},
-            "the column marks both sets: leave out others",
+            "given.others is a field of question.records=sets, and another setting is of question.records=column",
         ),
         ({"data": "{mine}", "examples": 30}, "set given.members to the images that it was trained on"),
-        ({"given.members": "{mine}"}, "members is given and others is not"),
+        ({"given.members": "{mine}"}, "question.records.others is missing; members alone is given"),
+        ({"given.members": "column:trained"}, "question.records.data is missing; members alone is given"),
     ],
 )
 def test_what_the_model_was_trained_on_must_be_said(fields: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -176,11 +177,13 @@ def test_a_row_of_the_control_says_how_well_the_sets_are_told_apart(tmp_path: Pa
         write_folder(tmp_path / name, seed, brightness)
         for name, seed, brightness in (("mine", 1, 0), ("same", 2, 0), ("brighter", 3, 40))
     )
-    (alike,), (apart,) = (blind_control(question(given(mine, others)), []).to_pylist() for others in (same, brighter))
+    (alike,), (apart,) = (
+        blind_control(question_about(given(mine, others)), []).to_pylist() for others in (same, brighter)
+    )
     assert alike["p_value"] > 0.05 > apart["p_value"]
     assert (apart["records"], apart["others"], apart["area"] > 0.95) == (60, 60, True)
-    few = replace(given(mine, brighter), examples=10)
-    assert not blind_control(question(few), []).num_rows
+    few = given(mine, brighter, examples=10)
+    assert not blind_control(question_about(few), []).num_rows
 
 
 def save_model(path: Path) -> Path:

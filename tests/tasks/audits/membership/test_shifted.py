@@ -82,5 +82,5 @@ def test_models_are_asked_about_copies_beside_what_they_were_asked_before(tmp_pa
     assert 45 == run.table("influences").num_rows
     with pytest.raises(orchestrator.EngramError, match="it must be below 28"):
         orchestrator.plan("membership", store=tmp_path, **setting, shifts=28)
-    with pytest.raises(orchestrator.SpecError, match="it is for models trained here, each on half of the records"):
+    with pytest.raises(orchestrator.SpecError, match="shifts is not a field of question=canaries, and another"):
         orchestrator.plan("membership", store=tmp_path, data="digits", models=1, canaries=10, shifts=1)

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.membership.config import About, GivenModel
+from tasks.audits.membership.config import About
 from tasks.audits.membership.given import Ask, ask_given, handout_order, pictures
+from tasks.audits.membership.given_config import ReturnedTable
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.curves import calls, histograms, references, roc
@@ -90,7 +91,7 @@ def of_kinship() -> pa.Table:
 
 def of_predictions() -> pa.Table:
     data = pin(Dataset("digits"))
-    asked = Ask(GivenModel(outputs=File("x.csv")), Part(data, 0, 20), Part(data, 20, 20), 1)
+    asked = Ask(Part(data, 0, 20), Part(data, 20, 20), 1, ReturnedTable())
     handed = handout_order(asked)
     labels = [*pictures(asked)[2], *(pictures(asked)[2][number] for number in handed.repeats)]
     named = zip([*handed.ids, *handed.repeats.values()], labels, strict=True)
@@ -98,7 +99,7 @@ def of_predictions() -> pa.Table:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "labels.csv"
         path.write_text("\n".join(["image,predicted", *lines]) + "\n")
-        return ask_given(replace(asked, given=GivenModel(outputs=File(str(path)))), [])
+        return ask_given(replace(asked, source=ReturnedTable(File(str(path)))), [])
 
 
 test_a_task_computes_what_its_version_says = version_test(
