@@ -2,6 +2,7 @@
 
 A name that is no field of the configuration itself may be the last part of a path if one field alone has it, or begin
 with the tag of an alternative, which is then selected. Fields of the selected alternatives come before those of others.
+The last part may also follow a group: `query.secret` for `query.control.secret`.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Fi
     """The fields that a name may stand for."""
     first, _, rest = name.partition(".")
     kind: Any = type(config)
-    if first in field_types(kind):
-        return [_Field(name, {})]
     fields = list(_fields_below(kind, config, settings, "", {}))
+    if first in field_types(kind):
+        return list(_below_group(name, fields)) or [_Field(name, {})]
     tagged = [field for field in fields if first in field.tags]
     if tagged and rest:
         return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
@@ -97,6 +98,19 @@ def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Ite
         yield _Field(f"{field.path}{dot}{last}", field.selects)
     if not own:
         yield _Field(f"{choice.path}.{rest}", selects)
+
+
+def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
+    """The fields that a path stands for if some of its groups are left out; empty for the path of a field."""
+    paths = {field.path for field in fields}
+    group, _, rest = name.partition(".")
+    first, dot, last = rest.partition(".")
+    while rest and f"{group}.{first}" in paths:
+        group, rest = f"{group}.{first}", last
+        first, dot, last = rest.partition(".")
+    for field in fields:
+        if rest and field.name == first and field.path.startswith(f"{group}."):
+            yield _Field(f"{field.path}{dot}{last}", field.selects)
 
 
 def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:

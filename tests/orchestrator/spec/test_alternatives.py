@@ -55,10 +55,35 @@ Question = Secrets | Documents | Insertions | Given
 
 
 @dataclass(frozen=True)
+class Drawn:
+    tag: ClassVar[str] = "drawn"
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
+class Named:
+    tag: ClassVar[str] = "named"
+    file: str
+
+
+@dataclass(frozen=True)
+class Control:
+    rows: Drawn | Named = Drawn()
+    draws: int = 99
+
+
+@dataclass(frozen=True)
+class Data:
+    folder: str = "photos"
+    control: Control | None = None
+
+
+@dataclass(frozen=True)
 class Config:
     question: Question = Secrets()
     other: Given | None = None
     tuning: Group = Group()
+    data: Data = Data()
     seed: int = 0
 
 
@@ -89,6 +114,10 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"documents.epochs": 1}, Config(Documents(training=Group(1)))),
         ({"secrets.references": "9"}, Config(Secrets(references=9))),
         ({"references": "9"}, Config(Secrets(references=9))),
+        ({"data.draws": "9"}, Config(data=Data(control=Control(draws=9)))),
+        ({"data.share": "0.1"}, Config(data=Data(control=Control(Drawn(0.1))))),
+        ({"data.control.file": "a", "draws": 9}, Config(data=Data(control=Control(Named("a"), 9)))),
+        ({"question": "documents", "question.rank": 1}, Config(Documents(training=Group(3, 1)))),
     ],
 )
 def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
@@ -117,7 +146,8 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
-        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, seed"),
+        ({"data.epochs": 2}, "unknown field 'data.epochs': Data has folder, control"),
+        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, data, seed"),
     ],
 )
 def test_refusal_names_field_and_choices(settings: dict[str, Any], message: str) -> None:
