@@ -241,9 +241,9 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("question=examples", "epochs=3"), 2, "epochs"),
         (("measures=examples",), 2, "unknown field 'measures'"),
         (
-            ("given.output=a.csv",),
+            ("given.model=a.pt",),
             2,
-            "unknown field 'question.audited.output': given has models, tables, interface",
+            "unknown field 'question.audited.model': given has models, tables, interface; did you mean 'models'?",
         ),
     ],
 )

@@ -52,9 +52,9 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
     paths: dict[str, str] = {}
     for name in settings:
         field = _choose(name, _candidates(config, name, {**selected, **settings}))
-        if field is None:
+        if field is None or field.path == name:
             _refuse_choice(config, name, settings)
-            if selected and _candidates(config, name, settings):
+            if selected and any(each.path != name for each in _candidates(config, name, settings)):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path

@@ -146,6 +146,8 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
+        ({"data.share": 0.1, "data.file": "a"}, "data.file is a field of data.control.rows=named, and another setting"),
+        ({"data.control.rows": "named", "data.control.rows.file": "a", "data.share": 1}, "unknown field 'data.share'"),
         ({"data.epochs": 2}, "unknown field 'data.epochs': Data has folder, control"),
         ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, data, seed"),
     ],
