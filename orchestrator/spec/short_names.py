@@ -8,7 +8,7 @@ The last part may also follow a group: `query.secret` for `query.control.secret`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,14 @@ class _Field:
         return self.selects if tag == self.selected else {**self.selects, self.path: tag}
 
 
-def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def find_paths(
+    config: Any, settings: Mapping[str, Any], overriding: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
     """The full path of each setting by its name, and the tags of alternatives that short names select by their fields.
 
     Names that stand for no field are their own paths. Raises SpecError if a short name stands for several fields, if
-    two names stand for one, and if the fields are of different alternatives.
+    two names stand for one, and if the fields are of different alternatives. An `overriding` name may stand for a field
+    that another name stands for, too.
     """
     selected: dict[str, str] = {}
     for name in settings:  # names of which every field is of one alternative decide for the others
@@ -58,7 +61,7 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
-        if path in paths.values():
+        if any(paths[other] == path and (other in overriding) == (name in overriding) for other in paths):
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
         paths[name] = path
         selected |= {} if field is None else field.selects
