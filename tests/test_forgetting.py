@@ -236,7 +236,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("given.models=gone.pt",), 1, "there is no file "),
         (("given.columns=a,b",), 2, "question.audited.tables.outputs is missing; columns alone is given"),
         (("given.bound_by=a notary",), 2, "question.audited.tables.outputs is missing; bound_by alone is given"),
-        (("given.interface.layout=nhwc",), 2, "no model is given; hand out the images with engram probes, then give"),
+        (("given.interface.layout=nhwc",), 2, "no model is given; give one as given.models=... or given.outputs"),
         (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, and another"),
         (("question=examples", "epochs=3"), 2, "epochs"),
         (("measures=examples",), 2, "unknown field 'measures'"),

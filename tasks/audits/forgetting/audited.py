@@ -55,15 +55,15 @@ class Trained(Ranged):
 
 @dataclass(frozen=True)
 class ReturnedTables(Ranged):
-    """Tables of what models output for the images that were handed out."""
+    """Tables of model outputs on the images that `engram probes` wrote."""
 
     outputs: tuple[File, ...] = field(metadata={OUTSIDE_COMMITMENT: True})
     """The tables, one for each model."""
     columns: tuple[str, ...] = ()
-    """Names of the tables' columns of numbers, if they have names of their own."""
+    """Names of the tables' columns of numbers, if they differ from the usual ones."""
     bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """What binds the tables to the model in use, such as the SHA-256 of its file, named before the images were handed
-    out, and who made spot checks: the verdict reports it. Without it a table clears only if recognising images shows.
+    """What binds the tables to the model in use, such as the SHA-256 of its file, named before the images were sent,
+    and who made spot checks: the verdict reports it. Without it a table clears only if recognising images would show.
     """
 
 
@@ -104,9 +104,9 @@ def count_targets(audited: Audited) -> int:
 
 
 def named_targets(audited: Audited) -> tuple[NamedTarget, ...]:
-    """The targets in their order: those that are trained here, or external ones, by their files without the folders.
+    """The targets in their order: trained here, or given, with the names of their files without folders.
 
-    Each has a name of its own, which identifies it in tables: of equal ones all but the first are numbered.
+    Names are unique, since they identify targets in tables: of equal ones all but the first are numbered.
     """
     by_name: dict[str, NamedTarget] = {}
     for target in _unnumbered_targets(audited):
@@ -130,7 +130,7 @@ def _unnumbered_targets(audited: Audited) -> Iterator[NamedTarget]:
 
 
 def repeated_values(name: str, values: tuple[object, ...]) -> Iterator[str]:
-    """What is wrong with a field that has a value twice; nothing if each is there once."""
+    """The conflict of a field that has a value twice; empty if all values differ."""
     for value in values:
         if values.count(value) > 1:
             yield f"{name} has {value} twice; each must be there once"

@@ -27,8 +27,7 @@ class Classifier(Ranged):
     augmentation: bool = False
     """Whether training images are shifted and mirrored at random."""
     crop: Annotated[int, AtLeast(0)] = 0
-    """Side of the random squares that training sees, and of the central ones that models are asked about; 0: whole
-    images."""
+    """Side of the random squares in training, and of the central squares in evaluation; 0: whole images."""
     epochs: Count = 20
     """Epochs of training."""
     link: Annotated[int, AtLeast(0)] = 0

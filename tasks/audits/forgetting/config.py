@@ -22,8 +22,8 @@ from tasks.datasets.mixtures import Part, Remainder
 class Scores(Ranged):
     """Whether models know D_Q better than models that never saw it: confidences, scores and decisions.
 
-    Models that know an image differ in how close to 1 they come, by chance and by how long they trained, and a distance
-    that counts .9999 and .99999 as different counts that: hence `decimals`, for our one-sided score alone.
+    Confidences of models that know an image differ by chance and by the length of training, such as .9999 and .99999.
+    Our one-sided score ignores these differences by rounding to `decimals`; the published score does not.
     """
 
     tag: ClassVar[str] = "scores"
@@ -35,13 +35,13 @@ class Scores(Ranged):
     replicates: Annotated[int, AtLeast(1)] = 5
     """How often each model is trained, from other seeds and on other shares."""
     calibration_share: Annotated[float, Share(zero=False)] = 1.0
-    """Ours: the share of D_C that each model is trained on, drawn anew for each. Below 1, models that are compared with
-    the targets vary by their data too, as those of owners with data of their own do; 1: all have the same D_C."""
+    """Ours: the share of D_C that each model is trained on, drawn for each model. Below 1, calibration and partial
+    models also vary by their data, like the models of owners whose data are not yours; 1: all have the same D_C."""
     decimals: Annotated[int, AtLeast(1)] = 2
-    """Ours: decimals to which our one-sided score compares confidences, or those of a table that has fewer; from 8 on
-    as float32 has them. The published score rounds nothing."""
+    """Ours: decimals to which our one-sided score rounds confidences, fewer if a table has fewer; from 8 on: float32.
+    The published score does not round."""
     class_images: bool = False
-    """Whether an image of each class is drawn from each part of the data, too."""
+    """Whether the run also shows an image of each class from each part of the data."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Forgetting(Ranged):
     """
 
     query: QuerySet = QuerySet(Dataset("mnist"))
-    """What is to be forgotten (D_Q), and the control set of the same source, on which nobody trains."""
+    """The data to be forgotten (D_Q), and the control set of the same source, on which no model is trained."""
     calibration: Part = Part(Dataset("svhn-full#28x28#grey"))
     """D_C: data of the same domain that share no image with D_Q or its control set."""
     question: Question = Scores()
-    """What is asked: scores of models, or examples of the data."""
+    """The question of the run: scores of models, or examples of the data."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance except `query.control.secret`."""
 
@@ -86,7 +86,7 @@ class Forgetting(Ranged):
 
     @property
     def audited(self) -> Audited | None:
-        """The models that are audited; None if examples of the data are asked for."""
+        """The models that are audited; None if the run shows examples of the data alone."""
         return self.question.audited if isinstance(self.question, Scores) else None
 
     @property
@@ -114,7 +114,7 @@ class Forgetting(Ranged):
 
     @property
     def query_part(self) -> Part | Remainder:
-        """D_Q: of the query set what is not held back."""
+        """D_Q: the images of the query set that are not held back."""
         return self.query.query_part(self.seed)
 
     @property
@@ -129,7 +129,7 @@ class Forgetting(Ranged):
 
     @property
     def is_between_parties(self) -> bool:
-        """Whether a third-party model is judged by what is drawn here."""
+        """Whether a third-party model is judged by a draw of this run."""
         return self.given is not None and self.query.is_controlled
 
     @property

@@ -18,9 +18,9 @@ MAX_LISTED = 5  # images that overlap, in an error
 
 @dataclass(frozen=True, eq=False)
 class DataSets:
-    """The parts of the data, each written in one way, since trainings and answers are keyed by it.
+    """The parts of the data in their canonical form, so that equal parts have equal keys.
 
-    `images` are those of the data set of D_Q, and `seed` is the run's.
+    `images` holds the data set of D_Q, and `seed` is the run's.
     """
 
     query: QuerySet
@@ -41,9 +41,8 @@ class DataSets:
 def load_data_sets(config: Forgetting) -> DataSets:
     """Load the data and check that they can serve.
 
-    Raises DatasetError if there are too few images, if they have other shapes or classes than the query set, and if
-    another set holds an image of the query set or of the control set, or one made of it: the first such images are
-    named.
+    Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, and if two
+    sets share an image, or images with one source: the message names the first of them.
     """
     query, control, outside = config.query, config.query.named_control, config.outside
     parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
@@ -69,7 +68,7 @@ def load_data_sets(config: Forgetting) -> DataSets:
 
 
 def _check_part(part: Part, held: Images, query: str, images: Images) -> None:
-    """Raise DatasetError if the part has too few images, or others than those of the query set."""
+    """Raise DatasetError if the part has too few images, or images of another shape or with more classes."""
     part.rows(held)
     if held.shape != images.shape:
         shapes = [" x ".join(map(str, shape)) for shape in (held.shape, images.shape)]
@@ -97,7 +96,7 @@ def _check_disjoint_parts(pool: Part, control: Part | None, others: Mapping[str,
 
 
 def check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
-    """Raise DatasetError, naming both parts, if the other shares an image with the set `of`, or one made from it."""
+    """Raise DatasetError if the part `other` shares an image, or the source of an image, with the set `of`."""
     common = common_images(query, other)
     if common:
         rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])

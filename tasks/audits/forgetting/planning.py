@@ -38,7 +38,7 @@ def plan(config: Forgetting) -> Roots:
 
 
 def plan_scoring(question: Scores, data: DataSets) -> Scoring:
-    """The models that are trained, those that are given, and what both are asked.
+    """The trained and the given models, and their answers.
 
     Raises ValueError if there is no model, and if a table of outputs cannot be used, before anything is trained.
     """
@@ -46,8 +46,8 @@ def plan_scoring(question: Scores, data: DataSets) -> Scoring:
     targets = named_targets(audited)
     if not targets:
         raise ValueError(
-            "no model is given; hand out the images with engram probes, then give models or outputs: given.models=... "
-            "or given.outputs=..."
+            "no model is given; give one as given.models=... or given.outputs=..., a table of its outputs on the "
+            "images that engram probes writes"
         )
     if isinstance(audited, Given) and audited.tables is not None:
         check_tables(audited.outputs, audited.tables.columns, audited.interface, data.probes)
@@ -58,7 +58,7 @@ def plan_scoring(question: Scores, data: DataSets) -> Scoring:
 
 def plan_decisions(question: Scores, data: DataSets, targets: tuple[NamedTarget, ...]) -> Decisions:
     """How targets are decided on, in the table of decisions and in the measure of power."""
-    control = data.query.control or ControlSet()  # nothing is decided without a control set
+    control = data.query.control or ControlSet()  # without one, no target is judged
     shares = partial_shares(question.audited, data)
     return Decisions(
         targets,

@@ -36,7 +36,7 @@ GUESSABLE = (
 
 @dataclass(frozen=True)
 class HeldBack(Ranged):
-    """A random share of the query set, on which nobody trains."""
+    """A random share of the query set, which is kept out of all trainings."""
 
     tag: ClassVar[str] = "held-back"
 
@@ -46,7 +46,7 @@ class HeldBack(Ranged):
 
 @dataclass(frozen=True)
 class NamedImages(Part):
-    """Images of their own, drawn at random from the pool that D_Q was drawn from."""
+    """Other images, drawn at random from the pool that D_Q was drawn from."""
 
     tag: ClassVar[str] = "named"
 
@@ -58,32 +58,32 @@ class NamedImages(Part):
 
 @dataclass(frozen=True)
 class ControlSet(Ranged):
-    """Images of the source of D_Q that nobody was given and none trains on, and how targets are judged by them.
+    """Images from the source of D_Q that no model was trained on, and the settings by which targets are judged.
 
-    The permutation test is exact if chance decided which images are control: of images that are held back, and of named
-    ones that were drawn at random from the pool of D_Q. An owner who must not know what is held back must not be able
-    to guess both `seed` and `secret`.
+    The permutation test is exact if chance decided which images are control: held-back images, and named images that
+    were drawn at random from the pool of D_Q. The model's owner must not be able to guess both `seed` and `secret`,
+    which determine the control images.
     """
 
     images: HeldBack | NamedImages = HeldBack()
     """The control images."""
     partial: tuple[Annotated[float, Share(zero=False)], ...] = (0.05, 0.1, 0.25)
-    """Ours: shares of D_Q that models are trained on beside D_C, which show what a share looks like."""
+    """Ours: shares of D_Q on which partial models are trained in addition to D_C; they show what a share looks like."""
     negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
-    """Ours: a target is called forgotten if it may hold no more than this share of D_Q."""
+    """Ours: a target is called forgotten if it may hold at most this share of D_Q."""
     permutations: Annotated[int, AtLeast(1)] = 9999
     """Ours: random draws of the control set; their share with an effect as large is the p-value of not forgotten."""
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Text that nobody can guess, which together with `seed` determines what is held back and in which order images are
-    handed out; without one, who tries seeds finds it."""
+    """Text that cannot be guessed: with `seed` it determines which images are held back and the order in which images
+    are sent. Without it, an owner who tries seeds finds both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw follows from it,
-    too, so that neither party chooses it."""
+    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw also follows from
+    it, so that neither party chooses the draw."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """The commitment that the nonce was named after. It holds the whole configuration except the nonce, the secret and
-    what the other party returns; a run with another configuration is refused."""
+    """The commitment that the nonce was named after. It contains the whole configuration except the nonce, the secret
+    and the other party's files; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:
         check_secret(self.secret, self.nonce, self.nonce_by)
@@ -104,9 +104,9 @@ class ControlSet(Ranged):
 
 @dataclass(frozen=True)
 class QuerySet(Ranged):
-    """The query set D_Q, and the control set: images of the same source that nobody was given and none trains on.
+    """The query set D_Q and its control set.
 
-    Without a control set, what models say of D_Q cannot be told from what they say of any image of its source.
+    Without a control set, knowing D_Q cannot be distinguished from knowing images of its source.
     """
 
     data: Dataset
@@ -116,7 +116,7 @@ class QuerySet(Ranged):
     examples: Annotated[int, AtLeast(0)] = 0
     """How many there are; 0: all that follow."""
     control: ControlSet | None = ControlSet()
-    """The control set, and how targets are judged by it; none: nobody is judged."""
+    """The control set, and how targets are judged by it; none: no target is judged."""
 
     @property
     def pool(self) -> Part:

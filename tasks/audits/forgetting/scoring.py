@@ -1,4 +1,4 @@
-"""What the measures of scores are planned from: the models of a run and what they are asked."""
+"""The models of a run and their answers, from which the measures of scores are planned."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tasks.contract.job import Job
 
 @dataclass(frozen=True)
 class Scoring:
-    """The trained models with their jobs, the targets by their numbers, and the answers of all models.
+    """The trained models and their jobs, the targets by their numbers, and the answers of all models.
 
-    `answers` are the jobs of tables of CONFIDENCES, those of models that are trained here first. `decisions` says how
-    targets are decided on.
+    `answers` are jobs with tables of CONFIDENCES, of trained models before given ones. `decisions` configures the
+    decisions about targets.
     """
 
     audited: Audited

@@ -36,8 +36,8 @@ class ModelId:
 def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, Job]]:
     """The query, calibration, partial and target models, replicate by replicate, with the jobs that train them.
 
-    Replicates of all are independent, also if a target is trained on what the query or the calibration models are: the
-    target is never one of them.
+    All models are independent: a target that is trained on the same data as the query or the calibration models is
+    still a training of its own, from another seed.
     """
     partial = [Target(query=share, calibration=1.0) for share in partial_shares(question.audited, data)]
     targets = question.audited.targets if isinstance(question.audited, Trained) else ()
@@ -52,9 +52,9 @@ def training_jobs(question: Scores, data: DataSets) -> Iterator[tuple[ModelId, J
 
 
 def partial_shares(audited: Audited, data: DataSets) -> tuple[float, ...]:
-    """The shares of `partial` that no target has beside all of D_C: models are trained for them alone.
+    """The shares of `partial` for which partial models are trained, since no target has them in addition to all of D_C.
 
-    Empty without a control set: nothing is judged then, so that no share has to be known.
+    Empty without a control set: no target is judged then.
     """
     control = data.query.control
     if control is None:
@@ -119,10 +119,10 @@ def _unlearning_job(
 
 
 def target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:
-    """The target's shares of the parts; those of one replicate are nested, those of another drawn anew.
+    """The target's shares of the parts: nested within a replicate, independent between replicates.
 
-    If models have a share of D_C each, it is drawn anew for every one of them: only those that differ in what was done
-    to them afterwards have it in common.
+    With `calibration_share` below 1 each model has its own draw of D_C; a model and what unlearning makes of it share
+    one.
     """
     draw: tuple[str, ...] = () if question.calibration_share == 1 else (kind, repr(float(target.query)))
     for name, part, share, stream in (
@@ -138,7 +138,7 @@ def target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, 
 def realised_share(question: Scores, data: DataSets, share: float) -> float:
     """The share of D_Q's images that models of this share are trained on, over replicates.
 
-    If images come in groups, such as patients, whole groups are drawn, and it may be another than was asked for.
+    Groups of images, such as patients, are drawn whole, so the share may differ from the configured one.
     """
     rows = data.query_part.rows(data.images)
     if len(np.unique(groups_of(data.images, rows))) == len(rows):
