@@ -21,15 +21,17 @@ from numpy.typing import NDArray
 
 from measurement.report import measurement_facts, publish_counts
 from orchestrator.planning.commitment import check_commitment, commitment_of, draw_of
-from studies.forgetting_draw_selection import is_control, percent
-from studies.forgetting_evasion import log_p, trained
+from studies.forgetting_draw_selection import is_control, percent, with_draw
+from studies.forgetting_evasion import log_p, scores_of, trained, training_of
 from studies.interface import study_parser
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import Trained
+from tasks.audits.forgetting.classifier import Classifier
+from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.exchangeability import scores
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import training_job
+from tasks.audits.forgetting.trainings import Kind
 from tasks.contract.summaries import Estimate
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -77,11 +79,10 @@ def setting_of(tiny: bool, seed: int) -> Setting:
     config = Forgetting(
         query=QuerySet(given, 0, pool),
         calibration=Part(given, pool, images),
-        outside=Part(given, pool + candidates * images, others),
-        targets=(OWNER,),
-        network=Network("mlp1"),
-        epochs=2 if tiny else 8,
-        schedule=(),
+        question=Scores(
+            audited=Trained((OWNER,), Part(given, pool + candidates * images, others)),
+            training=Classifier(Network("mlp1"), epochs=2 if tiny else 8, schedule=()),
+        ),
         seed=seed,
     )
     if tiny:
@@ -96,8 +97,8 @@ def image_scores(setting: Setting) -> Floats:
     rows = config.query.pool.rows(data)
     labels = data.train_labels[rows]
 
-    def ask(jobs: list[tuple[Forgetting, Target, str, int]]) -> Floats:
-        plan = {at: training_job(*job).config for at, job in enumerate(jobs)}
+    def ask(jobs: list[tuple[Forgetting, Target, Kind, int]]) -> Floats:
+        plan = {at: training_of(*job) for at, job in enumerate(jobs)}
         said = []
         for start in range(0, len(plan), STACKED):
             part = {at: plan[at] for at in list(plan)[start : start + STACKED]}
@@ -109,7 +110,7 @@ def image_scores(setting: Setting) -> Floats:
     found = []
     for number in range(setting.candidates):
         candidate = setting.candidate(config, number)
-        known = ask([(candidate, CALIBRATION, "calibration", at) for at in range(candidate.replicates)])
+        known = ask([(candidate, CALIBRATION, "calibration", at) for at in range(scores_of(candidate).replicates)])
         found.append([scores(owner, known) for owner in owners])
     return np.array(found)
 
@@ -130,12 +131,12 @@ def admitted_candidates(setting: Setting, bound: Forgetting) -> list[int]:
 
 def bind(setting: Setting, chance: random.Random, is_analysis_bound: bool) -> Forgetting:
     """The configuration with a secret, a commitment and a nonce that was named after it."""
-    query = replace(setting.config.query, secret=f"{chance.getrandbits(128):032x}")
+    query = with_draw(setting.config.query, secret=f"{chance.getrandbits(128):032x}")
     draw = draw_of("forgetting", replace(setting.config, query=query))
     assert draw is not None
     commitment = commitment_of(draw) if is_analysis_bound else draw.pool_commitment
     nonce = f"{chance.getrandbits(128):032x}"
-    return replace(setting.config, query=replace(query, commitment=commitment, nonce=nonce))
+    return replace(setting.config, query=with_draw(query, commitment=commitment, nonce=nonce))
 
 
 def accused_owners(of_pool: Floats, null: Floats, control: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -27,18 +27,20 @@ from numpy.typing import NDArray
 
 from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
-from studies.forgetting_evasion import ANSWERS, APART, asked, of_audit, trained
+from studies.forgetting_evasion import ANSWERS, APART, asked, decisions_of, of_audit, trained, training_of
 from studies.interface import study_parser
+from tasks.audits.forgetting.audited import Trained
+from tasks.audits.forgetting.classifier import Classifier
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, ModelAnswers, confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.decision import RecognitionTrial
 from tasks.audits.forgetting.held_share import UNLIKE
 from tasks.audits.forgetting.measures.decisions import target_row
 from tasks.audits.forgetting.measures.recognition import Recognition, read_trial, recognition
-from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.model_effects import ModelEffects
+from tasks.audits.forgetting.query_set import ControlSet, QuerySet
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.audits.forgetting.trainings import ModelId, training_job
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -115,22 +117,26 @@ def world(
     else:
         data, pool, own, others, epochs = "mnist-on-photos", 2000, 1000, (20_000, 40_000), 20
     images, at, whole = pin(Dataset(data)), seed % PLACES, round(own / share)
-    draws = Forgetting(
-        query=QuerySet(images, at * pool, pool),
-        calibration=Part(images, others[0] + at * whole % (others[1] - others[0]), whole),
-        calibration_share=share,
-        outside=Part(images, others[1], 20 * own),
-        targets=tuple(target_of(owner) for owner in kinds),
-        partial=(0.1, 0.25, *([1.0] if any(owner.share == 1 for owner in kinds) else [])),
-        network=Network("mlp1"),
+    shares = (0.1, 0.25, 1.0) if any(owner.share == 1 for owner in kinds) else (0.1, 0.25)
+    control = ControlSet(partial=shares, permutations=1999)
+    question = Scores(
+        audited=Trained(tuple(target_of(owner) for owner in kinds), Part(images, others[1], 20 * own)),
+        training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
         replicates=replicates,
-        epochs=epochs,
-        schedule=((epochs * 4 // 5, 0.1),),
-        permutations=1999,
+        calibration_share=share,
+    )
+    draws = Forgetting(
+        query=QuerySet(images, at * pool, pool, control),
+        calibration=Part(images, others[0] + at * whole % (others[1] - others[0]), whole),
+        question=question,
         seed=seed,
     )
-    first = replace(draws.calibration, examples=own)
-    one = replace(draws, calibration=first, calibration_share=1.0, partial=(0.1, 0.25), replicates=min(5, replicates))
+    one = replace(
+        draws,
+        query=replace(draws.query, control=replace(control, partial=(0.1, 0.25))),
+        calibration=replace(draws.calibration, examples=own),
+        question=replace(question, calibration_share=1.0, replicates=min(5, replicates)),
+    )
     return World(one, draws, kinds, owners)
 
 
@@ -147,7 +153,7 @@ def planned(asked_for: World) -> dict[Key, Mixture]:
             found[calibration, model] = mixture
     for number, owner in enumerate(asked_for.kinds):
         for at in range(asked_for.owners):
-            mixture = training_job(asked_for.draws, target_of(owner), "target", APART + at).config
+            mixture = training_of(asked_for.draws, target_of(owner), "target", APART + at)
             found["owner", ModelId("target", number, at)] = mixture
     return found
 
@@ -166,12 +172,8 @@ class Judged:
 
 def try_recognition(of: World, said: Mapping[Key, pa.Table]) -> pa.Table:
     """The audit's own trial of recognition by models of the largest known share (RECOGNITION), by draws of D_C."""
-    config = of.draws
-    decisions = Decisions(
-        (), config.partial, config.negligible, config.permutations, config.seed, config.calibration_share
-    )
     tables = [table for (whose, _), table in said.items() if whose == CALIBRATIONS[-1]]
-    return recognition(Recognition(decisions), tables)
+    return recognition(Recognition(decisions_of(of.draws, ())), tables)
 
 
 def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> Iterator[Judged]:
@@ -187,9 +189,7 @@ def judge_owners(of: World, said: Mapping[Key, pa.Table], tried: pa.Table) -> It
         own = [table for (whose, _), table in said.items() if whose in (calibration, "owner")]
         matrix = confidence_matrix(own)
         targets = tuple(NamedTarget(owner.name, "outputs") for owner in of.kinds)
-        decisions = Decisions(
-            targets, config.partial, config.negligible, config.permutations, config.seed, config.calibration_share
-        )
+        decisions = decisions_of(config, targets)
         for change in CHANGES:
             compared = ModelEffects(decisions, changed(matrix, CHANGES[change], of.owners))
             for number, owner in enumerate(of.kinds):

@@ -20,14 +20,15 @@ import torch
 from numpy.typing import NDArray
 
 from measurement.report import measurement_facts, publish_counts
-from studies.forgetting_evasion import log_p, trained
+from studies.forgetting_evasion import log_p, trained, training_of
 from studies.interface import study_parser
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import Trained
+from tasks.audits.forgetting.classifier import Classifier
+from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.exchangeability import effect, p_values, scores
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import training_job
 from tasks.contract.summaries import Estimate
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -68,11 +69,10 @@ def size(tiny: bool, seed: int) -> Size:
     config = Forgetting(
         query=QuerySet(given, 0, pool),
         calibration=Part(given, pool, others // 2),
-        outside=Part(given, pool + others // 2, others),
-        targets=(OWNER,),
-        network=Network("mlp1"),
-        epochs=epochs,
-        schedule=((epochs * 4 // 5, 0.1),),
+        question=Scores(
+            audited=Trained((OWNER,), Part(given, pool + others // 2, others)),
+            training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
+        ),
         seed=seed,
     )
     return Size(config, 4, (1, 5), 2, 99) if tiny else Size(config, 20, (1, 20, 100, 2000), 40, 999)
@@ -82,9 +82,7 @@ def image_scores(given: Size) -> tuple[Array, Array]:
     """The scores of the pool's images, of the provider's models and of the owners', both (models, n)."""
     config = given.config
     kinds = [("calibration", Target(calibration=1.0), CALIBRATION), ("target", OWNER, PROVIDERS + given.owners)]
-    plan = {
-        (kind, at): training_job(config, data, kind, at).config for kind, data, count in kinds for at in range(count)
-    }
+    plan = {(kind, at): training_of(config, data, kind, at) for kind, data, count in kinds for at in range(count)}
     images = load(config.query.data)
     rows = config.query.pool.rows(images)
     labels = images.train_labels[rows]
@@ -104,10 +102,16 @@ def is_control(query: QuerySet, seed: int, images: Images) -> NDArray[np.bool_]:
     return np.isin(query.pool.rows(images), part.held_rows(images))
 
 
+def with_draw(query: QuerySet, **fields: str) -> QuerySet:
+    """The query set with this secret, nonce or commitment."""
+    assert query.control is not None
+    return replace(query, control=replace(query.control, **fields))
+
+
 def choose_secret(given: Size, provider: Array, tries: int, chance: random.Random) -> QuerySet:
     """The query set with that of so many secrets by which the provider's models are surest of D_Q."""
     images, query, seed = load(given.config.query.data), given.config.query, given.config.seed
-    tried = [replace(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
+    tried = [with_draw(query, secret=f"{chance.getrandbits(128):032x}") for _ in range(tries)]
 
     def mean_effect(asked: QuerySet) -> float:
         drawn = is_control(asked, seed, images)
@@ -125,7 +129,7 @@ def counts(given: Size) -> Iterator[Accused]:
         for draw in range(given.draws):
             chance = random.Random(f"{seed} {tries} {draw}")
             chosen = choose_secret(given, provider, tries, chance)
-            bound = replace(chosen, nonce=f"{chance.getrandbits(128):032x}")
+            bound = with_draw(chosen, nonce=f"{chance.getrandbits(128):032x}")
             for is_bound, query in ((False, chosen), (True, bound)):
                 drawn = is_control(query, seed, images)
                 generator = seeds.generator(seed, "chosen draws", tries, draw, int(is_bound))

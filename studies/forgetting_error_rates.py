@@ -22,16 +22,30 @@ import pyarrow as pa
 import torch
 
 from measurement.report import measurement_facts, publish_counts
-from studies.forgetting_evasion import ANSWERS, APART, Desk, asked, heated, log_p, of_audit, table_of, trained
+from studies.forgetting_evasion import (
+    ANSWERS,
+    APART,
+    Desk,
+    asked,
+    decisions_of,
+    heated,
+    log_p,
+    of_audit,
+    table_of,
+    trained,
+    training_of,
+)
 from studies.interface import study_parser
+from tasks.audits.forgetting.audited import Trained
+from tasks.audits.forgetting.classifier import Classifier
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.measures.decisions import target_row
 from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_detected_share
-from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
-from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
+from tasks.audits.forgetting.model_effects import ModelEffects
+from tasks.audits.forgetting.query_set import ControlSet, QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.audits.forgetting.trainings import ModelId, check_data, training_job
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.summaries import Estimate
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
@@ -79,15 +93,16 @@ def worlds(tiny: bool, seed: int, count: int) -> list[Forgetting]:
     every = pool + 2 * kept
     return [
         Forgetting(
-            query=QuerySet(pin(Dataset(data)), number * every, pool),
+            query=QuerySet(pin(Dataset(data)), number * every, pool, ControlSet(permutations=1999)),
             calibration=Part(pin(Dataset(f"{data}-on-photos")), number * every + pool, kept),
-            outside=Part(pin(Dataset(data)), number * every + pool + kept, kept),
-            targets=tuple(kind.target for kind in KINDS),
-            network=Network("mlp1"),
-            replicates=replicates,
-            epochs=epochs,
-            schedule=((epochs * 4 // 5, 0.1),),
-            permutations=1999,
+            question=Scores(
+                audited=Trained(
+                    tuple(kind.target for kind in KINDS),
+                    outside=Part(pin(Dataset(data)), number * every + pool + kept, kept),
+                ),
+                training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
+                replicates=replicates,
+            ),
             seed=seed + number,
         )
         for number in range(count)
@@ -98,11 +113,10 @@ def planned(configs: Sequence[Forgetting], kinds: Sequence[Kind] = KINDS) -> dic
     """The trainings of all worlds, which are stacked: what a world's targets are held against, and these."""
     found: dict[Whose, Mixture] = {}
     for world, config in enumerate(configs):
-        check_data(config)
         found.update({(world, model): mixture for model, mixture in of_audit(config).items()})
         for number, kind in enumerate(kinds):
             for at in range(kind.models):
-                mixture = training_job(config, kind.target, "target", APART + at).config
+                mixture = training_of(config, kind.target, "target", APART + at)
                 found[world, ModelId("target", number, at)] = mixture
     return found
 
@@ -129,8 +143,7 @@ def judged(
         for temperature in kind.temperatures:
             said = [said_by(config, model, table, temperature) for model, table in there.items()]
             targets = tuple(NamedTarget(of.called(1.0), "outputs") for of in kinds)  # what they hold is not told
-            decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
-            compared = ModelEffects(decisions, confidence_matrix([*audit, *said]))
+            compared = ModelEffects(decisions_of(config, targets), confidence_matrix([*audit, *said]))
             for model in there:
                 tested = compared.test_target(number, [model])
                 row = target_row(compared, number, [model], tested, tested.p.surer)

@@ -31,15 +31,18 @@ from scipy import special
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
+from tasks.audits.forgetting import audited
+from tasks.audits.forgetting.classifier import Classifier
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.config import Forgetting, Scores
+from tasks.audits.forgetting.data_sets import load_data_sets
 from tasks.audits.forgetting.measures import baselines
 from tasks.audits.forgetting.measures.decisions import target_row
 from tasks.audits.forgetting.measures.query_confidences import Ask, ask
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
-from tasks.audits.forgetting.query_set import QuerySet, handout_order, load_probes
+from tasks.audits.forgetting.query_set import ControlSet, QuerySet, handout_order, load_probes
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.audits.forgetting.trainings import ModelId, training_job
+from tasks.audits.forgetting.trainings import Kind, ModelId, training_job
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
@@ -79,15 +82,13 @@ def size(tiny: bool, seed: int) -> Size:
     else:
         data, pool, kept, owners, replicates, epochs = "mnist", 4000, 2000, 20, 10, 30
     config = Forgetting(
-        query=QuerySet(pin(Dataset(data)), 0, pool),
+        query=QuerySet(pin(Dataset(data)), 0, pool, ControlSet(permutations=1999)),
         calibration=Part(pin(Dataset(data)), pool + kept, kept),
-        outside=None,
-        targets=tuple(OWNERS.values()),
-        network=Network("mlp1"),
-        replicates=replicates,
-        epochs=epochs,
-        schedule=((epochs * 4 // 5, 0.1),),
-        permutations=1999,
+        question=Scores(
+            audited=audited.Trained(tuple(OWNERS.values()), None),
+            training=Classifier(Network("mlp1"), epochs=epochs, schedule=((epochs * 4 // 5, 0.1),)),
+            replicates=replicates,
+        ),
         seed=seed,
     )
     return Size(config, owners)
@@ -196,18 +197,41 @@ def planned(given: Size) -> dict[ModelId, mixed.Mixture]:
     found = of_audit(given.config)
     for number, target in enumerate(OWNERS.values()):
         for owner in range(given.owners):
-            found[ModelId("target", number, owner)] = training_job(given.config, target, "target", APART + owner).config
+            model = ModelId("target", number, owner)
+            found[model] = training_of(given.config, target, "target", APART + owner)
     return found
+
+
+def training_of(config: Forgetting, target: Target, kind: Kind, replicate: int) -> mixed.Mixture:
+    """The training of one model of the audit."""
+    found: mixed.Mixture = training_job(scores_of(config), load_data_sets(config), target, kind, replicate).config
+    return found
+
+
+def scores_of(config: Forgetting) -> Scores:
+    """How the models of the audit are trained and compared."""
+    assert isinstance(config.question, Scores)
+    return config.question
+
+
+def decisions_of(config: Forgetting, targets: tuple[NamedTarget, ...]) -> Decisions:
+    """How these targets are decided on, by models of all shares of `partial`."""
+    control = config.query.control
+    assert control is not None
+    limits = control.partial, control.negligible, control.permutations
+    return Decisions(targets, *limits, config.seed, scores_of(config).calibration_share)
 
 
 def of_audit(config: Forgetting) -> dict[ModelId, mixed.Mixture]:
     """The trainings that targets are held against: of calibration models, and of those of known shares."""
     found: dict[ModelId, mixed.Mixture] = {}
-    for replicate in range(config.replicates):
-        found[ModelId("calibration", None, replicate)] = training_job(config, INNOCENT, "calibration", replicate).config
-        for number, share in enumerate(config.partial):
-            beside = Target(query=share, calibration=1.0)
-            found[ModelId("partial", number, replicate)] = training_job(config, beside, "partial", replicate).config
+    control = config.query.control
+    assert control is not None
+    for replicate in range(scores_of(config).replicates):
+        found[ModelId("calibration", None, replicate)] = training_of(config, INNOCENT, "calibration", replicate)
+        for number, share in enumerate(control.partial):
+            target = Target(query=share, calibration=1.0)
+            found[ModelId("partial", number, replicate)] = training_of(config, target, "partial", replicate)
     return found
 
 
@@ -258,7 +282,7 @@ def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEA
     own = {model: log_p(table, pictures) for model, table in models.items() if model.kind == "target"}
     audit = [asked(config, model, [table]) for model, table in models.items() if model.kind != "target"]
     targets = tuple(NamedTarget(name, "outputs") for name in OWNERS)
-    decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
+    decisions = decisions_of(config, targets)
     for cheat in cheats:
         tables = []
         for model in own:
@@ -280,7 +304,7 @@ def counts(given: Size, kept: Path | None = None, cheats: Sequence[Cheat] = CHEA
 
 def asked(config: Forgetting, model: ModelId, inputs: Sequence[pa.Table], outputs: File | None = None) -> pa.Table:
     """What a trained model, or a table of outputs, says of the probes (CONFIDENCES)."""
-    return ask(Ask(model, config.probes, outputs=outputs, decimals=config.decimals), inputs)
+    return ask(Ask(model, config.probes, outputs=outputs, decimals=scores_of(config).decimals), inputs)
 
 
 def log_p(table: pa.Table, pictures: Pixels) -> Array:

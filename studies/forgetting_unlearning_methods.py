@@ -12,15 +12,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from studies.forgetting_evasion import CLEAN, Counted, Size, asked, counted, planned, publish_tables, trained
+from studies.forgetting_evasion import (
+    CLEAN,
+    Counted,
+    Size,
+    asked,
+    counted,
+    decisions_of,
+    planned,
+    publish_tables,
+    trained,
+)
 from studies.interface import study_parser
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
+from tasks.audits.forgetting.model_effects import ModelEffects
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.numerics import seeds
 from tasks.training.mixed import Mixture, unlearn
-from tasks.training.unlearning_config import UNLEARNING, Unlearning, UnlearningName
+from tasks.training.unlearning_config import UNLEARNING, Method, Retraining, Unlearning
 
 MODELS = 10  # of each method at most
 OWNER = "model by model"
@@ -37,30 +47,29 @@ def counts(given: Size, kept: Path | None = None) -> Iterator[Counted]:
     for at in range(few):
         holds, clean = ModelId("target", 0, at), ModelId("target", CLEAN, at)
         tables.append(asked(config, ModelId("target", 0, at), [models[holds]]))
-        for number, name in enumerate(UNLEARNING, start=1):
-            if name == "retraining":
+        for number, method in enumerate(UNLEARNING.values(), start=1):
+            if method is Retraining:
                 table = models[clean]
             else:
-                table = unlearn(unlearning(given, plan[holds], name), [models[holds]])
+                table = unlearn(unlearning(given, plan[holds], method()), [models[holds]])
             tables.append(asked(config, ModelId("target", number, at), [table]))
     # How they were trained is not told: the audit learns what shares look like from its own models.
     targets = tuple(NamedTarget(name, "model") for name in names)
-    decisions = Decisions(targets, config.partial, config.negligible, config.permutations, config.seed)
-    compared = ModelEffects(decisions, confidence_matrix(tables))
+    compared = ModelEffects(decisions_of(config, targets), confidence_matrix(tables))
     for number, called in enumerate(names):
         yield counted(called, OWNER, compared, number)
 
 
-def unlearning(given: Size, mixture: Mixture, name: UnlearningName) -> Unlearning:
+def unlearning(given: Size, mixture: Mixture, method: Method) -> Unlearning:
     """The unlearning of D_Q by a model that trained on this mixture."""
     part = given.config.query_part
     return Unlearning(
         kept=tuple(share for share in mixture.shares if share.part != part),
         forgotten=tuple(share for share in mixture.shares if share.part == part),
-        method=given.config.unlearning.method_named(name),
+        method=method,
         validation=mixture.validation,
         classes=mixture.classes,
-        seed=seeds.derive(mixture.seed, name),
+        seed=seeds.derive(mixture.seed, method.tag),
         batch=mixture.batch,
     )
 

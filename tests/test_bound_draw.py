@@ -43,7 +43,8 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     # The owner, who has nothing but the commitment, answers with a nonce.
     written = provider.json("probes", "audit.yaml", "--nonce", NONCE, "--nonce-by", "the owner", "--out", "probes")
     settings = written["settings"]
-    assert [f"query.commitment={commitment}", f"query.nonce={NONCE}", "query.nonce_by=the owner"] == settings
+    named = {"commitment": commitment, "nonce": NONCE, "nonce_by": "the owner"}
+    assert settings == [f"query.control.{name}={value}" for name, value in named.items()]
     bound = query_files(provider.folder)
     provider("probes", "audit.yaml", "--out", "alone/probes")
     assert bound != query_files(provider.folder / "alone")
@@ -64,7 +65,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     assert f"follows from the commitment {commitment} and the nonce {NONCE} of the owner" in page
     assert SECRET not in Path(run["report"]).read_text()
     assert "The analysis is bound, too" in page
-    for name, value in (("calibration.examples", "500"), ("epochs", "3"), ("network", "cnn1")):
+    for name, value in (("calibration.examples", "500"), ("epochs", "3"), ("network", "cnn1"), ("given.columns", "a")):
         refused = provider(*given, *settings, f"{name}={value}", code=2).stderr
         assert "the whole configuration must stay as it was committed to" in refused
     # In the end the secret is opened, and the owner computes the commitment.
@@ -77,7 +78,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("forgetting", "--preset", "smoke", "--commit"), "query.secret is empty; it must be given"),
+        (("forgetting", "--preset", "smoke", "--commit"), "query.control.secret is empty; it must be given"),
         (("deja_vu", "--preset", "smoke", "--commit"), "draws nothing by a secret"),
         (
             ("relational", "--preset", "smoke", f"secret={SECRET}", "--nonce", "abc", "--out", "p"),

@@ -27,8 +27,10 @@ from orchestrator.spec.fields import coerce, text
 from orchestrator.spec.resolve import Cell, pin_cells
 from orchestrator.store import open_store
 from tasks.audits.forgetting import AUDIT, Forgetting, Target
+from tasks.audits.forgetting.config import Scores
+from tasks.audits.forgetting.data_sets import load_data_sets
 from tasks.audits.forgetting.query_set import handout_order
-from tasks.audits.forgetting.trainings import trainings
+from tasks.audits.forgetting.trainings import training_jobs
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.external.handout import image_of
@@ -90,9 +92,9 @@ def test_missing_replicates_are_told_by_the_number_of_models(
 ) -> None:
     asked = config("smoke")
     tables(AUDIT.plan(asked), done=done)
-    named = {
-        key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trainings(asked).jobs.items()
-    }
+    assert isinstance(asked.question, Scores)
+    trained = training_jobs(asked.question, load_data_sets(asked))
+    named = {key_of(job, []): (model.kind, model.target, model.replicate) for model, job in trained}
     gone = {key for key, model in named.items() if model in lost}
     weights = {key: table for key, table in done.items() if table.schema.equals(MIXED) and key not in gone}
     summary = tables(AUDIT.plan(asked), absent=lambda job: key_of(job, []) in gone, done=weights)["summary"]
@@ -220,23 +222,28 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
         (("targets=2D_Q",), 2, "targets[0] is '2D_Q': query is 2.0; it must be a share from 0 to 1"),
         (("targets=D_C,D_C",), 2, "targets has D_C twice; each must be there once"),
         (("negligible=2",), 2, "negligible is 2.0; it must be between 0 and 1"),
-        (("query.held_back=1",), 2, "held_back is 1.0; it must be a share from 0 to below 1"),
+        (("query.held_back=1",), 2, "held_back is 1.0; it must be between 0 and 1"),
+        (("query.held_back=0",), 2, "held_back is 0.0; it must be between 0 and 1"),
         (
             ("query.control.data=digits",),
             1,
             "the query set digits and the control set digits have 120 images in common",
         ),
         (("network=cnn",), 2, "network is 'cnn'; it must be one of mlp1, cnn1"),
-        (("query=digits",), 2, "query is 'digits'; it takes data, first, examples, control, held_back"),
+        (("query=digits",), 2, "query is 'digits'; it takes data, first, examples, control"),
         (("calibration.data=digits-on-photos#16x16",), 1, "all must be of one shape: add #28x28, or another height x"),
         (("given.outputs=gone.csv",), 1, "there is no file "),
         (("given.models=gone.pt",), 1, "there is no file "),
-        (("given.columns=a,b",), 2, "columns is a, b; there are no outputs with such columns: give them"),
-        (("given.interface.layout=nhwc",), 2, "interface says how to ask a model, and there is none; give models or"),
+        (("given.columns=a,b",), 2, "question.audited.tables.outputs is missing; columns alone is given"),
+        (("given.bound_by=a notary",), 2, "question.audited.tables.outputs is missing; bound_by alone is given"),
+        (("given.interface.layout=nhwc",), 2, "no model is given; give one as given.models=... or given.outputs"),
+        (("targets=D_C", "given.models=gone.pt"), 2, "targets is not a field of question.audited=given, and another"),
+        (("question=examples", "epochs=3"), 2, "epochs"),
+        (("measures=examples",), 2, "unknown field 'measures'"),
         (
-            ("given.output=a.csv",),
+            ("given.model=a.pt",),
             2,
-            "unknown field 'given.output': ExternalTargets has models, outputs, interface, columns, bound_by; did",
+            "unknown field 'question.audited.model': given has models, tables, interface; did you mean 'models'?",
         ),
     ],
 )
@@ -249,7 +256,7 @@ def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, 
 
 @pytest.mark.parametrize("preset", ["table1", "null"])
 def test_what_a_report_says_of_targets_can_be_given_to_a_command(preset: str) -> None:
-    targets = AUDIT.cells(preset)[0].targets
+    targets = AUDIT.cells(preset)[0].audited.targets
     assert targets == coerce(text(plain(targets)), tuple[Target, ...], "targets")
 
 

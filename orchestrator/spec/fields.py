@@ -198,11 +198,13 @@ def required_fields(kind: Any) -> set[str]:
 
 
 def _unflatten(below: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
-    """The inverse of `flat`."""
+    """The values by their paths as nested mappings, the tag of an alternative as the entry `type` beside its fields."""
     tree: dict[str, Any] = {}
-    for (*path, last), value in below.items():
+    for (*path, last), value in sorted(below.items(), key=lambda item: len(item[0])):
         inner = tree
         for name in path:
+            if isinstance(inner.get(name), str):
+                inner[name] = {TYPE: inner[name]}
             inner = inner.setdefault(name, {})
         inner[last] = value
     return tree

@@ -72,8 +72,23 @@ def read_spec(source: str, flags: Spec) -> Spec:
     if is_file(source):
         from orchestrator.spec.spec_file import read
 
-        return read(Path(source)).override_with(flags)
+        return _override(read(Path(source)), flags)
     return replace(flags, audit=source)
+
+
+def _override(file: Spec, flags: Spec) -> Spec:
+    """The specification of a file, overridden by the flags, whichever names of a field the two use."""
+    merged = file.override_with(flags)
+    given = {**flags.set, **flags.sweep}
+    if not given:
+        return merged
+    base = _preset(merged, audits.find(merged.audit).audit)[0]
+    settings = {name: value for name, value in {**merged.set, **merged.sweep}.items() if name != SCALE}
+    paths, _ = find_paths(base, settings, given)
+    replaced = {paths[name] for name in given if name != SCALE}
+    kept = {name: value for name, value in file.set.items() if paths.get(name) not in replaced}
+    swept = {name: values for name, values in file.sweep.items() if paths.get(name) not in replaced}
+    return replace(file, set=kept, sweep=swept).override_with(flags)
 
 
 def resolve_cells(spec: Spec) -> list[Cell]:

@@ -2,13 +2,14 @@
 
 A name that is no field of the configuration itself may be the last part of a path if one field alone has it, or begin
 with the tag of an alternative, which is then selected. Fields of the selected alternatives come before those of others,
-and a value written with a prefix (`column:trained`) stands for a field whose type has this prefix.
+and a value written with a prefix (`column:trained`) stands for a field whose type has this prefix. The last part may
+also follow a group: `query.secret` for `query.control.secret`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,11 +47,14 @@ class _Field:
         return _Field(self.path, self.selects, prefix=self.prefix)
 
 
-def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+def find_paths(
+    config: Any, settings: Mapping[str, Any], overriding: Collection[str] = ()
+) -> tuple[dict[str, str], dict[str, str]]:
     """The full path of each setting by its name, and the tags of alternatives that short names select by their fields.
 
     Names that stand for no field are their own paths. Raises SpecError if a short name stands for several fields, if
-    two names stand for one, and if the fields are of different alternatives.
+    two names stand for one, and if the fields are of different alternatives. An `overriding` name may stand for a field
+    that another name stands for, too.
     """
     selected: dict[str, str] = {}
     for name in settings:  # names of which every field is of one alternative decide for the others
@@ -62,12 +66,13 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
         field = _choose(name, _candidates(config, name, {**selected, **settings}))
         if field is None:
             _refuse_other_alternative(config, name, settings)
+        if field is None or field.path == name:
             _refuse_choice(config, name, settings)
-            if selected and _candidates(config, name, settings):
+            if selected and any(each.path != name for each in _candidates(config, name, settings)):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
-        if path in paths.values():
+        if any(paths[other] == path and (other in overriding) == (name in overriding) for other in paths):
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
         paths[name] = path
         selected |= {} if field is None else field.selects
@@ -96,9 +101,9 @@ def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
 def _named_fields(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Field]:
     first, _, rest = name.partition(".")
     kind: Any = type(config)
-    if first in field_types(kind):
-        return [_Field(name, {})]
     fields = list(_fields_below(kind, config, settings, "", {}))
+    if first in field_types(kind):
+        return list(_below_group(name, fields)) or [_Field(name, {})]
     tagged = [field for field in fields if first in field.tags]
     if tagged and rest:
         return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
@@ -117,6 +122,19 @@ def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Ite
         yield field.below(last)
     if not own:
         yield _Field(f"{choice.path}.{rest}", selects)
+
+
+def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
+    """The fields that a path stands for if some of its groups are left out; empty for the path of a field."""
+    paths = {field.path for field in fields}
+    group, _, rest = name.partition(".")
+    first, _, last = rest.partition(".")
+    while rest and f"{group}.{first}" in paths:
+        group, rest = f"{group}.{first}", last
+        first, _, last = rest.partition(".")
+    for field in fields:
+        if rest and field.name == first and field.path.startswith(f"{group}."):
+            yield field.below(last)
 
 
 def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:

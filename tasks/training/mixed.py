@@ -282,7 +282,7 @@ def unlearning_work(config: Unlearning) -> Work:
     )
     seen = forgotten if isinstance(config.method, GradientAscent) else kept + forgotten
     # The network is its input's, and no config says which: it is that of the reference.
-    return Work({f"unlearn on {format_shape(images.shape)} by {config.method.name}": config.method.epochs * seen})
+    return Work({f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * seen})
 
 
 @task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=unlearning_work)

@@ -1,15 +1,15 @@
 """The methods of unlearning and their settings.
 
-Each method has a `name`, which distinguishes stored results of methods with the same settings. The papers tune epochs
-and learning rates to each data set and network. Those of distillation are of its released code; the others are ours.
-Steps are those of the training's optimiser, where most of the papers take SGD.
+Each method is an alternative with a tag, which users write and which distinguishes stored results of methods with the
+same settings. The papers tune epochs and learning rates to each data set and network. Those of distillation are of its
+released code; the others are ours. Steps are those of the training's optimiser, where most of the papers take SGD.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged, UpTo
 from tasks.datasets.dataset import Dataset
@@ -17,7 +17,6 @@ from tasks.datasets.mixtures import Share
 from tasks.training.recipe import Count, OptimiserName, Recipe
 
 UnlearningName = Literal["retraining", "fine-tuning", "gradient-ascent", "random-labels", "distillation"]
-UNLEARNING: tuple[UnlearningName, ...] = get_args(UnlearningName)
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class FineTuning(Passes):
     The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
     """
 
-    name: Literal["fine-tuning"] = field(default="fine-tuning", kw_only=True)
-    """The method's name."""
+    tag: ClassVar[UnlearningName] = "fine-tuning"
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,10 @@ class GradientAscent(Passes):
     threshold of Jang et al. 2023, "Knowledge unlearning for mitigating privacy risks in language models", with losses.
     """
 
+    tag: ClassVar[UnlearningName] = "gradient-ascent"
+
     learning_rate: Annotated[float, Finite()] = 1e-4
     """The learning rate."""
-    name: Literal["gradient-ascent"] = field(default="gradient-ascent", kw_only=True)
-    """The method's name."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ class RandomLabels(Passes):
     machine learning".
     """
 
-    name: Literal["random-labels"] = field(default="random-labels", kw_only=True)
-    """The method's name."""
+    tag: ClassVar[UnlearningName] = "random-labels"
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,8 @@ class Distillation(Ranged):
     2023, "Towards unbounded machine unlearning" (SCRUB), eq. 3 and algorithm 1, with the settings of the released code
     for small data, less its weight decay.
     """
+
+    tag: ClassVar[UnlearningName] = "distillation"
 
     epochs: Annotated[int, AtLeast(1)] = 10
     """Epochs over what is kept."""
@@ -93,42 +92,25 @@ class Distillation(Ranged):
     """Weight of KL(teacher || student)."""
     temperature: Annotated[float, Finite()] = 2.0
     """Temperature of both distributions."""
-    name: Literal["distillation"] = field(default="distillation", kw_only=True)
-    """The method's name."""
 
     def conflicts(self) -> Iterator[str]:
         if not (self.cross_entropy or self.divergence):
             yield "cross_entropy and divergence are both 0; one of them must be above 0"
 
 
-Method = FineTuning | GradientAscent | RandomLabels | Distillation
-
-
 @dataclass(frozen=True)
-class UnlearningSettings:
-    """The settings of every method that starts from a trained model. Retraining has those of any training."""
+class Retraining(Ranged):
+    """Training on what is kept alone, from scratch, as any model is trained."""
 
-    fine_tuning: FineTuning = FineTuning()
-    """Of fine-tuning."""
-    gradient_ascent: GradientAscent = GradientAscent()
-    """Of gradient ascent."""
-    random_labels: RandomLabels = RandomLabels()
-    """Of random labels."""
-    distillation: Distillation = Distillation()
-    """Of distillation."""
+    tag: ClassVar[UnlearningName] = "retraining"
 
-    def method_named(self, name: UnlearningName) -> Method:
-        """The settings of the method of this name; ValueError for retraining, which starts from no model."""
-        match name:
-            case "fine-tuning":
-                return self.fine_tuning
-            case "gradient-ascent":
-                return self.gradient_ascent
-            case "random-labels":
-                return self.random_labels
-            case "distillation":
-                return self.distillation
-        raise ValueError("retraining starts from no model; it is a training of its own")
+
+Method = FineTuning | GradientAscent | RandomLabels | Distillation
+"""A method that starts from a trained model."""
+UNLEARNING: Mapping[UnlearningName, type[Retraining | Method]] = {
+    kind.tag: kind for kind in (Retraining, FineTuning, GradientAscent, RandomLabels, Distillation)
+}
+"""Every method by its name."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting
+from tasks.audits.forgetting.audited import PUBLISHED
+from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures.baselines import BASELINES
 from tasks.audits.forgetting.measures.decisions import DECISIONS
 from tasks.audits.forgetting.measures.fits import FITS

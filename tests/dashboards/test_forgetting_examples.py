@@ -12,10 +12,10 @@ from PIL import Image
 from dashboards.audits.forgetting.examples import pictures
 from dashboards.gallery import Gallery
 from orchestrator.store import Store
+from tasks.audits.forgetting.config import Examples as AskedExamples
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.measures.examples import EXAMPLES, Examples, examples
 from tasks.audits.forgetting.query_set import QuerySet
-from tasks.audits.forgetting.target import Target
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -34,10 +34,9 @@ def shown(store: Store, config: Forgetting, show_images: bool = False) -> Galler
 def asked(calibration: Dataset | None = None) -> Forgetting:
     digits = pin(Dataset("digits"))
     return Forgetting(
-        QuerySet(digits, 0, 40, held_back=0.0),
+        QuerySet(digits, 0, 40, control=None),
         Part(calibration or digits, 20),
-        targets=(Target(query=1.0),),
-        measures=("examples",),
+        question=AskedExamples(),
     )
 
 

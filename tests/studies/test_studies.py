@@ -45,7 +45,7 @@ from tasks.audits.density.reassignment import least_found, reassign_models
 from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import ModelId, target_shares
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.audits.text.config import Told
 from tasks.audits.text.secret_space import draw_secrets, score_table
 from tasks.audits.text.trainings import pair_model
@@ -181,7 +181,7 @@ def test_worlds_have_images_and_seeds_of_their_own() -> None:
     rows = [
         row
         for config in configs
-        for share in target_shares(config, whole, "partial", 0)
+        for share in forgetting_evasion.training_of(config, whole, "partial", 0).shares
         for row in share.rows(load(share.part.data))
     ]
     assert len(set(rows)) == len(rows)  # of digits and of digits on photographs, which have the same rows
@@ -241,7 +241,10 @@ def test_owners_with_data_of_their_own_are_judged_twice_with_each_change() -> No
     kinds = len(forgetting_data_mismatch.OWNERS) + len(holders) * (len(forgetting_data_mismatch.CHANGES) - 1)
     assert len(forgetting_data_mismatch.JUDGES) * kinds * of.owners == len(found)
     assert {forgetting_data_mismatch.NONE, *holders} <= {one.owner for one in found}
-    assert (max(of.draws.partial), of.draws.replicates**2) == (tried["share"][0].as_py(), tried["pairs"][0].as_py())
+    control = of.draws.query.control
+    assert control is not None
+    assert tried["share"][0].as_py() == max(control.partial)
+    assert tried["pairs"][0].as_py() == forgetting_evasion.scores_of(of.draws).replicates ** 2
     assert "| none of D_Q |" in forgetting_data_mismatch.markdown(found)
     matrix = confidence_matrix([table for (whose, _), table in said.items() if whose == "owner"])
     clean, own = (matrix.models[ModelId("target", number, 0)] for number in (0, 3))

@@ -82,7 +82,7 @@ def replicates(distances: pa.Table) -> dict[str, int]:
 
 def negligible(run: Run) -> float | None:
     """The share of D_Q that a forgotten target may hold at most; None if unknown."""
-    share = sweep.config_value(run.about.get("config"), "negligible")
+    share = sweep.config_value(run.about.get("config"), "query.control.negligible")
     return float(share) if finite(share) else None
 
 

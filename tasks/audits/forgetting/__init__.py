@@ -34,41 +34,27 @@ Cost. Replicates x (2 + targets + known shares) trainings. `quickstart` takes ab
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tasks.audits.forgetting.answer import EFFECT, MEANINGS, verdict
+from tasks.audits.forgetting.audited import Given, ReturnedTables
 from tasks.audits.forgetting.certificate import SYMBOLS, certificate
-from tasks.audits.forgetting.config import About, Forgetting
+from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.decision import RULES
-from tasks.audits.forgetting.measures import MEASURES, summary
+from tasks.audits.forgetting.measures import MEASURES
+from tasks.audits.forgetting.planning import plan
 from tasks.audits.forgetting.power import power, resolution
-from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
+from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, tiny
 from tasks.audits.forgetting.query_set import GUESSABLE, handout_order, key_table, load_probes, split_table
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import canonical_config, trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
-from tasks.contract.job import Job, Roots
-from tasks.contract.learning import chance_accuracy
-from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_compared, stand_in_trained
-from tasks.datasets.catalog import load
-from tasks.datasets.copies import count_copies
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
 
 __all__ = ["AUDIT", "PRESETS", "Forgetting", "Target", "plan", "probes", "split", "tiny"]
-
-
-def plan(config: Forgetting) -> Roots:
-    """The tables of the measures that the config asks for, and their `summary`."""
-    config = canonical_config(config)
-    trained = trainings(config)
-    images = load(config.query.data)
-    rows = config.query.pool.rows(images)
-    chance = chance_accuracy(images.train_labels[rows])
-    about = About(trained.targets, printed_cell(config), count_copies(images, rows), chance=chance)
-    return roots(MEASURES, config, trained, lambda read: Job(summary, about, read))
 
 
 def probes(config: Forgetting) -> Iterator[tuple[str, Pixels]]:
@@ -85,12 +71,17 @@ def split(config: Forgetting) -> Split | None:
     return Split(key_table(config.probes), split_table(config.probes), guessable)
 
 
-# No target is trained if the other party's are audited.
-OF_TRAINED_TARGETS = ("targets", "outside", "unlearning")
-
-
 def draw(config: Forgetting) -> Draw:
-    return config.query.draw(config.seed, config, OF_TRAINED_TARGETS)
+    """What the draw follows from; a commitment to it holds how the other party's answers will be read and compared.
+
+    Targets that are trained here have no effect once these answers are there, so the form of given ones replaces them.
+    """
+    question = config.question
+    if isinstance(question, Scores):
+        given = question.audited if isinstance(question.audited, Given) else Given()
+        given = replace(given, tables=given.tables or ReturnedTables(()))
+        config = replace(config, question=replace(question, audited=given))
+    return config.query.draw(config.seed, config)
 
 
 def subject(config: Forgetting) -> str:
@@ -98,8 +89,10 @@ def subject(config: Forgetting) -> str:
 
 
 def stand_in(config: Forgetting) -> str:
-    name = stand_in_compared if config.given.is_given else stand_in_trained
-    return name(config.query.data, config.network.name)
+    if not isinstance(config.question, Scores):
+        return ""
+    name = stand_in_trained if config.given is None else stand_in_compared
+    return name(config.query.data, config.question.training.network.name)
 
 
 AUDIT = Audit(
@@ -121,7 +114,7 @@ AUDIT = Audit(
         stand_in=stand_in,
         attacks=(Attack.MEMBERSHIP,),
     ),
-    handout=Handout(probes, split=split, draw=draw, secret="query.secret"),
+    handout=Handout(probes, split=split, draw=draw, secret="query.control.secret"),
     resolution=resolution,
     power=power,
 )

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import named_targets
+from tasks.audits.forgetting.config import Examples, Forgetting
 from tasks.audits.forgetting.decision import (
     LEVEL,
     RULES,
@@ -27,7 +28,6 @@ from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
 from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.query_set import GUESSABLE
-from tasks.audits.forgetting.trainings import named_targets
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Rule
 from tasks.contract.summaries import (
@@ -123,10 +123,11 @@ class Evidence:
 
 def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     """The evidence in the rows of a summary."""
-    given = [target.name for target in named_targets(config) if target.source != "training"]
+    targets = () if config.audited is None else named_targets(config.audited)
+    given = [target.name for target in targets if target.source != "training"]
     files = dict(zip(given, shorten_names(given), strict=True))
     trial = next((read_trial_row(row) for row in select_rows(rows, PASSED)), None)
-    trials = {target.name: trial for target in named_targets(config) if target.source == "outputs"}
+    trials = {target.name: trial for target in targets if target.source == "outputs"}
     powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
     right, wrong, fit = (
         rows.get((metric, "{}"))
@@ -222,9 +223,10 @@ BOUND_TABLES = "What binds the tables to the model in use was given by who ran t
 
 def describe_binding(config: Forgetting) -> Iterator[str]:
     """What a table of outputs cannot show, and what binds it to a model; nothing where no tables are judged."""
-    if config.given.outputs and config.query.is_controlled:
+    given = config.given
+    if given is not None and given.outputs and config.query.is_controlled:
         yield TABLES
-        yield BOUND_TABLES.format(by=config.given.bound_by) if config.given.bound_by else UNBOUND_TABLES
+        yield BOUND_TABLES.format(by=given.bound_by) if given.bound_by else UNBOUND_TABLES
 
 
 def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
@@ -232,7 +234,8 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
     rows = index_rows(summary)
     evidence = read_evidence(config, rows)
     if not evidence.targets:
-        why = "this run shows images only" if "scores" not in config.measures else "nothing has been decided"
+        shows_images = isinstance(config.question, Examples)
+        why = "this run shows images only" if shows_images else "nothing has been decided"
         return Verdict("undecided", f"Undecided: {why}.", LIMITS, tuple(rows)[:1])
     deciding = {target.decision.rule for target in evidence.targets}
     sentences = [
@@ -246,7 +249,7 @@ def verdict(config: Forgetting, summary: pa.Table) -> Verdict:
         f"The key of the pictures that were handed out has a SHA-256 that begins with {key}." for key in evidence.keys
     ]
     accused = [target for target in evidence.targets if target.answer == "not forgotten"]
-    is_accused_by_given = config.query.control is not None and evidence.answer == "not forgotten"
+    is_accused_by_given = config.query.named_control is not None and evidence.answer == "not forgotten"
     return Verdict(
         evidence.answer,
         " ".join(filter(None, sentences)),
@@ -333,7 +336,7 @@ def remarks(config: Forgetting, evidence: Evidence) -> Iterator[str]:
             "Without a control set this run repeats the published score and judges nobody: hold images back "
             "(query.held_back=0.5) or give some of the same source (query.control.data=...)."
         )
-    if config.given.is_given and config.query.is_guessable:
+    if config.given is not None and config.query.is_guessable:
         yield GUESSABLE  # its owner could have found out which of the pictures that it answered for are D_Q
 
 

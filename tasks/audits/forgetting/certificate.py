@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from tasks.audits.forgetting.answer import Evidence, JudgedTarget, explain_errors, read_evidence
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import Trained
+from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.decision import (
     FORGOTTEN,
     LESS_SURE,
@@ -85,7 +86,10 @@ def applied_tests(targets: Iterable[JudgedTarget]) -> list[Rule[TargetEvidence]]
 def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
     """What the names of models that were trained here stand for, after a space; empty where one model is asked."""
     names = {target.name for target in targets}
-    trained = [target for target in config.targets if str(target) in names]
+    question = config.question
+    if not isinstance(question, Scores) or not isinstance(question.audited, Trained):
+        return ""
+    trained = [target for target in question.audited.targets if str(target) in names]
     if len(names) < 2 or not trained:
         return ""
     if len(trained) > MAX_EXPLAINED:
@@ -94,9 +98,9 @@ def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
             "0.1 D_Q a tenth of it; whose name has no D_Q never saw it."
         )
     explained = " " + " ".join(f"{target}: {target.explain()}." for target in trained)
-    if config.calibration_share == 1:
+    if question.calibration_share == 1:
         return explained
-    drawn = format_percent(config.calibration_share)
+    drawn = format_percent(question.calibration_share)
     return f"{explained} What each has of the calibration set is taken from a draw of its own, of {drawn} of that set."
 
 
@@ -175,10 +179,10 @@ def next_steps(config: Forgetting, answer: Answer, evidence: Evidence) -> tuple[
             "Keep this page with the tables that it names.",
             "See to it that the model that answered is the one in use: the audit takes that for granted.",
         )
-    if "scores" not in config.measures:
-        return ("Ask what the models know, too: measures=scores.",)
+    if not isinstance(config.question, Scores):
+        return ("Ask what the models know, too: question=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
-    remedies = REMEDIES if config.calibration_share == 1 else {**REMEDIES, UNLIKE_OTHERS: OTHER_SHARE}
+    remedies = REMEDIES if config.question.calibration_share == 1 else {**REMEDIES, UNLIKE_OTHERS: OTHER_SHARE}
     rules = (target.decision.rule for target in evidence.by_weight)
     return tuple(dict.fromkeys(remedies[rule] for rule in rules if rule in remedies)) or (RUN_AGAIN,)

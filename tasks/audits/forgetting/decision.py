@@ -85,7 +85,7 @@ def thresholds(config: Any) -> Mapping[str, str]:
         "unlike": f"{UNLIKE:g}",
         "negligible": format_percent(config.negligible),
         "recognitions": format_percent(MOST_RECOGNITIONS),
-        "drawn": "" if config.query.control is None else DRAWN,
+        "drawn": "" if config.query.named_control is None else DRAWN,
     }
 
 

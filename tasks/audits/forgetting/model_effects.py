@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audits.forgetting.confidence_matrix import Array, ConfidenceMatrix
-from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.exchangeability import PValues, effect, log_odds, p_values, scores, unit_scores
 from tasks.audits.forgetting.held_share import (
     LikenessCheck,
@@ -22,7 +21,7 @@ from tasks.audits.forgetting.held_share import (
     share_curve,
 )
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Kind, ModelId, Trainings, realised_share
+from tasks.audits.forgetting.trainings import Kind, ModelId
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.external.confidences import round_confidences
 from tasks.numerics import seeds
@@ -209,10 +208,3 @@ def _equal_share(confidences: Array, classes: Sequence[NDArray[np.bool_]]) -> fl
             equal += pairs_of_class * float(share_tied(confidences[of_class]))
             pairs += pairs_of_class
     return equal / pairs if pairs else 0.0
-
-
-def decisions_config(config: Forgetting, trainings: Trainings) -> Decisions:
-    """How targets are decided on, here and in the measure of power."""
-    seed = seeds.derive(config.seed, "decisions")
-    partial = tuple(realised_share(config, share) for share in config.partial_shares)
-    return Decisions(trainings.targets, partial, config.negligible, config.permutations, seed, config.calibration_share)

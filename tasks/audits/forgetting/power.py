@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tasks.audits.forgetting.audited import count_targets
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import probe_rows
@@ -18,21 +19,18 @@ EFFECT = 1.0  # standard deviations over images
 SHARE = 0.25  # of D_Q in training
 
 
-def count_targets(config: Forgetting) -> int:
-    return max(1, len(config.targets) or len(config.given.models) + len(config.given.outputs))
-
-
 def resolution(config: Forgetting) -> Resolution | None:
     """Whether a target that holds D_Q could be found; None without a control set, without which no target is judged."""
-    if not config.query.is_controlled:
+    control, audited = config.query.control, config.audited
+    if control is None or audited is None:
         return None
     advice = "draw more permutations"
-    return Resolution(1 / (1 + config.permutations), count_targets(config), LEVEL, "targets", advice)
+    return Resolution(1 / (1 + control.permutations), count_targets(audited), LEVEL, "targets", advice)
 
 
 def power(config: Forgetting) -> Iterator[Power]:
     """How often one target that holds SHARE of D_Q is found."""
-    if not config.query.is_controlled:
+    if not config.query.is_controlled or config.audited is None:
         return
     query, held = (len(rows) for _, rows in probe_rows(config.probes))
 

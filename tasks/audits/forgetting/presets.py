@@ -8,56 +8,64 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from tasks.audits.forgetting.config import PUBLISHED, SHARES, Forgetting, least_permutations
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.audited import PUBLISHED, SHARES, Given, Trained, count_targets
+from tasks.audits.forgetting.classifier import Classifier
+from tasks.audits.forgetting.config import Examples, Forgetting, Question, Scores, least_permutations
+from tasks.audits.forgetting.query_set import ControlSet, HeldBack, NamedImages, QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.contract.ranges import with_defaults
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
+from tasks.external.bound_draw import OTHER_PARTY
 from tasks.models.catalog import Network
 from tasks.training.unlearning_config import UNLEARNING
 
+
+def audit_targets(config: Forgetting, *targets: Target, outside: Part | None = None) -> Forgetting:
+    """The config with these models as its targets, trained as its own are."""
+    question = config.question if isinstance(config.question, Scores) else Scores()
+    return replace(config, question=replace(question, audited=Trained(targets, outside)))
+
+
 # The published tables have no control set: they repeat the paper, and judge nobody.
-MNIST = QuerySet(Dataset("mnist"), held_back=0.0)
+MNIST = QuerySet(Dataset("mnist"), control=None)
 TABLE1 = Forgetting(query=MNIST)
 # ResNet-18 on random squares of 128 pixels, as slices of a heart are larger than what is needed of them.
 TABLE2 = Forgetting(
-    query=QuerySet(Dataset("acdc-3t"), held_back=0.0),
+    query=QuerySet(Dataset("acdc-3t"), control=None),
     calibration=Part(Dataset("acdc-1.5t")),
-    outside=None,
-    targets=PUBLISHED,
-    network=Network("resnet18"),
-    crop=128,
-    epochs=30,
-    schedule=((24, 0.1),),
+    question=Scores(
+        audited=Trained(PUBLISHED, None),
+        training=Classifier(Network("resnet18"), crop=128, epochs=30, schedule=((24, 0.1),)),
+    ),
 )
 SMALL = (0.02, 0.05)  # shares of the query set below those of the paper
 BELOW = tuple(Target(query=share, calibration=1.0) for share in SMALL)
 # MNIST's 60,000 training images are the query set's, and what the second source is made of, half each.
-WITHOUT_SVHN = replace(
-    TABLE1,
-    query=QuerySet(Dataset("mnist"), 0, 30_000),
-    calibration=Part(Dataset("mnist-on-photos"), 30_000, 30_000),
+WITHOUT_SVHN = audit_targets(
+    Forgetting(
+        query=QuerySet(Dataset("mnist"), 0, 30_000),
+        calibration=Part(Dataset("mnist-on-photos"), 30_000, 30_000),
+    ),
+    *Trained().targets,
+    *BELOW,
     outside=Part(Dataset("cifar10#28x28#grey"), 0, 30_000),
-    targets=(*TABLE1.targets, *BELOW),
 )
-NULL = (Target(calibration=1.0),)
-CURVE = (*NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
+NULL = Target(calibration=1.0)
+CURVE = (NULL, *(Target(query=share, calibration=1.0) for share in (0.001, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)))
 SIZES = (1_000, 10_000, 60_000)  # images of the query set
+SMALL_NETWORK = Classifier(Network("mlp1"), epochs=60, schedule=((48, 0.1),))
 # Digits on photographs are hard enough for a small network that what it holds shows: of plain digits models that hold
 # all of D_Q, and models that hold none, are nearly as sure, and whether they can be told apart hangs on the draw.
 QUICKSTART = Forgetting(
     query=QuerySet(Dataset("digits-on-photos"), 0, 1000),
     calibration=Part(Dataset("digits-on-photos"), 1000, 400),
-    outside=None,
-    targets=(*NULL, *(Target(query=share, calibration=1.0) for share in SHARES)),
-    network=Network("mlp1"),
-    replicates=5,
-    epochs=60,
-    schedule=((48, 0.1),),
+    question=Scores(
+        audited=Trained((NULL, *(Target(query=share, calibration=1.0) for share in SHARES)), None),
+        training=SMALL_NETWORK,
+    ),
 )
 PLAIN = replace(
     QUICKSTART,
@@ -67,29 +75,27 @@ PLAIN = replace(
 
 # The model that holds all of D_Q, and what each method of unlearning makes of it.
 HELD = Target(query=1.0, calibration=1.0)
-UNLEARNT = (HELD, *(replace(HELD, unlearning=method) for method in UNLEARNING))
+UNLEARNT = (HELD, *(replace(HELD, unlearning=method()) for method in UNLEARNING.values()))
 
 PRESETS: Mapping[str, Forgetting | tuple[Forgetting, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, targets=NULL),
-    "unlearning": replace(PLAIN, targets=UNLEARNT),
-    "smoke": replace(
-        QUICKSTART,
-        query=QuerySet(Dataset("digits"), 0, 200),
+    "null": audit_targets(QUICKSTART, NULL),
+    "unlearning": audit_targets(PLAIN, *UNLEARNT),
+    "smoke": Forgetting(
+        query=QuerySet(Dataset("digits"), 0, 200, ControlSet(permutations=999)),
         calibration=Part(Dataset("digits-on-photos"), 200, 200),
-        targets=(*NULL, Target(query=1.0, calibration=1.0)),
-        replicates=2,
-        epochs=10,
-        permutations=999,
+        question=Scores(
+            audited=Trained((NULL, HELD), None),
+            training=replace(SMALL_NETWORK, epochs=10),
+            replicates=2,
+        ),
     ),
     "plain-digits": PLAIN,
     "table1": TABLE1,
     "table1-without-svhn": WITHOUT_SVHN,
     "table2": TABLE2,
-    "figure2": replace(TABLE2, measures=("examples",)),
-    "sensitivity": tuple(
-        replace(TABLE1, query=replace(MNIST, examples=size), outside=None, targets=CURVE) for size in SIZES
-    ),
+    "figure2": replace(TABLE2, question=Examples()),
+    "sensitivity": tuple(audit_targets(replace(TABLE1, query=replace(MNIST, examples=size)), *CURVE) for size in SIZES),
 }
 
 # What each repeats: a part of the paper, or a setting of ours.
@@ -112,24 +118,39 @@ DEEP = ("densenet100", "resnet18")
 
 def tiny(config: Forgetting) -> Forgetting:
     """The same audit on embedded data, in seconds; of a slow network as little as is."""
-    deep, plain = config.network.name in DEEP, config.network.name == "mlp1"
+    if isinstance(config.question, Examples):
+        outside = None if config.question.outside is None else Part(Dataset("photos#8x8"), 0, 40)
+        return _tiny_data(replace(config, question=Examples(outside)), "#8x8", 40)
+    question = config.question
+    training = question.training
+    deep, plain = training.network.name in DEEP, training.network.name == "mlp1"
     size = "#8x8" if deep else "" if plain else "#16x16"
     count = 120 if plain else 40
+    audited = question.audited
+    if isinstance(audited, Trained) and audited.outside is not None:
+        audited = replace(audited, outside=Part(Dataset(f"photos{size}"), 0, count))
+    training = replace(
+        training,
+        crop=(4 if deep else 12) if training.crop else 0,
+        epochs=min(training.epochs, 1 if deep else 2),
+        link=1 if training.link else 0,
+    )
+    question = replace(question, audited=audited, training=training, replicates=min(question.replicates, 2))
+    return _tiny_data(replace(config, question=question), size, count)
+
+
+def _tiny_data(config: Forgetting, size: str, count: int) -> Forgetting:
+    """The config with this number of embedded images of this size in each part."""
+    control = config.query.control
+    if control is not None:
+        least = 1 if config.audited is None else least_permutations(count_targets(config.audited))
+        permutations = min(control.permutations, max(199, least))
+        control = replace(control, images=HeldBack(), permutations=permutations)
+        control = replace(control, nonce="", nonce_by=OTHER_PARTY, commitment="")
     return replace(
         config,
-        query=QuerySet(
-            Dataset(f"digits{size}"),
-            examples=count,
-            held_back=0.5 if config.query.is_controlled else 0.0,
-            secret=config.query.secret,
-        ),
+        query=QuerySet(Dataset(f"digits{size}"), examples=count, control=control),
         calibration=Part(Dataset(f"digits-on-photos{size}"), count, count),
-        outside=None if config.outside is None else Part(Dataset(f"photos{size}"), 0, count),
-        crop=(4 if deep else 12) if config.crop else 0,
-        replicates=min(config.replicates, 2),
-        epochs=min(config.epochs, 1 if deep else 2),
-        link=1 if config.link else 0,
-        permutations=min(config.permutations, max(199, least_permutations(len(config.targets)))),
     )
 
 
@@ -164,30 +185,40 @@ def numbers_by_name(cell: str) -> Mapping[str, PublishedNumbers]:
     return {str(target): printed for target, printed in numbers_by_target(cell).items()}
 
 
-def printed_cell(config: Forgetting) -> str:
-    """The table with this data and training, whichever targets are audited and however often; empty for none."""
-    if "scores" not in config.measures:
-        return ""
-    return next((name for name, cell in CELLS.items() if matches_cell(cell, config)), "")
+class Parts(Protocol):
+    """The parts of the data, of a config or as they are loaded."""
+
+    @property
+    def query(self) -> QuerySet: ...
+
+    @property
+    def calibration(self) -> Part: ...
+
+    @property
+    def outside(self) -> Part | None: ...
 
 
-def matches_cell(cell: Forgetting, config: Forgetting) -> bool:
+def printed_cell(question: Question, data: Parts) -> str:
+    """The table with this data and training, whichever targets are trained and however often; empty for none."""
+    return next((name for name, cell in CELLS.items() if matches_cell(cell, question, data)), "")
+
+
+def matches_cell(cell: Forgetting, question: Question, data: Parts) -> bool:
     """Whether a run belongs to the cell; out-of-domain data are needed for their own column only."""
-    outside = (
-        config.outside is None or cell.outside is None or unpinned_part(config.outside) == unpinned_part(cell.outside)
-    )
-    return outside and published_settings(config) == published_settings(cell)
+    outside, published = data.outside, cell.outside
+    has_same_outside = outside is None or published is None or unpinned_part(outside) == unpinned_part(published)
+    return has_same_outside and published_settings(question, data) == published_settings(cell.question, cell)
 
 
-def published_settings(config: Forgetting) -> Forgetting:
-    """The config but for what the paper does not say or its columns vary."""
-    return with_defaults(
-        config,
-        ("measures", "replicates", "link", "decimals", "negligible", "permutations", "seed"),
-        query=replace(config.query, data=Dataset(config.query.data.name)),
-        calibration=unpinned_part(config.calibration),
-        targets=PUBLISHED,  # without any out of domain, which leaves out its data
-        partial=(),  # the paper's sets have no control set
+def published_settings(question: Question, data: Parts) -> tuple[object, ...]:
+    """The settings that the paper states and its columns share; empty if no model is trained to be a column."""
+    if not isinstance(question, Scores) or not isinstance(question.audited, Trained):
+        return ()
+    return (
+        replace(data.query, data=Dataset(data.query.data.name)),
+        unpinned_part(data.calibration),
+        replace(question.training, link=0),
+        question.calibration_share,
     )
 
 
@@ -207,30 +238,26 @@ CALIBRATION = Asked(
     sets={"calibration.first": 0, "calibration.examples": 0},
 )
 KEPT_BACK = "Images of the same source as D_Q that nobody was ever given"
-CONTROL = Asked("query.control.data", f"{KEPT_BACK}?", "folder:kept")
-PERHAPS = Asked("query.control.data", f"{KEPT_BACK} (empty: half of D_Q is held back)?", "folder:kept", optional=True)
+CONTROL = Asked(
+    "query.control.images.data", f"{KEPT_BACK}?", "folder:kept", sets={"query.control.images": NamedImages.tag}
+)
+OPTIONAL_CONTROL = replace(CONTROL, question=f"{KEPT_BACK} (empty: half of D_Q is held back)?", optional=True)
+OWN_NETWORK = replace(NETWORK, field="question.training.network")
+MODEL_FILE = Asked("question.audited.models", "The model's file?", "model.pt")
+RETURNED_TABLE = replace(TABLE, field="question.audited.tables.outputs")
+SECRET = Asked("query.control.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True)
+GIVEN = {"question.audited": Given.tag}
 
 SITUATIONS = (
-    Situation("data", "set", (QUERY, PERHAPS, CALIBRATION, NETWORK), preset="quickstart"),
-    Situation(
-        "model",
-        "set",
-        (Asked("given.models", "The model's file?", "model.pt"), QUERY, CONTROL, CALIBRATION, NETWORK),
-        preset="quickstart",
-    ),
+    Situation("data", "set", (QUERY, OPTIONAL_CONTROL, CALIBRATION, OWN_NETWORK), preset="quickstart"),
+    Situation("model", "set", (MODEL_FILE, QUERY, CONTROL, CALIBRATION, OWN_NETWORK), preset="quickstart", sets=GIVEN),
     Situation(
         "outputs",
         "set",
-        (
-            QUERY,
-            PERHAPS,
-            CALIBRATION,
-            NETWORK,
-            TABLE,
-            Asked("query.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True),
-        ),
+        (QUERY, OPTIONAL_CONTROL, CALIBRATION, OWN_NETWORK, RETURNED_TABLE, SECRET),
         preset="quickstart",
-        table="given.outputs",
-        secret="query.secret",
+        sets=GIVEN,
+        table=RETURNED_TABLE.field,
+        secret=SECRET.field,
     ),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +35,78 @@ GUESSABLE = (
 
 
 @dataclass(frozen=True)
-class QuerySet(Ranged):
-    """The query set D_Q, and the control set: images of the same source that nobody was given and none trains on.
+class HeldBack(Ranged):
+    """A random share of the query set, which is kept out of all trainings."""
 
-    Without a control set, what models say of D_Q cannot be told from what they say of any image of its source.
+    tag: ClassVar[str] = "held-back"
+
+    held_back: Annotated[float, Share(zero=False, one=False)] = 0.5
+    """The share, of whole groups such as patients if images have groups."""
+
+
+@dataclass(frozen=True)
+class NamedImages(Part):
+    """Other images, drawn at random from the pool that D_Q was drawn from."""
+
+    tag: ClassVar[str] = "named"
+
+    @property
+    def part(self) -> Part:
+        """The images as a part of their data set."""
+        return Part(self.data, self.first, self.examples, self.without_copies)
+
+
+@dataclass(frozen=True)
+class ControlSet(Ranged):
+    """Images from the source of D_Q that no model was trained on, and the settings by which targets are judged.
+
+    The permutation test is exact if chance decided which images are control: held-back images, and named images that
+    were drawn at random from the pool of D_Q. The model's owner must not be able to guess both `seed` and `secret`,
+    which determine the control images.
+    """
+
+    images: HeldBack | NamedImages = HeldBack()
+    """The control images."""
+    partial: tuple[Annotated[float, Share(zero=False)], ...] = (0.05, 0.1, 0.25)
+    """Ours: shares of D_Q on which partial models are trained in addition to D_C; they show what a share looks like."""
+    negligible: Annotated[float, Share(zero=False, one=False)] = 0.1
+    """Ours: a target is called forgotten if it may hold at most this share of D_Q."""
+    permutations: Annotated[int, AtLeast(1)] = 9999
+    """Ours: random draws of the control set; their share with an effect as large is the p-value of not forgotten."""
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
+    """Text that cannot be guessed: with `seed` it determines which images are held back and the order in which images
+    are sent. Without it, an owner who tries seeds finds both."""
+    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
+    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw also follows from
+    it, so that neither party chooses the draw."""
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
+    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
+    """The commitment that the nonce was named after. It contains the whole configuration except the nonce, the secret
+    and the other party's files; a run with another configuration is refused."""
+
+    def conflicts(self) -> Iterator[str]:
+        check_secret(self.secret, self.nonce, self.nonce_by)
+        if len(set(self.partial)) < len(self.partial):
+            twice = next(share for share in self.partial if self.partial.count(share) > 1)
+            yield f"partial has {twice} twice; each must be there once"
+
+    @property
+    def held_back(self) -> float:
+        """The share of the query set that is held back; 0 if the control images are named."""
+        return self.images.held_back if isinstance(self.images, HeldBack) else 0.0
+
+    @property
+    def named_part(self) -> Part | None:
+        """The control images that are named; None if they are held back."""
+        return self.images.part if isinstance(self.images, NamedImages) else None
+
+
+@dataclass(frozen=True)
+class QuerySet(Ranged):
+    """The query set D_Q and its control set.
+
+    Without a control set, knowing D_Q cannot be distinguished from knowing images of its source.
     """
 
     data: Dataset
@@ -46,31 +115,8 @@ class QuerySet(Ranged):
     """Their first row."""
     examples: Annotated[int, AtLeast(0)] = 0
     """How many there are; 0: all that follow."""
-    control: Part | None = None
-    """A control set of its own, drawn at random from the pool that D_Q was drawn from; none: see `held_back`."""
-    held_back: Annotated[float, Share(one=False)] = 0.5
-    """The random share that is held back as the control set, in whole groups such as patients where there are
-    groups; 0: there is no control set, and nobody is judged."""
-    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Text that nobody can guess, which says together with `seed` what is held back and in which order images are
-    handed out; without one, who tries seeds finds it."""
-    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """Text that the other party named once it had the commitment (`engram probes --commit`): the draw follows from it,
-    too, so that neither party chooses it."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
-    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
-    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """The commitment that the nonce was named after. It holds the whole configuration except the nonce, the secret and
-    what the other party returns; a run with another configuration is refused."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_secret(self.secret, self.nonce, self.nonce_by)
-        if self.control is not None:
-            object.__setattr__(self, "held_back", 0.0)  # nothing of it is held back where control images are given
-        if not self.is_controlled:
-            object.__setattr__(self, "secret", "")  # there is nothing to tell apart, and so nothing to hide
-            object.__setattr__(self, "nonce", "")
+    control: ControlSet | None = ControlSet()
+    """The control set, and how targets are judged by it; none: no target is judged."""
 
     @property
     def pool(self) -> Part:
@@ -80,43 +126,68 @@ class QuerySet(Ranged):
     @property
     def is_controlled(self) -> bool:
         """Whether there is a control set."""
-        return self.control is not None or self.held_back > 0
+        return self.control is not None
 
     @property
     def is_guessable(self) -> bool:
         """Whether who tries the seeds of runs can find out which images are the control set."""
-        return self.is_controlled and not self.secret
+        return self.control is not None and not self.control.secret
+
+    @property
+    def held_back(self) -> float:
+        """The share that is held back as the control set; 0 if none is."""
+        return 0.0 if self.control is None else self.control.held_back
+
+    @property
+    def named_control(self) -> Part | None:
+        """The control images that are named; None if they are held back, or there are none."""
+        return None if self.control is None else self.control.named_part
 
     def plainly(self, images: Images, control: Images | None) -> QuerySet:
         """The same images written as few numbers as need be, so that equal sets have equal keys."""
-        given = self.control if self.control is None or control is None else self.control.plainly(control)
-        return replace(self, examples=self.pool.plainly(images).examples, control=given)
+        own = replace(self, examples=self.pool.plainly(images).examples)
+        if self.control is None or control is None or not isinstance(self.control.images, NamedImages):
+            return own
+        named = self.control.images
+        named = replace(named, examples=named.part.plainly(control).examples)
+        return replace(own, control=replace(self.control, images=named))
 
     def query_part(self, seed: int) -> Part | Remainder:
-        """D_Q, of which a run with this seed trains."""
+        """D_Q, on which models of a run with this seed are trained."""
         if not self.held_back:
             return self.pool
         return Remainder(self.pool, self.held_back, self.derive_seed(seed, "control"))
 
+    def probes(self, seed: int) -> ProbeSet:
+        """D_Q and the control set of a run with this seed."""
+        return ProbeSet(self.query_part(seed), self.named_control, self.derive_seed(seed, "handed out"))
+
     def derive_seed(self, seed: int, name: str) -> int:
         """The seed of what an owner must not know: of a run's seed and the secret, which a SHA-256 does not give back.
 
-        That of the run's seed alone where there is no secret.
+        That of the run's seed alone if there is no secret.
         """
-        return derive_secret_seed(seed, name, self.secret, self.nonce)
+        if self.control is None:
+            return derive_secret_seed(seed, name, "")
+        return derive_secret_seed(seed, name, self.control.secret, self.control.nonce)
 
-    def draw(self, seed: int, config: object, unused: tuple[str, ...]) -> Draw:
+    def draw(self, seed: int, config: object) -> Draw:
         """What the draw of a run with this seed and configuration follows from."""
-        return Draw(self._drawn_from, config, seed, self.secret, self.nonce, self.commitment, unused)
+        control = self.control
+        if control is None:
+            return Draw(self._drawn_from, config, seed, "")
+        return Draw(self._drawn_from, config, seed, control.secret, control.nonce, control.commitment)
 
     def _drawn_from(self) -> tuple[object, ...]:
-        parts = [self.pool] if self.control is None else [self.pool, self.control]
+        parts = [self.pool] if self.named_control is None else [self.pool, self.named_control]
         return (*((part.data.identity(), part.first, part.examples) for part in parts), self.held_back)
 
     def describe_draw(self) -> str:
-        """Who chose the draw, in sentences."""
+        """Who chose the draw, in sentences; empty without a control set."""
+        if self.control is None:
+            return ""
         what = "The draw of who is control" if self.held_back else "The order in which pictures are handed out"
-        return describe_draw(what, self.commitment, self.nonce, self.nonce_by)
+        return describe_draw(what, self.control.commitment, self.control.nonce, self.control.nonce_by)
 
 
 @dataclass(frozen=True)

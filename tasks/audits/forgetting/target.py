@@ -1,22 +1,21 @@
-"""Targets: models trained on given shares of the data, or external ones, as files or as tables of their outputs."""
+"""Targets: what an audited model is trained on, how it is named, and what a table of outputs says of it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order, load_probes
-from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.ranges import Ranged, Share
 from tasks.external.blinding import HandedOut
 from tasks.external.confidences import Confidences, Floats, read
-from tasks.external.model_file import Interface, ModelFile
-from tasks.training.unlearning_config import UNLEARNING, UnlearningName
+from tasks.external.model_file import Interface
+from tasks.training.unlearning_config import UNLEARNING, Method, Retraining, UnlearningName
 from tasks.worker.files import File, FileError
 
 if TYPE_CHECKING:
@@ -34,7 +33,8 @@ SHARE = re.compile(r"(?P<share>\d*\.?\d+(?:e-?\d+)?)?\s*\*?\s*(?P<name>[a-z_][a-
 class Target(Ranged):
     """What an audited model is trained on, and how it is made to forget, if it is.
 
-    Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`.
+    Written `D_C`, `D_C+0.1D_Q`, `D_C+D_Q-fine-tuning`, or with the fields' names `calibration+0.1query`. As a mapping,
+    `{query: 1, calibration: 1, unlearning: {type: fine-tuning, epochs: 5}}`, it has settings of the method, too.
     """
 
     query: Annotated[float, Share()] = 0.0
@@ -43,14 +43,14 @@ class Target(Ranged):
     """Share of D_C that it is trained on."""
     outside: Annotated[float, Share()] = 0.0
     """Share of the data of another domain that it is trained on."""
-    unlearning: UnlearningName | None = None
+    unlearning: Retraining | Method | None = None
     """The method by which it is made to forget its share of D_Q; retraining trains on the rest alone, from scratch."""
 
     def conflicts(self) -> Iterator[str]:
         if self.unlearning is not None and not (self.query and (self.calibration or self.outside)):
             yield (
-                f"unlearning is {self.unlearning}; it forgets a share of D_Q and keeps one of D_C or outside: give "
-                "both, as D_C+D_Q-" + self.unlearning
+                f"unlearning is {self.unlearning.tag}; it forgets a share of D_Q and keeps one of D_C or outside: give "
+                f"both, as D_C+D_Q-{self.unlearning.tag}"
             )
         if not (self.query or self.calibration or self.outside):
             yield "a target is trained on nothing; one of query, calibration and outside must be above 0"
@@ -73,13 +73,13 @@ class Target(Ranged):
             if field in shares:
                 raise ValueError(f"{SETS[field]} is there twice; give its share once")
             shares[field] = float(match["share"] or 1)
-        method = next((name for name in UNLEARNING if unlearnt and name == unlearnt["unlearning"].lower()), None)
-        return cls(**shares, unlearning=method)
+        methods = [UNLEARNING[name]() for name in UNLEARNING if unlearnt and name == unlearnt["unlearning"].lower()]
+        return cls(**shares, unlearning=methods[0] if methods else None)
 
     def __str__(self) -> str:
         shares = ((name, getattr(self, field)) for field, name in SETS.items())
         sets = " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
-        return f"{sets} - {self.unlearning}" if self.unlearning else sets
+        return f"{sets} - {self.unlearning.tag}" if self.unlearning else sets
 
     def explain(self) -> str:
         """What it was trained on, in words."""
@@ -96,7 +96,12 @@ class Target(Ranged):
         trained = f"trained {' and '.join(parts)}"
         if not self.query:
             return f"{trained}; it never saw the data set in question"
-        return f"{trained}, then made to forget the latter by {self.unlearning}" if self.unlearning else trained
+        return f"{trained}, then made to forget the latter by {self.unlearning.tag}" if self.unlearning else trained
+
+    @property
+    def unlearning_name(self) -> UnlearningName | None:
+        """The name of the method by which it is made to forget; None without one."""
+        return self.unlearning.tag if self.unlearning else None
 
     @property
     def remembers(self) -> bool | None:
@@ -104,7 +109,7 @@ class Target(Ranged):
 
         None after unlearning other than retraining: whether it is remembered is what is asked.
         """
-        return remembers_query(self.query, self.unlearning)
+        return remembers_query(self.query, self.unlearning_name)
 
 
 @dataclass(frozen=True)
@@ -144,36 +149,6 @@ def remembers_query(query: float, unlearning: UnlearningName | None) -> bool | N
     return False if unlearning == "retraining" else None
 
 
-@dataclass(frozen=True)
-class ExternalTargets:
-    """Whom the audit asks where it trains no target. Each is a target of its own."""
-
-    models: tuple[ModelFile, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
-    """Files of models, which are asked here about the probes."""
-    outputs: tuple[File, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
-    """Tables of what models said of the probes, one for each model."""
-    interface: Interface = Interface()
-    """Inputs and outputs of the models."""
-    columns: tuple[str, ...] = ()
-    """Names of the tables' columns of numbers, where they have names of their own."""
-    bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
-    """What binds the tables to the model in use, such as the SHA-256 of its file, named before the pictures went out,
-    and who made spot checks: the verdict says so. Without it a table clears only where recognising pictures shows."""
-
-    def __post_init__(self) -> None:
-        if self.bound_by and not self.outputs:
-            raise ValueError(f"bound_by is {self.bound_by!r}; there are no outputs that anything could bind: give them")
-        if self.columns and not self.outputs:
-            raise ValueError(f"columns is {', '.join(self.columns)}; there are no outputs with such columns: give them")
-        if self.interface != Interface() and not self.is_given:
-            raise ValueError("interface says how to ask a model, and there is none; give models or outputs")
-
-    @property
-    def is_given(self) -> bool:
-        """Whether models that are trained elsewhere are audited."""
-        return bool(self.models or self.outputs)
-
-
 @dataclass(frozen=True, eq=False)
 class Answers:
     """What a model says of each image: its confidences and, where it says that, whether it names the true class.
@@ -200,14 +175,12 @@ def table_answers(
     return Answers(Confidences(said.values[: len(labels)], said.resolution, right), again)
 
 
-def check_tables(external: ExternalTargets, probes: ProbeSet) -> None:
-    """ValueError where a table of outputs cannot be used: before anything is trained to be compared with it.
+def check_tables(outputs: tuple[File, ...], columns: tuple[str, ...], interface: Interface, probes: ProbeSet) -> None:
+    """Raise ValueError if a table of outputs cannot be used, before anything is trained to be compared with it.
 
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    One that is missing since it was pinned passes, since what is stored of the run can still be looked at.
     """
-    if not external.outputs:
-        return
     labels, handed = load_probes(probes).labels, handout_order(probes)
-    for outputs in external.outputs:
+    for table in outputs:
         with suppress(FileError):
-            table_answers(outputs, labels, handed, external.columns, external.interface)
+            table_answers(table, labels, handed, columns, interface)

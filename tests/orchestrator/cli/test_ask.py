@@ -19,7 +19,7 @@ from tests.support.waiting import HANGING
 
 IMAGE = ("data=digits", "probe=photos", "feature=A")
 END_OF_FILE = b"\x04"
-WHOLE = ("query.data=digits", "calibration.data=digits-on-photos", "network=mlp1")
+WHOLE = ("query.data=digits", "calibration.data=digits-on-photos", "question.training.network=mlp1")
 
 
 def at_a_terminal(shell: Shell, typed: list[str], *arguments: str) -> tuple[str, int]:
@@ -78,7 +78,7 @@ def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: H
     for name in ("one.yaml", "two.yaml"):
         said = engram("ask", "--have", "outputs", "--fear", "set", *WHOLE, "--out", name).stdout
         assert f"next: engram probes {name} --out probes" in said
-        secrets.add(read(engram.folder / name).set["query.secret"])
+        secrets.add(read(engram.folder / name).set["query.control.secret"])
         assert "-rw-------" == stat.filemode((engram.folder / name).stat().st_mode)  # nobody else reads it
     assert 2 == len(secrets)
     assert "Keep this file to yourself" in (engram.folder / "one.yaml").read_text()

@@ -31,8 +31,8 @@ def test_an_audit_shows_by_which_rules_it_answers(engram: Here) -> None:
 
 def test_a_field_shows_what_is_below_it_and_which_presets_have_which_value(engram: Here) -> None:
     said = engram("show", "forgetting", "query.control").stdout
-    assert "  query.control = null\n" in said
-    assert "  query.control.data (required)\n      The data set.\n" in said
+    assert "  query.control.images = held-back\n" in said
+    assert "  query.control.images.data (required)\n      The data set.\n      of named: data set, " in said
     values = engram("show", "unique_feature", "seeds").stdout
     assert "          5 in figure3a, figure5, figure6\n" in values
 

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.inspection.disclosure import Disclosure, is_private
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.query_set import ControlSet, QuerySet
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.datasets.dataset import Dataset
@@ -57,8 +57,8 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         (JANE, Words("<4 and 3 letters>", File("hand.ttf", DIGEST), size=9)),
         (Glyph(), Glyph()),
         (
-            QuerySet(Dataset("digits"), secret="b1946ac92492d2347c62"),
-            QuerySet(Dataset("digits"), secret="<secret of 20 characters>"),
+            QuerySet(Dataset("digits"), control=ControlSet(secret="b1946ac92492d2347c62")),
+            QuerySet(Dataset("digits"), control=ControlSet(secret="<secret of 20 characters>")),
         ),
         (QuerySet(Dataset("digits")), QuerySet(Dataset("digits"))),
         (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),

@@ -10,7 +10,7 @@ from orchestrator.inspection.preview import preview
 from orchestrator.planning.idle_fields import describe_idle_fields, find_idle_fields
 from orchestrator.spec.specification import Spec
 
-FINE_TUNING = "unlearning.fine_tuning.epochs"
+OUTSIDE = "outside.data"
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ FINE_TUNING = "unlearning.fine_tuning.epochs"
         ("unique_feature", "smoke", {"epochs": "3"}, {}, []),  # as in the preset
         ("unique_feature", "smoke", {"stopping_level": "0"}, {}, []),
         ("unique_feature", "smoke", {"scale": "tiny"}, {}, []),
-        ("forgetting", "smoke", {"unlearning.fine_tuning.epochs": "2"}, {"seed": ["1", "2"]}, [FINE_TUNING]),
-        ("forgetting", "smoke", {}, {FINE_TUNING: ["1", "2"], "seed": ["1", "2"]}, [FINE_TUNING]),
+        ("forgetting", "smoke", {"outside.data": "photos#28x28#grey"}, {"seed": ["1", "2"]}, [OUTSIDE]),
+        ("forgetting", "smoke", {}, {OUTSIDE: ["photos#28x28#grey", "digits"], "seed": ["1", "2"]}, [OUTSIDE]),
         ("text", "smoke", {"negligible": "0.2"}, {}, []),  # in no key, but the answer is read by it
         ("density", "smoke", {"left_out": "3"}, {}, ["left_out"]),
         ("relational", "smoke", {"linear.trainings": "9"}, {}, ["linear.trainings"]),

@@ -100,11 +100,36 @@ Question = Secrets | Documents | Insertions | Given | Asked
 
 
 @dataclass(frozen=True)
+class Drawn:
+    tag: ClassVar[str] = "drawn"
+    share: float = 0.5
+
+
+@dataclass(frozen=True)
+class Named:
+    tag: ClassVar[str] = "named"
+    file: str
+
+
+@dataclass(frozen=True)
+class Control:
+    rows: Drawn | Named = Drawn()
+    draws: int = 99
+
+
+@dataclass(frozen=True)
+class Data:
+    folder: str = "photos"
+    control: Control | None = None
+
+
+@dataclass(frozen=True)
 class Config:
     question: Question = Secrets()
     other: Given | None = None
     tuning: Group = Group()
     interface: Interface = Interface()
+    data: Data = Data()
     seed: int = 0
 
 
@@ -140,6 +165,10 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"asked.count": 3, "source": "digits"}, Config(Asked(Rows("digits", 3)))),
         ({"asked.members": "mine", "asked.others": "theirs", "count": 3}, Config(Asked(Sets("mine", "theirs", 3)))),
         ({"members": "column:seen", "source": "list"}, Config(Asked(Marked("list", Column("seen"))))),
+        ({"data.draws": "9"}, Config(data=Data(control=Control(draws=9)))),
+        ({"data.share": "0.1"}, Config(data=Data(control=Control(Drawn(0.1))))),
+        ({"data.control.file": "a", "draws": 9}, Config(data=Data(control=Control(Named("a"), 9)))),
+        ({"question": "documents", "question.rank": 1}, Config(Documents(training=Group(3, 1)))),
     ],
 )
 def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
@@ -171,6 +200,10 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
         ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, interface, seed"),
+        ({"data.share": 0.1, "data.file": "a"}, "data.file is a field of data.control.rows=named, and another setting"),
+        ({"data.control.rows": "named", "data.control.rows.file": "a", "data.share": 1}, "unknown field 'data.share'"),
+        ({"data.epochs": 2}, "unknown field 'data.epochs': Data has folder, control"),
+        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, data, seed"),
     ],
 )
 def test_refusal_names_field_and_choices(settings: dict[str, Any], message: str) -> None:

@@ -37,9 +37,10 @@ def test_a_field_has_its_type_default_range_and_published_values() -> None:
 
 def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
     fields = describe_fields(audits.find("forgetting").audit)
-    assert "required" == fields["query.control.data"].default
-    assert "a share from 0 to below 1" == fields["query.held_back"].allowed
-    assert ["query.control", "query.control.data"] == [path for path in fields["query"].below if "control" in path][:2]
+    assert "required" == fields["query.control.images.data"].default
+    assert fields["query.control.images.held_back"].allowed == "between 0 and 1"
+    controlled = [path for path in fields["query"].below if "control" in path]
+    assert controlled[:2] == ["query.control", "query.control.images"]
     assert "words" == describe_fields(audits.find("unique_feature").audit)["feature.words"].of
 
 

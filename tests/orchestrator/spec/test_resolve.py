@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EngramError, SpecError
-from orchestrator.spec.resolve import Cell, distinguishing_fields, label, pin_cells
+from orchestrator.spec.resolve import Cell, distinguishing_fields, label, pin_cells, read_spec, resolve_cells
+from orchestrator.spec.specification import Spec
 from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Feature, Glyph, Picture, Words
@@ -151,3 +152,22 @@ def test_a_cell_is_named_as_a_command_line_would_ask_for_it() -> None:
     setting = {"data": "mnist", "dropout": True, "epochs": [1, 2], "burnt": None, "feature": {"text": "A"}}
     assert "data=mnist, dropout=true, epochs=[1,2], burnt=null" == label(setting, [*setting][:4])
     assert 'feature={"text": "A"}' == label(setting, ["feature", "absent"])
+
+
+@pytest.mark.parametrize(
+    "in_file", ["set: {epochs: 3}", "set: {question: {training: {epochs: 3}}}", "sweep: {epochs: [5, 6]}"]
+)
+@pytest.mark.parametrize("name", ["epochs", "question.training.epochs"])
+def test_flag_overrides_file_whichever_names_they_use(tmp_path: Path, in_file: str, name: str) -> None:
+    path = tmp_path / "audit.yaml"
+    path.write_text(f"audit: forgetting\npreset: smoke\n{in_file}\n")
+    for flags, expected in ((Spec("", None, {name: "4"}), [4]), (Spec("", None, {}, {name: ("1", "2")}), [1, 2])):
+        cells = resolve_cells(read_spec(str(path), flags))
+        assert [cell.config.question.training.epochs for cell in cells] == expected
+
+
+def test_flag_that_names_a_field_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "audit.yaml"
+    path.write_text("audit: forgetting\npreset: smoke\nset: {epochs: 3}\n")
+    with pytest.raises(SpecError, match=r"question\.training\.epochs is given twice"):
+        read_spec(str(path), Spec("", None, {"question.training.epochs": "4", "epochs": "5"}))

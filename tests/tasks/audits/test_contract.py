@@ -28,7 +28,9 @@ from orchestrator.spec import audits
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from orchestrator.store import open_store
+from tasks.audits.forgetting.audited import Trained
 from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.presets import audit_targets
 from tasks.contract.job import Job, Roots
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.verdict import Tone, Verdict
@@ -148,10 +150,10 @@ def choices(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def with_less(config: Any) -> Any:
     """The config with fewer trainings of one kind."""
-    if not isinstance(config, Forgetting):
+    if not isinstance(config, Forgetting) or not isinstance(config.audited, Trained):
         return config
-    targets = {tuple(choices(target)): target for target in config.targets}
-    return replace(config, targets=tuple(targets.values()))
+    targets = {tuple(choices(target)): target for target in config.audited.targets}
+    return audit_targets(config, *targets.values(), outside=config.audited.outside)
 
 
 @cache

@@ -20,7 +20,7 @@ from tasks.audits.density import AUDIT as DENSITY
 from tasks.audits.density.config import Density
 from tasks.audits.density.trainings import trainings as density_trainings
 from tasks.audits.forgetting import AUDIT as FORGETTING
-from tasks.audits.forgetting import Forgetting, Target
+from tasks.audits.forgetting import Forgetting
 from tasks.audits.forgetting.query_set import QuerySet, load_probes
 from tasks.audits.membership import AUDIT as MEMBERSHIP
 from tasks.audits.membership.config import Halves, Membership
@@ -47,6 +47,7 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.density import member_of
+from tests.support.settings import changed
 from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
@@ -119,7 +120,8 @@ def density(folder: Path, copies: int) -> Density:
 def forgetting(folder: Path, copies: int) -> Forgetting:
     calibration = Part(user_folder(folder / "calibration", 1, offset=5000))
     query = QuerySet(user_folder(folder / "query", copies))
-    return Forgetting(query=query, calibration=calibration, targets=(Target(query=0.5, calibration=1.0),), epochs=1)
+    config = Forgetting(query=query, calibration=calibration)
+    return changed(config, targets="D_C+0.5D_Q", epochs=1)
 
 
 def unique_feature(folder: Path, copies: int) -> UniqueFeature:

@@ -12,9 +12,9 @@ from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.density import stand_in as of_density
 from tasks.audits.density.config import Density
 from tasks.audits.forgetting import stand_in as of_forgetting
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import Given
+from tasks.audits.forgetting.config import Examples, Forgetting, Scores
 from tasks.audits.forgetting.query_set import QuerySet
-from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.membership import stand_in as of_membership
 from tasks.audits.membership.config import Halves, Membership
 from tasks.audits.membership.given_config import AskedFile, GivenModel, TwoSets
@@ -39,7 +39,7 @@ SETS = TwoSets(members=OWN, others=Dataset("folder:others#28x28#grey"))
 GIVEN = GivenModel(AskedFile(ModelFile("model.pt")), SETS, models=20)
 MEMBERSHIP = Membership(Halves(OWN, 100))
 FORGETTING = Forgetting(query=QuerySet(OWN))
-TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
+TARGETS = Given(models=(ModelFile("model.pt"),))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,8 @@ TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
         (of_membership, Membership(GIVEN), "compared with a stand-in network, cnn1"),
         (of_membership, Membership(replace(GIVEN, models=0)), ""),
         (of_forgetting, FORGETTING, "in a stand-in network, cnn1"),
-        (of_forgetting, replace(FORGETTING, given=TARGETS), "compared with a stand-in network, cnn1"),
+        (of_forgetting, replace(FORGETTING, question=Scores(TARGETS)), "compared with a stand-in network, cnn1"),
+        (of_forgetting, replace(FORGETTING, question=Examples()), ""),
         (of_density, Density(data=OWN), "in a stand-in density model, vae"),
         (of_relational, Relational(LETTERS, LanguageModel("tiny-t5")), "in a stand-in sequence model, tiny-t5"),
         (of_relational, Relational(LETTERS, LanguageModel("folder:t5")), ""),

@@ -15,13 +15,11 @@ from tasks.models.catalog import Network
 from tasks.models.networks import weights_of_model
 from tasks.training.mixed import MIXED, Mixture, train, unlearn
 from tasks.training.unlearning_config import (
-    UNLEARNING,
     Distillation,
     FineTuning,
     GradientAscent,
     RandomLabels,
     Unlearning,
-    UnlearningSettings,
 )
 
 
@@ -34,18 +32,11 @@ from tasks.training.unlearning_config import (
         (lambda: Distillation(forgetting=11), "forgetting is 11; it must be at most epochs, which is 10"),
         (lambda: Distillation(cross_entropy=0.0, divergence=0.0), "cross_entropy and divergence are both 0; one of"),
         (lambda: Distillation(falls=(8, 5)), r"falls is \(8, 5\); it must be epochs from 1 on, ascending"),
-        (lambda: UnlearningSettings().method_named("retraining"), "retraining starts from no model"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(made: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match="^" + says):
         made()
-
-
-def test_every_method_but_retraining_has_settings() -> None:
-    settings = UnlearningSettings()
-    expected = [settings.fine_tuning, settings.gradient_ascent, settings.random_labels, settings.distillation]
-    assert expected == [settings.method_named(name) for name in UNLEARNING if name != "retraining"]
 
 
 DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))

@@ -15,11 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.exchangeability import log_odds
-from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.scoring import Scoring
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import Trainings
 from tasks.audits.forgetting.unlearning_scores import (
     LEAST,
     forgetting_quality,
@@ -116,9 +115,8 @@ def describe_missing(models: int, retrained: int, control: bool) -> str | None:
     return "; ".join(reasons) or None
 
 
-def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    asked = query_confidences.plan(config, trainings)
-    return Job(baselines, Baselines(trainings.targets), asked) if asked else ()
+def plan(_data: DataSets, scoring: Scoring) -> Job:
+    return Job(baselines, Baselines(scoring.targets), scoring.answers)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.config import About, Forgetting
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.decision import (
     DecisionScore,
     RecognitionTrial,
@@ -27,9 +28,10 @@ from tasks.audits.forgetting.decision import (
     score_decision,
 )
 from tasks.audits.forgetting.held_share import UNKNOWN, count_disagreements
-from tasks.audits.forgetting.measures import query_confidences, recognition
-from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, TargetEffect, decisions_config
-from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.audits.forgetting.measures import recognition
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, TargetEffect
+from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
@@ -175,12 +177,10 @@ def target_row(
     }
 
 
-def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    asked = query_confidences.plan(config, trainings)
-    if not asked:
-        return ()
-    tried = recognition.plan(config, trainings)
-    return Job(decisions, decisions_config(config, trainings), (*asked, *([tried] if isinstance(tried, Job) else [])))
+def plan(data: DataSets, scoring: Scoring) -> Job:
+    trial = recognition.plan(data, scoring)
+    trials = (trial,) if isinstance(trial, Job) else ()
+    return Job(decisions, scoring.decisions, (*scoring.answers, *trials))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -14,8 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.trainings import Trainings
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Ranged
@@ -79,11 +78,9 @@ def draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dict
         }
 
 
-def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001
-    if "examples" not in config.measures:
-        return ()
-    seed = seeds.derive(config.seed, "examples")
-    return Job(examples, Examples(config.query_part, config.calibration, config.outside, seed))
+def plan(data: DataSets, _scoring: object) -> Job:
+    seed = seeds.derive(data.seed, "examples")
+    return Job(examples, Examples(data.query_part, data.calibration, data.outside, seed))
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.forgetting.config import About, Forgetting
-from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.data_sets import DataSets
+from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
@@ -60,8 +62,8 @@ def fit(config: Fit, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist([fitted | {name: end[name] for name in FITS.names if name not in fitted}], FITS)
 
 
-def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
-    return tuple(Job(fit, Fit(model), (job,)) for model, job in trainings.jobs.items())
+def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
+    return tuple(Job(fit, Fit(model), (job,)) for model, job in scoring.trainings.items())
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

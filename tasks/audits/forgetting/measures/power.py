@@ -16,11 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.decision import LEVEL
-from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit, decisions_config
-from tasks.audits.forgetting.trainings import Trainings
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit
+from tasks.audits.forgetting.scoring import Scoring
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
@@ -90,14 +89,12 @@ def smallest_detected_share(powers: Mapping[float, float]) -> float | None:
     return smallest
 
 
-def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    """None where there is no control set, or no model of a known share."""
-    if not config.query.is_controlled or not trainings.targets:
+def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
+    """Nothing without a control set, and without a model of a known share."""
+    known = any(target.is_beside_all and target.remembers for target in scoring.targets)
+    if not data.query.is_controlled or not (scoring.decisions.partial or known):
         return ()
-    known = any(target.is_beside_all and target.remembers for target in trainings.targets)
-    if not (config.partial_shares or known):
-        return ()
-    return Job(power, Power(decisions_config(config, trainings)), query_confidences.plan(config, trainings))
+    return Job(power, Power(scoring.decisions), scoring.answers)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

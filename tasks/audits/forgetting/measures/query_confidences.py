@@ -15,7 +15,7 @@ and there is a control set that nobody could guess: else nothing was promised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,10 +24,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import Given
+from tasks.audits.forgetting.config import Scores
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.query_set import Probes, ProbeSet, handout_order, key_table, load_probes
+from tasks.audits.forgetting.scoring import Scoring
 from tasks.audits.forgetting.target import Answers, table_answers
-from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -149,25 +152,26 @@ def label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> 
     return Confidences(round_confidences(np.exp(of_true), 0.0), 0.0, np.asarray(of_true == log_p.max(axis=1)))
 
 
-def plan(config: Forgetting, trainings: Trainings) -> tuple[Job, ...]:
-    """What each model is asked, those that are trained here first; the input of the measures that compare models."""
-    if not trainings.targets:
-        return ()
-    asked = (
-        Job(ask, Ask(model, config.probes, decimals=config.decimals), (job,)) for model, job in trainings.jobs.items()
-    )
-    return *asked, *external_jobs(config)
-
-
-def external_jobs(config: Forgetting) -> Iterator[Job]:
-    """What external targets are asked, each a target of its own."""
-    given = config.given
-    asked = partial(Ask, probes=config.probes, decimals=config.decimals)
+def plan_answers(question: Scores, data: DataSets, trainings: Mapping[ModelId, Job]) -> Iterator[Job]:
+    """The answers of each model, those that are trained here first; the input of the measures that compare models."""
+    asked = partial(Ask, probes=data.probes, decimals=question.decimals)
+    for model, job in trainings.items():
+        yield Job(ask, asked(model), (job,))
+    given = question.audited
+    if not isinstance(given, Given):
+        return
     for number, file in enumerate(given.models):
         yield Job(ask, asked(ModelId("target", number, 0), file=file, interface=given.interface))
+    if given.tables is None:
+        return
     gives = Interface(gives=given.interface.gives)  # what a table is read by; the rest says how a model is asked
+    columns = given.tables.columns
     for number, outputs in enumerate(given.outputs, start=len(given.models)):
-        yield Job(ask, asked(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=given.columns))
+        yield Job(ask, asked(ModelId("target", number, 0), outputs=outputs, interface=gives, columns=columns))
+
+
+def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
+    return scoring.answers
 
 
 @task(version=1, name="forgetting.commitment")
@@ -177,11 +181,11 @@ def commitment(config: ProbeSet, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     return pa.Table.from_pylist([{"pictures": key.num_rows, "key": Split(key).commitment}], COMMITMENT)
 
 
-def plan_commitment(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    query = config.query
-    if not trainings.targets or not config.given.outputs or not query.is_controlled or query.is_guessable:
+def plan_commitment(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
+    has_tables = isinstance(scoring.audited, Given) and scoring.audited.outputs
+    if not has_tables or not data.query.is_controlled or data.query.is_guessable:
         return ()
-    return Job(commitment, config.probes)
+    return Job(commitment, data.probes)
 
 
 def commitment_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

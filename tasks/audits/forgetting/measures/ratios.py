@@ -25,12 +25,13 @@ from typing import Any
 import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import ConfidenceMatrix, confidence_matrix
-from tasks.audits.forgetting.config import About, Forgetting
-from tasks.audits.forgetting.measures import query_confidences
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.presets import PublishedNumbers, numbers_by_name
 from tasks.audits.forgetting.rho import METRIC_PREFIX, SCORES, Ratio, Score, compare_target, ks
+from tasks.audits.forgetting.scoring import Scoring
 from tasks.audits.forgetting.target import NamedTarget
-from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, column_estimate, interval_columns, interval_fields, row
@@ -142,9 +143,8 @@ def published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[Mode
     return sum(rho >= 1 for rho in rhos), len(rhos)
 
 
-def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    asked = query_confidences.plan(config, trainings)
-    return Job(ratios, Ratios(trainings.targets), asked) if asked else ()
+def plan(_data: DataSets, scoring: Scoring) -> Job:
+    return Job(ratios, Ratios(scoring.targets), scoring.answers)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
@@ -216,9 +216,8 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
             }
 
 
-def plan_distances(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    asked = query_confidences.plan(config, trainings)
-    return Job(distances, NoSettings(), asked) if asked else ()
+def plan_distances(_data: DataSets, scoring: Scoring) -> Job:
+    return Job(distances, NoSettings(), scoring.answers)
 
 
 def distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -21,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.config import has_unbound_tables
+from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.decision import LEVEL, RecognitionTrial
 from tasks.audits.forgetting.exchangeability import effect, p_values, scores
 from tasks.audits.forgetting.held_share import UNLIKE
-from tasks.audits.forgetting.measures import query_confidences
-from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, decisions_config
-from tasks.audits.forgetting.trainings import ModelId, Trainings
+from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
+from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
@@ -82,11 +83,12 @@ def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:
     return p.surer > LEVEL and p.less_sure >= UNLIKE
 
 
-def plan(config: Forgetting, trainings: Trainings) -> Job | tuple[()]:
-    """Only where tables are judged that nothing binds to a model."""
-    if not config.has_unbound_tables or not config.partial_shares or not trainings.targets:
+def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
+    """Nothing unless tables are judged that nothing binds to a model."""
+    is_judged = data.query.is_controlled and scoring.decisions.partial
+    if not is_judged or not has_unbound_tables(scoring.audited):
         return ()
-    return Job(recognition, Recognition(decisions_config(config, trainings)), query_confidences.plan(config, trainings))
+    return Job(recognition, Recognition(scoring.decisions), scoring.answers)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -18,7 +18,7 @@ from tasks.audits.forgetting.answer import (
     verdict,
 )
 from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.config import Examples, Forgetting
 from tasks.audits.forgetting.decision import (
     CAUSES,
     DENIAL_CAUSES,
@@ -42,18 +42,18 @@ from tasks.audits.forgetting.measures.decisions import (
 )
 from tasks.audits.forgetting.measures.recognition import PASSED
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
-from tasks.audits.forgetting.query_set import GUESSABLE
-from tasks.audits.forgetting.target import ExternalTargets, Target
+from tasks.audits.forgetting.query_set import GUESSABLE, NamedImages
+from tasks.audits.forgetting.target import Target
 from tasks.contract.certificate import Certificate
 from tasks.contract.rules import Rule
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
-from tasks.datasets.mixtures import Part
 from tasks.external.causes import REPEATS
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
+from tests.support.settings import changed
 
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
 
@@ -170,7 +170,7 @@ def test_a_single_triple_of_the_published_rule_is_not_told() -> None:
 
 
 def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
-    config = replace(QUICKSTART, given=ExternalTargets(outputs=(File("/far/away/ours.parquet"),)))
+    config = changed(QUICKSTART, {"given.outputs": (File("/far/away/ours.parquet"),)})
     found = said(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
     assert "'ours' is forgotten: " in found
     assert "; D_C is not forgotten: " in found
@@ -222,7 +222,7 @@ def test_trainings_that_learnt_too_little_are_warned_of(accuracy: float, warned:
 
 def test_where_nothing_is_scored_nothing_is_decided() -> None:
     images = row("images", {"part": "query", "class": "3"}, alone(12.0, 2), "group")
-    of_images = replace(QUICKSTART, measures=("examples",), targets=(Target(query=1.0),))
+    of_images = replace(QUICKSTART, question=Examples())
     found = said(images, config=of_images)
     assert ("undecided", "Undecided: this run shows images only.") == (found.answer, found.sentence)
     assert (("images", images["setting"]),) == found.rows
@@ -235,7 +235,7 @@ def test_every_answer_is_declared() -> None:
 
 
 def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:
-    named = replace(QUICKSTART, query=replace(QUICKSTART.query, control=Part(QUICKSTART.query.data, 1400, 30)))
+    named = changed(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     held = said(*target("D_C", *HELD))
     given = said(*target("D_C", *HELD), config=named)
     rate = "whatever else these hold"
@@ -246,8 +246,8 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
 
 
 def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it() -> None:
-    given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
-    by = replace(given, given=replace(given.given, bound_by="SHA-256 9f86, 30 spot checks by a notary"))
+    given = changed(QUICKSTART, {"given.outputs": (File("table.csv"),)})
+    by = changed(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
     tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
     clean = said(*target("table.csv", *CLEARED), tried, config=given)
     assert "not judged" == clean.answer
@@ -260,7 +260,7 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     assert "forgotten" == bound.answer
     assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
     assert TABLES not in said(*target("D_C", *CLEARED)).limits
-    assert TABLES not in said(*target("table.csv", *CLEARED), config=replace(TABLE1, given=given.given)).limits
+    assert TABLES not in said(*target("table.csv", *CLEARED), config=changed(TABLE1, audited=given.audited)).limits
     assert (REMEDIES[UNBOUND],) == certified(*target("table.csv", *CLEARED), tried, config=given).steps
 
 
@@ -274,11 +274,11 @@ def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
 
 
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
-    given = replace(QUICKSTART, given=ExternalTargets(outputs=(File("table.csv"),)))
-    secret = replace(given, query=replace(given.query, secret="b1946ac92492d2347c62"))
-    bound = replace(secret.query, nonce="0" * 16, commitment="ab" * 32)
+    given = changed(QUICKSTART, {"given.outputs": (File("table.csv"),)})
+    secret = changed(given, secret="b1946ac92492d2347c62")
+    bound = changed(secret, nonce="0" * 16, commitment="ab" * 32)
     chosen = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
-    for config, words in ((secret, chosen[0]), (replace(given, query=bound), chosen[1])):
+    for config, words in ((secret, chosen[0]), (bound, chosen[1])):
         assert words in said(*target("table.csv", *HELD), config=config).limits
     warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]
     assert [True, False, False] == [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence]
@@ -303,21 +303,21 @@ def test_each_target_has_a_line_and_those_that_decide_come_first() -> None:
 
 def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once() -> None:
     outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
-    given = replace(QUICKSTART, given=ExternalTargets(outputs=outputs))
+    given = changed(QUICKSTART, {"given.outputs": outputs})
     rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
     found = certified(*rows, config=given)
     assert ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"] == [each.target for each in found.findings]
-    alone = certified(*target("kept.csv", *CLEARED), config=replace(given, given=ExternalTargets(outputs=outputs[:1])))
+    alone = certified(*target("kept.csv", *CLEARED), config=changed(given, outputs=outputs[:1]))
     assert ["kept"] == [each.target for each in alone.findings]
     assert "trained on" not in found.asked + alone.asked
-    two = replace(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
+    two = changed(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
     trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
     assert trained.asked.endswith(
         "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
         "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
     )
     draws = certified(
-        *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=replace(two, calibration_share=0.25)
+        *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=changed(two, calibration_share=0.25)
     )
     assert draws.asked.endswith("is taken from a draw of its own, of 25 % of that set.")
     assert (
@@ -329,7 +329,7 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
 def test_many_trained_targets_are_explained_together() -> None:
     shares = tuple(Target(at / 10, 1.0) for at in range(1, 8))
     rows = [each for share in shares for each in target(str(share), *CLEARED)]
-    asked = certified(*rows, config=replace(QUICKSTART, targets=shares)).asked
+    asked = certified(*rows, config=changed(QUICKSTART, targets=shares)).asked
     assert asked.endswith("0.1 D_Q a tenth of it; whose name has no D_Q never saw it.")
     assert "trained on 10 %" not in asked
 
@@ -449,14 +449,14 @@ def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
     unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
     assert unknown.error == f"{first} else these hold."
     assert (MORE,) == unknown.steps
-    named = replace(QUICKSTART, query=replace(QUICKSTART.query, control=Part(QUICKSTART.query.data, 1400, 30)))
+    named = changed(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     of_named = certified(*target("a", *CLEARED), config=named).error
     assert "whatever else these hold, if the data set and the control set were drawn from one pool" in of_named
 
 
 def test_where_images_alone_are_shown_scores_are_asked_for() -> None:
-    images = replace(QUICKSTART, measures=("examples",), targets=(Target(query=1.0),))
-    assert ("Ask what the models know, too: measures=scores.",) == certified(config=images).steps
+    images = replace(QUICKSTART, question=Examples())
+    assert ("Ask what the models know, too: question=scores.",) == certified(config=images).steps
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}

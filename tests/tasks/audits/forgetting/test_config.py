@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tasks.audits.forgetting.config import PUBLISHED, Forgetting
+from orchestrator.errors import SpecError
+from orchestrator.planning.commitment import commitment_of
+from tasks.audits.forgetting import draw
+from tasks.audits.forgetting.audited import PUBLISHED, Given, ReturnedTables, Trained
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.data_sets import load_data_sets
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1, TABLE2, tiny
-from tasks.audits.forgetting.query_set import QuerySet
-from tasks.audits.forgetting.target import ExternalTargets, Target
-from tasks.datasets.catalog import load
+from tasks.audits.forgetting.query_set import ControlSet, HeldBack, NamedImages, QuerySet
+from tasks.audits.forgetting.target import Target
+from tasks.audits.forgetting.trainings import partial_shares
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
-from tasks.models.catalog import Network
+from tasks.external.model_file import ModelFile
 from tasks.numerics import seeds
 from tasks.worker.files import File
+from tests.support.settings import changed
 
+SECRET = "b1946ac92492d2347c6235b4d2611184"
+DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
 SMOKE = replace(QUICKSTART, query=QuerySet(Dataset("digits"), 1237, 200))
-THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
+THEIRS = Given(tables=ReturnedTables((File("theirs.csv"),)))
+BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
 
 
 @pytest.mark.parametrize(
@@ -31,30 +43,27 @@ THEIRS = ExternalTargets(outputs=(File("theirs.csv"),))
         ({"batch": 0}, "batch is 0; it must be at least 1"),
         ({"link": -1}, "link is -1; it must be at least 0"),
         ({"permutations": 0}, "permutations is 0; it must be at least 1"),
-        (
-            {"permutations": 300, "query": QuerySet(Dataset("mnist"))},
-            "permutations is 300; it must be at least 319, or no target could be not forgotten",
-        ),
+        ({"permutations": 300}, "permutations is 300; it must be at least 319, or no target could be not forgotten"),
         ({"crop": -1}, "crop is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
         ({"negligible": 1.0}, "negligible is 1.0; it must be between 0 and 1"),
         ({"partial": (0.0,)}, "partial is (0.0,); each must be above 0 and at most 1"),
         ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
-        ({"optimiser": "best"}, "optimiser is 'best'; it must be one of"),
-        ({"measures": ("all",)}, "it must be some of scores, examples"),
-        ({"measures": ()}, "it must be some of scores, examples"),
+        ({"optimiser": "best"}, "optimiser is 'best'; allowed: adam, rmsprop"),
+        ({"query.held_back": 1.0}, "held_back is 1.0; it must be between 0 and 1"),
+        ({"query.secret": "1234"}, "secret has 4 characters; it must have at least 16"),
         ({"targets": ()}, "targets is empty; there must be at least one, or a given model or table of outputs"),
         ({"targets": (Target(0.5), Target(0.5, 0))}, "targets has 0.5 D_Q twice; each must be there once"),
         ({"outside": None}, "outside is none; it must be a data set for targets that are trained on it"),
-        ({"network": Network("cnn9")}, "cnn9"),
+        ({"network": "cnn9"}, "cnn9"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)) as caught:
-        Forgetting(**fields)
+    with pytest.raises(SpecError, match=re.escape(told)) as caught:
+        changed(Forgetting(), fields)
     assert "\n" not in str(caught.value)
 
 
@@ -79,41 +88,54 @@ def test_targets_are_called_by_what_they_are_trained_on() -> None:
     assert [True, False, False, False, True, True, True, False] == [target.remembers for target in targets]
 
 
-def test_given_models_are_audited_in_place_of_targets() -> None:
-    config = replace(TABLE1, given=THEIRS)
-    assert ((), None) == (config.targets, config.outside)
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"given.outputs": "theirs.csv"}, THEIRS),
+        ({"outputs": "theirs.csv"}, THEIRS),
+        ({"given.outputs": "theirs.csv", "given.bound_by": "a notary"}, replace(THEIRS, tables=BOUND)),
+        ({"given.models": "a.pt"}, Given(models=(ModelFile("a.pt"),))),
+        ({"given.models": "a.pt", "given.outputs": "theirs.csv"}, replace(THEIRS, models=(ModelFile("a.pt"),))),
+        ({"targets": "D_C"}, Trained((Target(calibration=1.0),), None)),
+        ({"audited": "given"}, Given()),
+    ],
+)
+def test_models_to_audit_are_selected_by_their_fields(settings: dict[str, Any], expected: Given | Trained) -> None:
+    config = changed(QUICKSTART, settings)
+    assert config.audited == expected
+    assert replace(config, question=QUICKSTART.question) == QUICKSTART
 
 
 def test_a_set_out_of_domain_has_to_be_there_only_for_targets_that_train_on_it() -> None:
-    assert Part(Dataset("cifar10#28x28#grey")) == TABLE1.outside
-    assert [TABLE1.query.pool, TABLE1.calibration] == list(replace(TABLE1, targets=PUBLISHED).parts)
+    assert TABLE1.outside == Part(Dataset("cifar10#28x28#grey"))
+    assert list(changed(TABLE1, targets=PUBLISHED).parts) == [TABLE1.query.pool, TABLE1.calibration]
 
 
 @pytest.mark.parametrize("config", [TABLE1, TABLE2, QUICKSTART])
 def test_the_tiny_audit_has_the_same_targets_on_embedded_data(config: Forgetting) -> None:
     small = tiny(config)
-    assert (config.targets, config.network, bool(config.crop)) == (small.targets, small.network, bool(small.crop))
+    training, small_training = config.question.training, small.question.training
+    assert small.audited.targets == config.audited.targets
+    assert (small_training.network, bool(small_training.crop)) == (training.network, bool(training.crop))
     assert {"digits", "photos", "digits-on-photos"} >= {part.data.name.partition("#")[0] for part in small.parts}
-    assert (small.replicates, small.epochs) <= (2, 2)
+    assert (small.question.replicates, small_training.epochs) <= (2, 2)
 
 
 def test_a_control_set_of_its_own_leaves_all_of_the_pool_to_the_query_set() -> None:
-    given = QuerySet(Dataset("digits"), control=Part(Dataset("digits"), 700, 100))
-    assert (0.0, True, given.pool) == (given.held_back, given.is_controlled, given.query_part(0))
-    with pytest.raises(ValueError, match=r"held_back is 1\.0; it must be a share from 0 to below 1"):
-        QuerySet(Dataset("digits"), held_back=1.0)
+    given = QuerySet(Dataset("digits"), control=ControlSet(NamedImages(Dataset("digits"), 700, 100)))
+    assert (given.held_back, given.is_controlled, given.query_part(0)) == (0.0, True, given.pool)
 
 
 def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_set_none_are() -> None:
-    assert (0.05, 0.25) == QUICKSTART.partial_shares
-    assert () == TABLE1.partial_shares
-
-
-SECRET = "b1946ac92492d2347c6235b4d2611184"
+    small, uncontrolled = (load_data_sets(tiny(config)) for config in (QUICKSTART, TABLE1))
+    assert QUICKSTART.audited is not None
+    assert partial_shares(QUICKSTART.audited, small) == (0.05, 0.25)
+    assert partial_shares(THEIRS, small) == (0.05, 0.1, 0.25)
+    assert partial_shares(QUICKSTART.audited, uncontrolled) == ()
 
 
 def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_order_it_is_handed_out() -> None:
-    hidden = replace(SMOKE, query=replace(SMOKE.query, secret=SECRET))
+    hidden = changed(SMOKE, secret=SECRET)
     known, digits = SMOKE.query_part, load(Dataset("digits"))
     drawn = hidden.query_part
     assert isinstance(known, Remainder)
@@ -121,9 +143,10 @@ def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_orde
     shared = set(known.held_rows(digits).tolist()) & set(drawn.held_rows(digits).tolist())
     assert 30 < len(shared) < 70  # of 100, as of any two draws
     assert SMOKE.probes.seed != hidden.probes.seed
-    assert hidden.query_part != replace(hidden, query=replace(hidden.query, secret=SECRET[::-1])).query_part
-    given = replace(hidden.query, held_back=0.0, control=Part(Dataset("digits"), 0, 100))
-    assert replace(hidden, query=given).probes.seed == hidden.probes.seed
+    assert hidden.query_part != changed(hidden, secret=SECRET[::-1]).query_part
+    named = changed(hidden, {"query.control.data": "digits", "query.control.examples": 100})
+    assert named.probes.control == Part(Dataset("digits"), 0, 100)
+    assert named.probes.seed == hidden.probes.seed
 
 
 def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> None:
@@ -133,14 +156,54 @@ def test_without_a_secret_what_is_held_back_and_handed_out_stays_as_it_was() -> 
 
 def test_a_secret_that_could_be_guessed_is_refused_and_none_is_shown() -> None:
     with pytest.raises(ValueError, match="secret has 4 characters; it must have at least 16") as caught:
-        QuerySet(Dataset("digits"), secret="1234")
+        ControlSet(secret="1234")
     assert "1234" not in str(caught.value)
-    assert SECRET not in repr(QuerySet(Dataset("digits"), secret=SECRET))
+    assert SECRET not in repr(QuerySet(Dataset("digits"), control=ControlSet(secret=SECRET)))
 
 
 def test_where_nothing_is_held_back_there_is_nothing_to_guess() -> None:
-    plain = QuerySet(Dataset("digits"), held_back=0.0, secret=SECRET)
-    assert ("", False) == (plain.secret, plain.is_guessable)
-    controlled = QuerySet(Dataset("digits"))
-    assert (True, False) == (controlled.is_guessable, replace(controlled, secret=SECRET).is_guessable)
-    assert SECRET == tiny(replace(QUICKSTART, query=replace(QUICKSTART.query, secret=SECRET))).query.secret
+    assert not QuerySet(Dataset("digits"), control=None).is_guessable
+    assert QuerySet(Dataset("digits")).is_guessable
+    assert not QuerySet(Dataset("digits"), control=ControlSet(secret=SECRET)).is_guessable
+    control = tiny(changed(QUICKSTART, secret=SECRET)).query.control
+    assert control is not None
+    assert control.secret == SECRET
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"query.held_back": 0.3}, ControlSet(HeldBack(0.3))),
+        ({"query.control": "none"}, None),
+        ({"query.control.data": "digits", "query.control.first": 9}, ControlSet(NamedImages(Dataset("digits"), 9))),
+        ({"query.secret": SECRET}, ControlSet(secret=SECRET)),
+        ({"permutations": 999, "negligible": 0.2}, ControlSet(permutations=999, negligible=0.2)),
+    ],
+)
+@pytest.mark.parametrize("config", [QUICKSTART, TABLE1])
+def test_control_set_is_set_by_short_names(
+    config: Forgetting, settings: dict[str, Any], expected: ControlSet | None
+) -> None:
+    assert changed(config, settings).query.control == expected
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_pool_commitment_is_that_of_earlier_versions(named: bool) -> None:
+    config = changed(SMOKE, {"query.data": DIGITS, "secret": SECRET, "seed": 7})
+    content: list[object] = [[DIGITS.identity(), 1237, 200]]
+    if named:
+        config = changed(config, {"query.control.data": DIGITS, "query.control.examples": 100})
+        content.append([DIGITS.identity(), 0, 100])
+    text = json.dumps(["engram draw 1", [*content, 0.0 if named else 0.5], 7, SECRET], separators=(",", ":"))
+    assert draw(config).pool_commitment == hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_commitment_holds_how_answers_are_read_whoever_is_audited() -> None:
+    config = changed(SMOKE, {"query.data": DIGITS, "calibration.data": ON_PHOTOS, "secret": SECRET})
+    trained = commitment_of(draw(config))
+    models = {"given.models": (ModelFile("a.pt", "a" * 64),)}
+    tables = {"given.outputs": (File("a.csv", "b" * 64),), "given.bound_by": "a notary"}
+    for settings in ({"targets": "D_C"}, {"audited": "given"}, models, tables, {**models, **tables}):
+        assert commitment_of(draw(changed(config, settings))) == trained
+    for other in ({"given.interface.gives": "probabilities"}, {"given.columns": ("a", "b")}):
+        assert commitment_of(draw(changed(config, {**tables, **other}))) != trained

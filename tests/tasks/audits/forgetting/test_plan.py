@@ -16,9 +16,9 @@ from orchestrator.planning.plan import Plan
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
 from tasks.audits.forgetting import AUDIT, PRESETS, Forgetting, Target, plan, probes, split
+from tasks.audits.forgetting.audited import Given, ReturnedTables, named_targets
 from tasks.audits.forgetting.query_set import GUESSABLE, QuerySet
-from tasks.audits.forgetting.target import ExternalTargets
-from tasks.audits.forgetting.trainings import named_targets
+from tasks.audits.forgetting.target import NamedTarget
 from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -27,16 +27,22 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 from tasks.worker.files import File
+from tests.support.settings import changed
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]
 assert isinstance(smoke, Forgetting)
-SMOKE = replace(smoke, query=QuerySet(DIGITS, 1237, 200), calibration=Part(ON_PHOTOS, 0, 200))
-THEIRS = ExternalTargets(
+SMOKE = replace(smoke, query=replace(smoke.query, data=DIGITS, first=1237), calibration=Part(ON_PHOTOS, 0, 200))
+THEIRS = Given(
     models=(ModelFile("theirs/model.pt", "a" * 64), ModelFile("others/model.pt", "b" * 64)),
-    outputs=(File("theirs/said.csv", "c" * 64),),
+    tables=ReturnedTables((File("theirs/said.csv", "c" * 64),)),
     interface=Interface(gives="probabilities", batch=7),
 )
+
+
+def targets_of(config: Forgetting) -> tuple[NamedTarget, ...]:
+    assert config.audited is not None
+    return named_targets(config.audited)
 
 
 def config_of(root: Any) -> Any:
@@ -57,8 +63,8 @@ def test_each_measure_has_its_tables() -> None:
     assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(
         plan(SMOKE)
     )
-    assert {"examples", "summary"} == set(plan(replace(SMOKE, measures=("examples",))))
-    both = plan(replace(SMOKE, measures=("scores", "examples")))
+    assert {"examples", "summary"} == set(plan(changed(SMOKE, question="examples")))
+    both = plan(changed(SMOKE, class_images=True))
     assert {
         "decisions",
         "ratios",
@@ -87,7 +93,7 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
 
 
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
-    unbroken, linked = (Plan.from_roots(plan(replace(SMOKE, epochs=5, link=link))) for link in (0, 2))
+    unbroken, linked = (Plan.from_roots(plan(changed(SMOKE, epochs=5, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert {} == dict(unbroken.after)
     more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
@@ -96,7 +102,7 @@ def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those
 
 
 def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
-    query, whole = replace(SMOKE, query=QuerySet(DIGITS, 1237)), replace(SMOKE, outside=None)
+    query, whole = changed(SMOKE, {"query.examples": 0}), changed(SMOKE, outside=Part(DIGITS))
     assert keys(SMOKE) == keys(query) == keys(whole)
 
 
@@ -110,7 +116,7 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
-    before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(replace(SMOKE, **fields)))
+    before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(changed(SMOKE, fields)))
     for name, same in (("mixed.train", trained), ("forgetting.decisions", ratios)):
         found = [
             {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
@@ -119,7 +125,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 
 
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
-    config = replace(SMOKE, given=THEIRS)
+    config = changed(SMOKE, audited=THEIRS)
     roots = plan(config)
     named = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
     assert named == set(roots)
@@ -131,8 +137,8 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     assert seeds.derive(config.seed, "decisions") == config_of(roots["decisions"]).seed
     assert config_of(roots["decisions"]) == config_of(roots["power"]).decisions
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
-    assert expected == [(each.name, each.source) for each in named_targets(config)]
-    assert [None] * 3 == [each.remembers for each in named_targets(config)]
+    assert expected == [(each.name, each.source) for each in targets_of(config)]
+    assert [None] * 3 == [each.remembers for each in targets_of(config)]
     asked = roots["confidences"]
     assert isinstance(asked, tuple)
     given = [job.config for job in asked if job.config.model.kind == "target"]
@@ -143,17 +149,17 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
 
 
 def test_targets_whose_names_round_to_one_are_told_apart() -> None:
-    config = replace(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
-    assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in named_targets(config)]
+    config = changed(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
+    assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in targets_of(config)]
 
 
 def test_the_ratios_know_the_targets_in_their_order() -> None:
-    assert named_targets(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
-    assert ["D_C", "D_C + D_Q"] == [each.name for each in named_targets(SMOKE)]
+    assert targets_of(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
+    assert ["D_C", "D_C + D_Q"] == [each.name for each in targets_of(SMOKE)]
 
 
 def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
-    ((name, pixels),) = probes(replace(SMOKE, query=QuerySet(DIGITS, 1237, held_back=0.0)))
+    ((name, pixels),) = probes(replace(SMOKE, query=QuerySet(DIGITS, 1237, control=None)))
     assert "query" == name
     assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
     assert AUDIT.handout is not None
@@ -186,10 +192,10 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert {digits.train_images[row["row"]].tobytes() == shown[row["image"]] for row in rows} == {True}
     again = [(row["image"], row["again"]) for row in rows if row["again"]]
     assert (20, True) == (len(again), all(shown[first] == shown[second] for first, second in again))
-    secret = replace(SMOKE, query=replace(SMOKE.query, secret="b1946ac92492d2347c62"))
+    secret = changed(SMOKE, secret="b1946ac92492d2347c62")
     assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
     assert (GUESSABLE, "") == (told.warning, getattr(split(secret), "warning", None))
-    assert split(replace(SMOKE, query=QuerySet(DIGITS, held_back=0.0))) is None
+    assert split(replace(SMOKE, query=QuerySet(DIGITS, control=None))) is None
 
 
 def test_methods_of_unlearning_with_the_same_settings_are_told_apart() -> None:

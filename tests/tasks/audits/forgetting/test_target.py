@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.audits.forgetting.config import PUBLISHED
+from orchestrator.errors import SpecError
+from orchestrator.spec.fields import coerce
+from tasks.audits.forgetting.audited import PUBLISHED
 from tasks.audits.forgetting.presets import UNLEARNT
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.training.unlearning_config import UnlearningName
+from tasks.training.unlearning_config import UNLEARNING, Distillation, FineTuning, Retraining, UnlearningName
 
 
 @pytest.mark.parametrize(
@@ -18,12 +20,34 @@ from tasks.training.unlearning_config import UnlearningName
         ("0.5 D_C + .25*D_Q", Target(query=0.25, calibration=0.5)),
         ("calibration+1e-3query", Target(query=0.001, calibration=1.0)),
         ("outside", Target(outside=1.0)),
-        ("D_C+D_Q-fine-tuning", Target(query=1.0, calibration=1.0, unlearning="fine-tuning")),
-        ("D_C + 1e-1D_Q - Retraining", Target(query=0.1, calibration=1.0, unlearning="retraining")),
+        ("D_C+D_Q-fine-tuning", Target(query=1.0, calibration=1.0, unlearning=FineTuning())),
+        ("D_C + 1e-1D_Q - Retraining", Target(query=0.1, calibration=1.0, unlearning=Retraining())),
     ],
 )
 def test_a_target_is_written_as_the_sum_of_its_shares(text: str, expected: Target) -> None:
     assert expected == Target.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("D_C+D_Q-distillation", Distillation()),
+        ("{query: 1, calibration: 1, unlearning: distillation}", Distillation()),
+        ("{query: 1, calibration: 1, unlearning: {type: distillation, epochs: 5}}", Distillation(5)),
+        (
+            {"query": 1, "calibration": 1, "unlearning": {"type": "fine-tuning", "learning_rate": "1e-4"}},
+            FineTuning(10, 1e-4),
+        ),
+    ],
+)
+def test_settings_of_unlearning_are_those_of_the_target(value: object, expected: Distillation | FineTuning) -> None:
+    (target,) = coerce([value], tuple[Target, ...], "targets")
+    assert target == Target(query=1.0, calibration=1.0, unlearning=expected)
+
+
+def test_unlearning_by_no_method_is_refused() -> None:
+    with pytest.raises(SpecError, match="unlearning is 'amnesia'; allowed: retraining, fine-tuning, "):
+        coerce(["{query: 1, calibration: 1, unlearning: amnesia}"], tuple[Target, ...], "targets")
 
 
 @pytest.mark.parametrize("target", [*PUBLISHED, Target(outside=1.0), Target(query=0.1, outside=0.5), *UNLEARNT])
@@ -61,7 +85,7 @@ def test_what_is_no_target_is_refused_in_words(text: str, says: str) -> None:
 def test_whether_it_remembers_is_open_after_unlearning_other_than_retraining(
     query: float, method: UnlearningName | None, remembers: bool | None
 ) -> None:
-    assert remembers == Target(query, 1.0, 0.0, method).remembers
+    assert Target(query, 1.0, 0.0, UNLEARNING[method]() if method else None).remembers == remembers
     named = NamedTarget("it", "training", query, 1.0, 0.0, method)
     assert remembers == named.remembers
     assert (None if remembers is None else query if remembers else 0.0) == named.held

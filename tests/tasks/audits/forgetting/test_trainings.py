@@ -10,19 +10,23 @@ import numpy as np
 import pytest
 
 from tasks.audits.forgetting import split
-from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.audited import Trained
+from tasks.audits.forgetting.config import Forgetting, Scores
+from tasks.audits.forgetting.data_sets import load_data_sets
 from tasks.audits.forgetting.presets import QUICKSTART
-from tasks.audits.forgetting.query_set import QuerySet
+from tasks.audits.forgetting.query_set import ControlSet, HeldBack, NamedImages, QuerySet
 from tasks.audits.forgetting.target import Target
-from tasks.audits.forgetting.trainings import ModelId, check_data, realised_share, trainings
+from tasks.audits.forgetting.trainings import ModelId, partial_shares, realised_share, training_jobs
+from tasks.contract.job import Job
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.handout import png
 from tasks.training.mixed import Mixture
-from tasks.training.unlearning_config import UNLEARNING
+from tasks.training.unlearning_config import UNLEARNING, Distillation, Retraining
 from tests.support import published_data
+from tests.support.settings import changed
 
 DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
 TARGETS = (
@@ -33,24 +37,37 @@ TARGETS = (
     *(Target(query=share, calibration=1.0) for share in (0.1, 0.5)),
     Target(outside=1.0),
 )
-CONFIG = replace(
+CONFIG = changed(
     QUICKSTART,
-    query=QuerySet(DIGITS, 0, 200, held_back=0.0),
+    query=QuerySet(DIGITS, 0, 200, control=None),
     calibration=Part(ON_PHOTOS, 200, 200),
-    outside=Part(PHOTOS),
-    targets=TARGETS,
+    audited=Trained(TARGETS, Part(PHOTOS)),
     replicates=2,
 )
 
 
+def scores_of(config: Forgetting) -> Scores:
+    assert isinstance(config.question, Scores)
+    return config.question
+
+
+def targets_of(config: Forgetting) -> tuple[Target, ...]:
+    assert isinstance(config.audited, Trained)
+    return config.audited.targets
+
+
+def jobs_of(config: Forgetting) -> dict[ModelId, Job]:
+    return dict(training_jobs(scores_of(config), load_data_sets(config)))
+
+
 def mixtures(config: Forgetting) -> dict[ModelId, Mixture]:
-    return {model: job.config for model, job in trainings(config).jobs.items()}
+    return {model: job.config for model, job in jobs_of(config).items()}
 
 
 def by_name(config: Forgetting) -> dict[tuple[str, str, int], Mixture]:
     """The trainings by what their models stand for, whatever number a target has."""
     return {
-        (model.kind, "" if model.target is None else str(config.targets[model.target]), model.replicate): mixture
+        (model.kind, "" if model.target is None else str(targets_of(config)[model.target]), model.replicate): mixture
         for model, mixture in mixtures(config).items()
         if model.kind != "partial"
     }
@@ -73,12 +90,12 @@ def test_no_two_models_share_a_training() -> None:
 
 
 def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> None:
-    few = by_name(replace(CONFIG, targets=TARGETS[:2:-2], replicates=1))
+    few = by_name(changed(CONFIG, targets=TARGETS[:2:-2], replicates=1))
     assert few.items() <= by_name(CONFIG).items()
 
 
 def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share() -> None:
-    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
+    config = changed(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
     found = mixtures(config)
     draws = {
         model: frozenset(rows(mixture, ON_PHOTOS))
@@ -86,21 +103,25 @@ def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share(
         if model.kind in ("calibration", "partial")
     }
     assert {50} == {len(draw) for draw in draws.values()}
-    assert 2 + 2 * len(config.partial_shares) == len(draws) == len(set(draws.values()))
+    assert (
+        2 + 2 * len(partial_shares(scores_of(config).audited, load_data_sets(config)))
+        == len(draws)
+        == len(set(draws.values()))
+    )
     assert all(draw < set(range(200, 400)) for draw in draws.values())
 
 
 def test_unlearning_keeps_the_draw_of_d_c_that_its_model_was_trained_on() -> None:
     held = Target(query=1.0, calibration=1.0)
-    targets = (held, *(replace(held, unlearning=method) for method in UNLEARNING))
-    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
+    targets = (held, *(replace(held, unlearning=method()) for method in UNLEARNING.values()))
+    config = changed(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
     jobs = {
-        str(config.targets[model.target or 0]): job.config
-        for model, job in trainings(config).jobs.items()
+        str(targets_of(config)[model.target or 0]): job.config
+        for model, job in jobs_of(config).items()
         if (model.kind, model.replicate) == ("target", 0)
     }
     trained = next(share for share in jobs[str(held)].shares if share.part == config.calibration)
-    assert (trained,) == jobs[str(targets[1 + UNLEARNING.index("retraining")])].shares
+    assert (trained,) == jobs[str(replace(held, unlearning=Retraining()))].shares
     assert {(trained,)} == {job.kept for job in jobs.values() if not isinstance(job, Mixture)}
 
 
@@ -142,12 +163,13 @@ def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
 
 def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -> None:
     held = Target(query=0.5, calibration=1.0)
-    config = replace(CONFIG, targets=(held, *(replace(held, unlearning=name) for name in UNLEARNING)))
-    found = trainings(config).jobs
-    for number, name in enumerate(UNLEARNING, start=1):
+    methods = [Distillation(epochs=4), *(method() for method in UNLEARNING.values())]
+    config = changed(CONFIG, targets=(held, *(replace(held, unlearning=method) for method in methods)))
+    found = jobs_of(config)
+    for number, method in enumerate(methods, start=1):
         for replicate in (0, 1):
             before, after = (found[ModelId("target", place, replicate)] for place in (0, number))
-            if name == "retraining":
+            if method == Retraining():
                 whole = found[ModelId("calibration", None, replicate)].config
                 assert after.config == replace(whole, seed=after.config.seed)
                 assert len({after.config.seed, whole.seed, before.config.seed}) == 3
@@ -156,7 +178,7 @@ def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -
             assert start.config == before.config
             assert (*after.config.kept, *after.config.forgotten) == before.config.shares
             assert [0.5] == [share.share for share in after.config.forgotten]
-            assert config.unlearning.method_named(name) == after.config.method
+            assert after.config.method == method
             assert after.config.seed != before.config.seed
 
 
@@ -166,15 +188,14 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     published_data.acdc(tmp_path / "acdc")
     three, one_and_a_half = (pin(Dataset(name)) for name in ("acdc-3t", "acdc-1.5t"))
     half = Target(calibration=0.5)
-    config = replace(
+    config = changed(
         CONFIG,
-        query=QuerySet(three, held_back=0.0),
+        query=QuerySet(three, control=None),
         calibration=Part(one_and_a_half),
-        outside=None,
         targets=(half,),
         replicates=4,
     )
-    check_data(config)
+    data = load_data_sets(config)
     patients = load(one_and_a_half).train_groups
     assert patients is not None
     drawn = []
@@ -187,9 +208,9 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     groups = load(three).train_groups
     assert groups is not None
     largest = max(np.bincount(groups)) / len(groups)
-    assert realised_share(config, 0.01) <= largest  # of one patient, who has more than a hundredth of the images
-    assert realised_share(config, 0.01) > 0.05
-    assert 0.01 == realised_share(CONFIG, 0.01)
+    realised = realised_share(scores_of(config), data, 0.01)
+    assert 0.05 < realised <= largest  # of one patient, who has more than a hundredth of the images
+    assert 0.01 == realised_share(scores_of(CONFIG), load_data_sets(CONFIG), 0.01)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +222,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
             "of one shape: add #28x28, or another height x width, and #grey or #rgb",
         ),
         (
-            {"query": QuerySet(PHOTOS), "outside": None, "targets": TARGETS[:2]},
+            {"query": QuerySet(PHOTOS), "targets": TARGETS[:2]},
             "digits-on-photos has 10 classes, the query set photos 1; it must have no more",
         ),
         (
@@ -230,30 +251,33 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        check_data(replace(CONFIG, **fields))
+        load_data_sets(changed(CONFIG, fields))
     assert told == str(caught.value)
 
 
 def test_data_that_can_serve_is_not_refused() -> None:
-    check_data(CONFIG)
-    check_data(replace(CONFIG, query=QuerySet(DIGITS, 0, 200, control=Part(DIGITS, 400, 100))))
+    load_data_sets(CONFIG)
+    load_data_sets(replace(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(NamedImages(DIGITS, 400, 100)))))
 
 
 @pytest.mark.parametrize(
     ("control", "told"),
     [
-        (Part(DIGITS, 150, 100), "the query set digits and the control set digits have 50 images in common"),
-        (Part(DIGITS, 390, 30), "the control set digits and the calibration set digits-on-photos have 10 images in "),
-        (Part(Dataset("digits#16x16"), 500, 50), "all must be of one shape"),
+        (NamedImages(DIGITS, 150, 100), "the query set digits and the control set digits have 50 images in common"),
+        (
+            NamedImages(DIGITS, 390, 30),
+            "the control set digits and the calibration set digits-on-photos have 10 images",
+        ),
+        (NamedImages(Dataset("digits#16x16"), 500, 50), "all must be of one shape"),
     ],
 )
-def test_control_images_that_any_other_set_holds_are_refused(control: Part, told: str) -> None:
+def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, told: str) -> None:
     with pytest.raises(DatasetError, match=told):
-        check_data(replace(CONFIG, query=QuerySet(DIGITS, 0, 200, control=control), outside=None, targets=TARGETS[:2]))
+        load_data_sets(changed(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(control)), targets=TARGETS[:2]))
 
 
 def test_nothing_is_trained_on_what_is_held_back() -> None:
-    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, held_back=0.3))
+    config = replace(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(HeldBack(0.3))))
     kept = config.query_part
     assert isinstance(kept, Remainder)
     held = set(kept.held_rows(load(DIGITS)).tolist())
@@ -281,8 +305,8 @@ def folder_of(path: Path, rows: list[int]) -> Dataset:
 
 def test_copies_are_held_back_together(tmp_path: Path) -> None:
     twice = folder_of(tmp_path / "twice", [*range(300, 360), *range(300, 360)])
-    config = replace(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), outside=None, targets=TARGETS[:2])
-    check_data(config)
+    config = changed(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), targets=TARGETS[:2])
+    load_data_sets(config)
     kept, images = config.query_part, load(twice)
     assert isinstance(kept, Remainder)
     query, control = (

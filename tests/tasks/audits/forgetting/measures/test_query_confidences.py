@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.forgetting import AUDIT, plan, split
+from tasks.audits.forgetting.audited import Given, ReturnedTables
 from tasks.audits.forgetting.measures.query_confidences import (
     COMMITMENT,
     COMMITMENT_MEASURE,
@@ -29,7 +30,6 @@ from tasks.audits.forgetting.measures.query_confidences import (
     commitment,
 )
 from tasks.audits.forgetting.query_set import ProbeSet, handout_order
-from tasks.audits.forgetting.target import ExternalTargets
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Job, marks
 from tasks.contract.measure import Tables
@@ -45,6 +45,7 @@ from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training.mixed import Mixture, logits, train
 from tasks.worker.files import File
 from tests.support import published_data
+from tests.support.settings import changed
 from tests.tasks.audits.forgetting.test_answer import CLEARED, target
 from tests.tasks.audits.forgetting.test_plan import SMOKE
 
@@ -208,8 +209,8 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
     assert pa.int64() == table["group"].type
 
 
-SECRET = replace(SMOKE, query=replace(SMOKE.query, secret="b1946ac92492d2347c62"))
-SENT = ExternalTargets(outputs=(File("said.csv", "c" * 64),))
+SECRET = changed(SMOKE, secret="b1946ac92492d2347c62")
+SENT = Given(tables=ReturnedTables((File("said.csv", "c" * 64),)))
 
 
 def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> None:
@@ -222,7 +223,7 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> No
     assert {"pictures": 220, "key": digest} == row
     assert COMMITMENT_MEASURE.rows is not None
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
-    found = AUDIT.certify("Has it?", replace(SECRET, given=SENT), pa.Table.from_pylist(rows, SUMMARY))
+    found = AUDIT.certify("Has it?", changed(SECRET, audited=SENT), pa.Table.from_pylist(rows, SUMMARY))
     assert found is not None
     assert found.beyond.endswith(
         f"The key of the pictures that were handed out has a SHA-256 that begins with {digest[:16]}."
@@ -232,14 +233,14 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> No
 @pytest.mark.parametrize(
     ("changes", "planned"),
     [
-        ({"given": SENT}, True),
-        ({"given": SENT, "query": SMOKE.query}, False),  # whose order can be guessed, so that nothing was promised
-        ({"given": SENT, "query": replace(SMOKE.query, held_back=0.0)}, False),
+        ({"audited": SENT}, True),
+        ({"audited": SENT, "query": SMOKE.query}, False),  # whose order can be guessed, so that nothing was promised
+        ({"audited": SENT, "query.control": None}, False),
         ({}, False),
     ],
 )
 def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], planned: bool) -> None:
-    config = replace(SECRET, **changes)
+    config = changed(SECRET, changes)
     roots = plan(config)
     assert planned == ("commitment" in roots)
     names = {marks(job.function).name for job in Plan.from_roots(roots).jobs.values()}

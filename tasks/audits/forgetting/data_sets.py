@@ -1,0 +1,115 @@
+"""The data of a run: loaded and checked once, before anything is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from tasks.audits.forgetting.config import Forgetting, Scores
+from tasks.audits.forgetting.query_set import ProbeSet, QuerySet
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import DatasetError
+from tasks.datasets.images import Images
+from tasks.datasets.mixtures import Part, Remainder, overlap
+
+MAX_LISTED = 5  # images that overlap, in an error
+
+
+@dataclass(frozen=True, eq=False)
+class DataSets:
+    """The parts of the data in their canonical form, so that equal parts have equal keys.
+
+    `images` holds the data set of D_Q, and `seed` is the run's.
+    """
+
+    query: QuerySet
+    query_part: Part | Remainder
+    probes: ProbeSet
+    calibration: Part
+    outside: Part | None
+    images: Images
+    seed: int
+
+    @property
+    def shown(self) -> Mapping[str, Part | Remainder]:
+        """The parts that models are trained on, by name."""
+        parts: dict[str, Part | Remainder] = {"query": self.query_part, "calibration": self.calibration}
+        return parts if self.outside is None else parts | {"outside": self.outside}
+
+
+def load_data_sets(config: Forgetting) -> DataSets:
+    """Load the data and check that they can serve.
+
+    Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, and if two
+    sets share an image, or images with one source: the message names the first of them.
+    """
+    query, control, outside = config.query, config.query.named_control, config.outside
+    parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
+    loaded = {part: load(part.data) for part in (*parts, *([] if control is None else [control]))}
+    images = loaded[query.pool]
+    for part, held in loaded.items():
+        _check_part(part, held, query.data.name, images)
+    crop = config.question.training.crop if isinstance(config.question, Scores) else 0
+    if crop > min(images.shape[:2]):
+        raise DatasetError(f"crop is {crop}; it must be at most {min(images.shape[:2])}, the side of the images")
+    query.query_part(config.seed).rows(images)
+    _check_disjoint_parts(query.pool, control, {"calibration set": config.calibration, "set out of domain": outside})
+    query = query.plainly(images, None if control is None else loaded[control])
+    return DataSets(
+        query=query,
+        query_part=query.query_part(config.seed),
+        probes=query.probes(config.seed),
+        calibration=config.calibration.plainly(loaded[config.calibration]),
+        outside=None if outside is None else outside.plainly(loaded[outside]),
+        images=images,
+        seed=config.seed,
+    )
+
+
+def _check_part(part: Part, held: Images, query: str, images: Images) -> None:
+    """Raise DatasetError if the part has too few images, or images of another shape or with more classes."""
+    part.rows(held)
+    if held.shape != images.shape:
+        shapes = [" x ".join(map(str, shape)) for shape in (held.shape, images.shape)]
+        raise DatasetError(
+            f"images of {part.data.name} are {shapes[0]}, those of the query set {query} {shapes[1]}; all must be of "
+            "one shape: add #28x28, or another height x width, and #grey or #rgb"
+        )
+    if held.classes > images.classes:
+        raise DatasetError(
+            f"{part.data.name} has {held.classes} classes, the query set {query} {images.classes}; it must have no more"
+        )
+
+
+def _check_disjoint_parts(pool: Part, control: Part | None, others: Mapping[str, Part | None]) -> None:
+    """Raise DatasetError if one of the other parts shares an image with the query set or the control set."""
+    for name, other in others.items():
+        if other is not None:
+            check_disjoint(pool, other, f"the {name}")
+    if control is None:
+        return
+    check_disjoint(pool, control, "the control set")
+    for name, other in others.items():
+        if other is not None:
+            check_disjoint(control, other, f"the {name}", "the control set")
+
+
+def check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+    """Raise DatasetError if the part `other` shares an image, or the source of an image, with the set `of`."""
+    common = common_images(query, other)
+    if common:
+        rows = ", ".join(f"{first} is {second}" for first, second in common[:MAX_LISTED])
+        more = f", and {len(common) - MAX_LISTED:,} more" if len(common) > MAX_LISTED else ""
+        raise DatasetError(
+            f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
+            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
+            f"{of}, nor any made of it: leave these out of it"
+        )
+
+
+@cache  # a plan is made more than once for a run
+def common_images(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
+    """The training images (row of the one, row of the other) that both parts hold."""
+    first, second = load(query.data), load(calibration.data)
+    return tuple(overlap(first, query.rows(first), second, calibration.rows(second)))

@@ -1,0 +1,70 @@
+"""From a configuration to the tables of a run: the data are loaded once, and measures are planned from them."""
+
+from __future__ import annotations
+
+from tasks.audits.forgetting.audited import Given, named_targets
+from tasks.audits.forgetting.config import About, Examples, Forgetting, Scores
+from tasks.audits.forgetting.data_sets import DataSets, load_data_sets
+from tasks.audits.forgetting.measures import MEASURES, examples, summary
+from tasks.audits.forgetting.measures.query_confidences import plan_answers
+from tasks.audits.forgetting.model_effects import Decisions
+from tasks.audits.forgetting.presets import printed_cell
+from tasks.audits.forgetting.query_set import ControlSet
+from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target import NamedTarget, check_tables
+from tasks.audits.forgetting.trainings import partial_shares, realised_share, training_jobs
+from tasks.contract.job import Job, Roots
+from tasks.contract.learning import chance_accuracy
+from tasks.contract.measure import roots
+from tasks.datasets.copies import count_copies
+from tasks.numerics import seeds
+
+
+def plan(config: Forgetting) -> Roots:
+    """The tables of the measures that the config asks for, and their `summary`."""
+    data = load_data_sets(config)
+    rows = data.query.pool.rows(data.images)
+    copies = count_copies(data.images, rows)
+    chance = chance_accuracy(data.images.train_labels[rows])
+    match config.question:
+        case Examples():
+            about = About((), copies=copies, chance=chance)
+            return roots((examples.MEASURE,), data, None, lambda read: Job(summary, about, read))
+        case Scores() as question:
+            scoring = plan_scoring(question, data)
+            about = About(scoring.targets, printed_cell(question, data), copies, chance)
+            measures = [each for each in MEASURES if question.class_images or each is not examples.MEASURE]
+            return roots(measures, data, scoring, lambda read: Job(summary, about, read))
+
+
+def plan_scoring(question: Scores, data: DataSets) -> Scoring:
+    """The trained and the given models, and their answers.
+
+    Raises ValueError if there is no model, and if a table of outputs cannot be used, before anything is trained.
+    """
+    audited = question.audited
+    targets = named_targets(audited)
+    if not targets:
+        raise ValueError(
+            "no model is given; give one as given.models=... or given.outputs=..., a table of its outputs on the "
+            "images that engram probes writes"
+        )
+    if isinstance(audited, Given) and audited.tables is not None:
+        check_tables(audited.outputs, audited.tables.columns, audited.interface, data.probes)
+    jobs = dict(training_jobs(question, data))
+    answers = tuple(plan_answers(question, data, jobs))
+    return Scoring(audited, jobs, targets, answers, plan_decisions(question, data, targets))
+
+
+def plan_decisions(question: Scores, data: DataSets, targets: tuple[NamedTarget, ...]) -> Decisions:
+    """How targets are decided on, in the table of decisions and in the measure of power."""
+    control = data.query.control or ControlSet()  # without one, no target is judged
+    shares = partial_shares(question.audited, data)
+    return Decisions(
+        targets,
+        tuple(realised_share(question, data, share) for share in shares),
+        control.negligible,
+        control.permutations,
+        seeds.derive(data.seed, "decisions"),
+        question.calibration_share,
+    )
