@@ -7,6 +7,7 @@ import re
 import secrets
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -205,9 +206,16 @@ def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
     for name, value in settings.items():
         meaning = questions.get(name, fields[name].meaning)
         yield from _comment(meaning.removeprefix(OURS), "  ")
-        typed = read_field(type(guide.base_config()), name, value)
-        shown = typed if isinstance(typed, bool | int | float) else value
+        shown = _number_or_text(guide, name, value)
         yield f"  {name}: {json.dumps(shown, ensure_ascii=False)}"
+
+
+def _number_or_text(guide: Guide, field: str, value: Any) -> Any:
+    """A setting as a number or a truth value if its field holds one, else unchanged."""
+    with suppress(SpecError):  # of an alternative whose fields follow
+        typed = read_field(type(guide.base_config()), field, value)
+        return typed if isinstance(typed, bool | int | float) else value
+    return value
 
 
 def _comment(text: str, before: str = "") -> Iterable[str]:

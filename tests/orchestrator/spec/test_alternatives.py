@@ -199,11 +199,10 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"question": "documents", "references": 9}, "references is not a field of question=documents"),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
-        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, interface, seed"),
-        ({"data.share": 0.1, "data.file": "a"}, "data.file is a field of data.control.rows=named, and another setting"),
+        ({"data.share": 0.1, "data.file": "a"}, "data.share is not a field of data.control.rows=named, and another setting"),
         ({"data.control.rows": "named", "data.control.rows.file": "a", "data.share": 1}, "unknown field 'data.share'"),
         ({"data.epochs": 2}, "unknown field 'data.epochs': Data has folder, control"),
-        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, data, seed"),
+        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, interface, data, seed"),
     ],
 )
 def test_refusal_names_field_and_choices(settings: dict[str, Any], message: str) -> None:
