@@ -133,8 +133,9 @@ def _fields_below(
     `value` is the present configuration; None if it is of another class. If the settings select an alternative, the
     fields of others are left out.
     """
+    defaults = _default_alternatives(kind)
     for name, to in field_types(kind).items():
-        path, present = f"{above}{name}", getattr(value, name, None)
+        path, present = f"{above}{name}", getattr(value, name, defaults.get(name))
         members = tagged_members(to)
         given = settings.get(path)
         selected = given if isinstance(given, str) and given in members else tag_of(type(present))
@@ -147,6 +148,11 @@ def _fields_below(
         if not members:
             for member in _plain_configs(to):
                 yield from _fields_below(member, present, settings, f"{path}.", selects)
+
+
+def _default_alternatives(kind: Any) -> dict[str, Any]:
+    """The default value of each field of a class of configurations that has one."""
+    return {field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
 
 
 def _plain_configs(to: Any) -> list[Any]:

@@ -1,0 +1,18 @@
+"""Configurations with the settings of a command line, by full or by short names of fields."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from orchestrator.spec.fields import replace_fields
+from orchestrator.spec.short_names import find_paths
+
+T = TypeVar("T")
+
+
+def with_settings(config: T, settings: dict[str, Any] | None = None, /, **more: Any) -> T:
+    """The config with these settings: `with_settings(config, epochs=3)` sets `question.training.epochs`."""
+    named = {**(settings or {}), **more}
+    paths, selected = find_paths(config, named)
+    changed: T = replace_fields(config, {**selected, **{paths[name]: value for name, value in named.items()}})
+    return changed
