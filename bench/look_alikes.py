@@ -28,13 +28,13 @@ import pyarrow as pa
 import torch
 import train_model
 from numpy.typing import NDArray
+from tasks.audits.unique_feature.external_models import ExternalModels
 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor
-from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
 from tasks.audits.unique_feature.measures.family import single_family_rows
 from tasks.audits.unique_feature.measures.look_alikes import look_alike_answers, rank_rows

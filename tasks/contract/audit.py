@@ -241,10 +241,10 @@ class Audit:
 class Stopping:
     """What a run of the audit needs to end early.
 
-    `level` and `pairs` are fields of the config, by their dotted paths: the error rate, 0 for a run that goes to its end,
-    and how many pairs are planned at most. Fewer pairs must be the first of more. `table` is the root whose job reads a table of each
-    pair, in this order, and writes a row for each with the columns `evidence` and `decided`; a pair's row may depend
-    on those before it alone.
+    `level` and `pairs` are fields of the config, by their dotted paths: the error rate, 0 for a run that goes to its
+    end, and how many pairs are planned at most. Fewer pairs must be the first of more. `table` is the root whose job
+    reads a table of each pair, in this order, and writes a row for each with the columns `evidence` and `decided`; a
+    pair's row may depend on those before it alone.
     """
 
     level: str

@@ -46,6 +46,7 @@ from tasks.datasets.mixtures import Part, Rows
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.density import member_of
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
@@ -122,7 +123,8 @@ def forgetting(folder: Path, copies: int) -> Forgetting:
 
 
 def unique_feature(folder: Path, copies: int) -> UniqueFeature:
-    return UniqueFeature(data=user_folder(folder, copies), probe=Dataset("digits"), canaries=20, epochs=1)
+    data = user_folder(folder, copies)
+    return with_settings(UniqueFeature(), data=data, probe=Dataset("digits"), canaries=20, epochs=1)
 
 
 def deja_vu(folder: Path, copies: int) -> DejaVu:
@@ -135,7 +137,7 @@ def text(folder: Path, copies: int) -> Text:
 
 
 def self_influence(folder: Path, copies: int) -> UniqueFeature:
-    return replace(unique_feature(folder, copies), choice="self-influence")
+    return with_settings(unique_feature(folder, copies), choice="self-influence")
 
 
 def identifiers(folder: Path, copies: int) -> Text:

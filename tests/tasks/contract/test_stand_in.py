@@ -29,6 +29,7 @@ from tasks.external.model_file import ModelFile
 from tasks.language_models.language_model import LanguageModel
 from tasks.models.catalog import Network
 from tasks.worker.files import File
+from tests.support.settings import with_settings
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
@@ -42,8 +43,8 @@ TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
 @pytest.mark.parametrize(
     ("stand_in", "config", "words"),
     [
-        (of_unique_feature, UniqueFeature(data=OWN), "in a stand-in network, mlp1"),
-        (of_unique_feature, UniqueFeature(data=OWN, network=OWN_NETWORK), ""),
+        (of_unique_feature, with_settings(UniqueFeature(), data=OWN), "in a stand-in network, mlp1"),
+        (of_unique_feature, with_settings(UniqueFeature(), data=OWN, network=OWN_NETWORK), ""),
         (of_unique_feature, UniqueFeature(), ""),
         (of_membership, MEMBERSHIP, "in a stand-in network, cnn1"),
         (of_membership, replace(MEMBERSHIP, network=OWN_NETWORK), ""),
