@@ -52,7 +52,7 @@ from tasks.audits.unique_feature.slope_ranks import rank_rows as slope_rank_rows
 from tasks.contract.schemas import SUMMARY
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, draw_member, look_alikes
+from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, Picture, Words, draw_member, look_alikes
 from tasks.datasets.images import Pixels
 from tasks.external.model_file import ModelFile
 from tasks.numerics import seeds
@@ -79,8 +79,8 @@ class Size:
     family: Family
 
 
-FULL = Size(owners=20, images=300, probes=20, epochs=EPOCHS, family=Family(look_alikes=100))
-TINY = Size(owners=1, images=20, probes=4, epochs=2, family=Family(count=19, look_alikes=19))
+FULL = Size(owners=20, images=300, probes=20, epochs=EPOCHS, family=AskedFamily(look_alikes=100))
+TINY = Size(owners=1, images=20, probes=4, epochs=2, family=AskedFamily(count=19, look_alikes=19))
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | Non
     """What the canary carries in each case."""
     from PIL import Image
 
-    halves = look_alikes(glyph, Family(look_alikes=1), seed, (28, 28))
+    halves = look_alikes(glyph, AskedFamily(look_alikes=1), seed, (28, 28))
     patch = halves[seed % len(halves)][0]
     file = folder / f"{seed}.png"
     Image.fromarray(patch.colour[..., 0]).save(file)

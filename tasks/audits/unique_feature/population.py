@@ -27,7 +27,7 @@ from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
 from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, burn, glyph_pixels, look_alikes
+from tasks.datasets.features import AskedFamily, Feature, Glyph, burn, glyph_pixels, look_alikes
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
@@ -104,7 +104,7 @@ class Relatives:
     probe_split: ProbeSplit
     probes: int
     feature: Feature
-    family: AskedFamily | Family
+    family: AskedFamily
     seed: int
     seen: TrainingImages | None = None
 
@@ -117,7 +117,9 @@ def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: Trai
     seed = seeds.derive(config.seed, "family", *path)
     if isinstance(question, Given) and question.nonce:
         seed = config.derive_seed("family")
-    return Relatives(config.probe, config.probe_split, question.probes, asked, question.family, seed, seen)
+    family = question.family
+    asked_family = AskedFamily(family.kind, family.count, family.names, family.look_alikes)
+    return Relatives(config.probe, config.probe_split, question.probes, asked, asked_family, seed, seen)
 
 
 def is_counted(asked: Relatives) -> bool:

@@ -9,7 +9,7 @@ from tasks.audits.unique_feature import population
 from tasks.audits.unique_feature.evaluation import burn_family, probe_images
 from tasks.audits.unique_feature.given_models import Given
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, Words, burn
+from tasks.datasets.features import AskedFamily, Family, Glyph, Words, burn
 from tasks.datasets.images import Pixels
 from tasks.numerics.ranks import rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
@@ -65,7 +65,7 @@ def reads_ink(_name: str, images: Pixels) -> NDArray[np.float64]:
 
 
 def test_each_member_of_a_family_has_a_row_with_what_the_model_says_of_it() -> None:
-    asked = population.Relatives(Dataset("digits"), "test", 3, Glyph(), Family(count=2, look_alikes=3), 5)
+    asked = population.Relatives(Dataset("digits"), "test", 3, Glyph(), AskedFamily(count=2, look_alikes=3), 5)
     drawn = [images for _, images in burn_family(CLEAN, Glyph(), asked.family, 5)]
     uncarried = Glyph(text="B")
     (found,) = population.family_rows(asked, CLEAN, [reads_ink], uncarried)

@@ -30,7 +30,7 @@ from tasks.audits.unique_feature.single_models import (
 )
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import AskedFamily, Family, Glyph
+from tasks.datasets.features import AskedFamily, Glyph
 from tasks.external import model_file
 from tasks.external.handout import write_pictures
 from tasks.external.model_file import ModelFile
@@ -63,7 +63,7 @@ def patch() -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def relatives() -> Relatives:
-    return Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), Family(count=MEMBERS), seed=2)
+    return Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), AskedFamily(count=MEMBERS), seed=2)
 
 
 def saved(folder: Path, strength: float = 4.0) -> ModelFile:
@@ -187,7 +187,7 @@ def computed(config: UniqueFeature) -> pa.Table:
     return tables(plan(config))["summary"]
 
 
-RELATIVES = Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), Family(count=MEMBERS), seed=2)
+RELATIVES = Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), AskedFamily(count=MEMBERS), seed=2)
 ASKED = SingleModelConfig(RELATIVES, "noise", SHAPE, order=5, labelled=pin(Dataset("digits")))
 NAMES = ["clean", "random", "feature", *(f"family-{number:03d}" for number in range(1, MEMBERS + 1))]
 

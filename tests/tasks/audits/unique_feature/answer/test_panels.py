@@ -86,7 +86,7 @@ def pushed(
 
 def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together() -> None:
     sent = asked(Glyph(), outputs=(File("o.csv"),))
-    secret = replace(sent, given=replace(sent.given, secret="s" * 16))
+    secret = with_settings(sent, {"given.secret": "s" * 16})
     table = pushed(0.4, 0.2, 0.6, 0.5, n=2)
     assert [False, False] == [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)]
     assert GUESSED in verdict(sent, table).limits

@@ -35,7 +35,7 @@ from tasks.contract.summaries import Estimate, Row
 from tasks.contract.ties import TIED
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, burn, family, glyph_pixels
+from tasks.datasets.features import AskedFamily, Family, Glyph, burn, family, glyph_pixels
 from tasks.numerics.ranks import rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
 from tests.support.settings import with_settings
@@ -48,7 +48,7 @@ SHAPE = (28, 28, 1)
 
 
 def asked(feature: Glyph = Glyph()) -> Relatives:
-    return Relatives(pin(Dataset("photos")), "test", PROBES, feature, Family(count=MEMBERS), seed=5)
+    return Relatives(pin(Dataset("photos")), "test", PROBES, feature, AskedFamily(count=MEMBERS), seed=5)
 
 
 def test_a_model_that_reads_the_letter_has_the_familys_scores_worked_out_by_hand() -> None:

@@ -23,7 +23,7 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.schemas import SUMMARY
-from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, Words, burn, draw_member, look_alikes
+from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, burn, draw_member, look_alikes
 from tasks.datasets.features.kinds import Patch
 from tasks.datasets.images import Pixels
 from tasks.external.model_file import ModelFile
@@ -90,7 +90,7 @@ def test_an_owner_who_answers_look_alikes_as_the_name_hides_which_it_is_and_is_n
 
 def other_half(glyph: Glyph, seed: int) -> Patch:
     """The glyph with one of its halves drawn anew."""
-    return look_alikes(glyph, Family(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
+    return look_alikes(glyph, AskedFamily(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
 
 
 @pytest.mark.parametrize(
