@@ -45,7 +45,7 @@ def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family()
     own, other = (population.relatives(with_settings(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
     assert own == population.relatives(letter, Glyph()).seed != other
     config = with_settings(letter, probe=Dataset("digits"), probes=7)
-    probed = population.Relatives(Dataset("digits"), letter.probe_split, 7, Glyph(), letter.family, own)
+    probed = population.Relatives(Dataset("digits"), letter.probe_split, 7, Glyph(), AskedFamily(), own)
     assert probed == population.relatives(config, Glyph())
     clean = probe_images(Dataset("digits"), letter.probe_split, (28, 28, 1), 7)
     assert (clean == population.clean_images(probed, (28, 28, 1))).all()

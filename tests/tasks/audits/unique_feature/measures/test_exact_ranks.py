@@ -32,7 +32,7 @@ from tasks.audits.unique_feature.population import Relatives, inked_cells
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, Words, draw_member
+from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, draw_member
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
 from tasks.models.networks import weights_of_model
@@ -47,7 +47,7 @@ ALL_GLYPHS = 4_457_400
 
 def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, **changes: object) -> ExactRanks:
     canary = int(np.flatnonzero(load(DIGITS).train_labels == LABEL)[0])
-    kind = replace(Family(count=30), **changes)  # type: ignore[arg-type]
+    kind = replace(AskedFamily(count=30), **changes)  # type: ignore[arg-type]
     return ExactRanks(DIGITS, canary, 0, Relatives(PHOTOS, "test", 20, feature, kind, seed=3), drawn, references)
 
 
