@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tasks.audits.unique_feature.external_models import ExternalModels
 
 from orchestrator.inspection.disclosure import Disclosure, is_private
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from tasks.audits.forgetting.query_set import QuerySet
 from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.datasets.features.kinds import word_pattern
@@ -64,8 +64,8 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         (QuerySet(Dataset("digits")), QuerySet(Dataset("digits"))),
         (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),
         (
-            ExternalModels(outputs=(FONT,), shape=(8, 8, 1)),
-            ExternalModels(outputs=(File("hand.ttf", DIGEST),), shape=(8, 8, 1)),
+            Given((8, 8, 1), ReturnedOutputs(outputs=(FONT,))),
+            Given((8, 8, 1), ReturnedOutputs(outputs=(File("hand.ttf", DIGEST),))),
         ),
     ],
 )

@@ -244,11 +244,11 @@ def test_copies_are_on_one_side(make: Any, sides: Any, tmp_path: Path) -> None:
 
 def test_copies_are_one_canary(tmp_path: Path) -> None:
     config = with_settings(unique_feature(tmp_path, COPIED), canaries=COUNT - COPIED + 1)
-    images = load(config.trained_on)
+    images = load(config.question.data)
     rows = [canary.image for canary in canaries(config, config.question, images)]
-    assert np.isin(rows, copied_rows(config.trained_on)).sum() == 1
+    assert np.isin(rows, copied_rows(config.question.data)).sum() == 1
+    more = with_settings(config, canaries=COUNT - COPIED + 2)
     with pytest.raises(ValueError, match="canaries is 57; it must be at most 56, the training images that differ"):
-        more = with_settings(config, canaries=COUNT - COPIED + 2)
         canaries(more, more.question, images)
 
 
