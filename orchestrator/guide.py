@@ -16,7 +16,6 @@ from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
 from orchestrator.spec.fields import nearest, replace_fields
 from orchestrator.spec.resolve import pin_one
-from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.single_field import read_field
 from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
@@ -33,9 +32,10 @@ class Guide:
     situation: Situation
 
     def base_config(self) -> Any:
-        """The config in which the settings of the situation and the answers are set."""
+        """The config that the answers are set in."""
         audit = audits.find(self.audit).audit
-        return audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
+        base = audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
+        return replace_fields(base, self.situation.sets)
 
 
 def find_guide(have: str, fear: str) -> Guide:
@@ -82,14 +82,9 @@ def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
 
 def build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
     """The config with all answers set at once. Raises SpecError if they do not fit together."""
-    return replace_fields(guide.base_config(), collect_settings(guide, answers))
-
-
-def name_answers(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
-    """The answers by the full paths of the fields that are asked for, which may be given by short names."""
-    sets = {name: value for name, value in guide.situation.sets.items() if name not in answers}
-    paths, _ = find_paths(guide.base_config(), {**sets, **answers})
-    return {paths[name]: answer for name, answer in answers.items()}
+    settings = collect_settings(guide, answers)
+    own = {name: value for name, value in settings.items() if name not in guide.situation.sets}
+    return replace_fields(guide.base_config(), own)
 
 
 def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:

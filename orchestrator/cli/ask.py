@@ -50,7 +50,7 @@ def ask(
     Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
     and FIELD=VALUE, in any order, must say it all.
     """
-    from orchestrator.guide import fears_with, find_guide, name_answers
+    from orchestrator.guide import fears_with, find_guide
     from orchestrator.spec.specification import settings
     from orchestrator.store import store_location
     from tasks.contract.situation import HAVE
@@ -66,7 +66,6 @@ def ask(
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = find_guide(have, fear or "")
-    given = name_answers(guide, given)
     _check_names(given, guide)
     collected = _collect(guide, given)
     summary = _write_priced(guide, collected, file, out, store)
@@ -180,10 +179,9 @@ def _check_names(given: Mapping[str, str], guide: Guide) -> None:
     from orchestrator.spec.fields import nearest
 
     fields = [asked.field for asked in guide.situation.asks]
-    last_names = [field.rpartition(".")[2] for field in fields]
     for name in given:
         if name not in fields:
-            raise SpecError(f"{name} is not asked for; there are {', '.join(fields)}{nearest(name, last_names)}")
+            raise SpecError(f"{name} is not asked for; there are {', '.join(fields)}{nearest(name, fields)}")
 
 
 def _price_summary(file: Path, out: str, store: str | None, waits: bool) -> dict[str, Any]:

@@ -56,7 +56,6 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
             if selected and _candidates(config, name, settings):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
-            _refuse_other_alternative(config, name, settings)
         path = name if field is None else field.path
         if path in paths.values():
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
@@ -108,15 +107,6 @@ def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
-def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any]) -> None:
-    """Raise SpecError if a setting is a field, but not of the alternatives that the settings select."""
-    if _candidates(config, name, {}):
-        tags = {field.path: field.tags for field in _fields_below(type(config), config, settings, "", {})}
-        chosen = [f"{path}={tag}" for path, tag in settings.items() if tag in tags.get(path, ())]
-        if chosen:
-            raise SpecError(f"{name} is not a field of {' '.join(chosen)}")
-
-
 def _choose(name: str, matches: list[_Field]) -> _Field | None:
     """The field that needs the fewest tags set; of several, the one of the alternative that has the field's name."""
     if not matches:
@@ -143,9 +133,8 @@ def _fields_below(
     `value` is the present configuration; None if it is of another class. If the settings select an alternative, the
     fields of others are left out.
     """
-    defaults = _default_alternatives(kind)
     for name, to in field_types(kind).items():
-        path, present = f"{above}{name}", getattr(value, name, defaults.get(name))
+        path, present = f"{above}{name}", getattr(value, name, None)
         members = tagged_members(to)
         given = settings.get(path)
         selected = given if isinstance(given, str) and given in members else tag_of(type(present))
@@ -158,11 +147,6 @@ def _fields_below(
         if not members:
             for member in _plain_configs(to):
                 yield from _fields_below(member, present, settings, f"{path}.", selects)
-
-
-def _default_alternatives(kind: Any) -> dict[str, Any]:
-    """The default value of each field of a class of configurations that has one."""
-    return {field.name: field.default for field in dataclasses.fields(kind) if field.default is not dataclasses.MISSING}
 
 
 def _plain_configs(to: Any) -> list[Any]:
