@@ -65,6 +65,7 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
             if selected and _candidates(config, name, settings):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
+            _refuse_other_alternative(config, name, settings)
         path = name if field is None else field.path
         if path in paths.values():
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
@@ -124,6 +125,15 @@ def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
     for field in fields:
         if name in field.tags and name not in {each.name for each in fields}:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
+
+
+def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any]) -> None:
+    """Raise SpecError if a setting is a field, but not of the alternatives that the settings select."""
+    if _candidates(config, name, {}):
+        tags = {field.path: field.tags for field in _fields_below(type(config), config, settings, "", {})}
+        chosen = [f"{path}={tag}" for path, tag in settings.items() if tag in tags.get(path, ())]
+        if chosen:
+            raise SpecError(f"{name} is not a field of {' '.join(chosen)}")
 
 
 def _choose(name: str, matches: list[_Field]) -> _Field | None:
