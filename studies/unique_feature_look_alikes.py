@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
+from tasks.audits.unique_feature.external_models import ExternalModels
 
 from measurement.report import measurement_facts, publish_counts
 from studies.hospital import make_xrays, train_model
@@ -30,7 +31,6 @@ from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor
-from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
 from tasks.audits.unique_feature.measures.family import single_family_rows
 from tasks.audits.unique_feature.measures.look_alikes import look_alike_answers, rank_rows
@@ -48,7 +48,7 @@ from tasks.audits.unique_feature.slope_ranks import rank_rows as slope_rank_rows
 from tasks.contract.schemas import SUMMARY
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, draw_member, look_alikes
+from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, Picture, Words, draw_member, look_alikes
 from tasks.datasets.images import Pixels
 from tasks.external.model_file import ModelFile
 from tasks.numerics import seeds
@@ -75,8 +75,8 @@ class Size:
     family: Family
 
 
-FULL = Size(owners=20, images=300, probes=20, epochs=EPOCHS, family=Family(look_alikes=100))
-TINY = Size(owners=1, images=20, probes=4, epochs=2, family=Family(count=19, look_alikes=19))
+FULL = Size(owners=20, images=300, probes=20, epochs=EPOCHS, family=AskedFamily(look_alikes=100))
+TINY = Size(owners=1, images=20, probes=4, epochs=2, family=AskedFamily(count=19, look_alikes=19))
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def shown_glyphs(folder: Path, glyph: Feature, seed: int) -> tuple[Feature | Non
     """What the canary carries in each case."""
     from PIL import Image
 
-    halves = look_alikes(glyph, Family(look_alikes=1), seed, (28, 28))
+    halves = look_alikes(glyph, AskedFamily(look_alikes=1), seed, (28, 28))
     patch = halves[seed % len(halves)][0]
     file = folder / f"{seed}.png"
     Image.fromarray(patch.colour[..., 0]).save(file)

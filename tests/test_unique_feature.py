@@ -19,8 +19,8 @@ from tasks.datasets.dataset import Dataset
 from tests.support.shell import Here, refusals
 from tests.tasks.datasets import scans
 
-SMALL = {"scale": "tiny", "canaries": 3, "examples": 60, "epochs": 1, "probes": 20}
-MEASURES = "scores,family,course,latents"
+SMALL = {"scale": "tiny", "canaries": 3, "examples": 60, "epochs": 1}
+OFFLINE: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
@@ -37,34 +37,53 @@ def failing_once(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> Non
     monkeypatch.setattr(module, name, fails)
 
 
-def test_the_summary_goes_without_the_jobs_that_failed_where_that_is_tolerated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("settings", "module", "name", "failed", "metric"),
+    [
+        ({"question": "course"}, learning_curve, "begin_curve", "course", ("M effect", '{"epoch": "kept"}')),
+        (
+            {"question": "latents"},
+            latents,
+            "model_latents",
+            "latents",
+            ("units of the feature", '{"layer": "dense2"}'),
+        ),
+        ({"measures": "scores,family", "probes": 20}, panels, "panel_p_values", "panels", None),
+    ],
+)
+def test_summary_omits_tolerated_failures(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    module: Any,
+    name: str,
+    failed: str,
+    metric: tuple[str, str] | None,
 ) -> None:
-    for module, name in ((learning_curve, "begin_curve"), (latents, "model_latents"), (panels, "panel_p_values")):
-        failing_once(monkeypatch, module, name)
-    asked = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
-    run = orchestrator.run("unique_feature", preset="smoke", measures=MEASURES, tolerate=3, **asked, **SMALL)  # type: ignore[arg-type]
-    failed = sorted(task for _, task, _ in run.failures)
-    assert ["unique_feature.course", "unique_feature.latents", "unique_feature.panels"] == failed
+    failing_once(monkeypatch, module, name)
+    settings = {**SMALL, **settings}
+    run = orchestrator.run("unique_feature", preset="smoke", tolerate=1, store=tmp_path, **OFFLINE, **settings)
+    assert [task for _, task, _ in run.failures] == [f"unique_feature.{failed}"]
     rows = {(row["metric"], row["setting"]): row for row in run.table("summary").to_pylist()}
-    assert 3 == rows["M effect", "{}"]["n"]
-    assert 3 == rows["rate called memorised", '{"estimator": "label-directed rank"}']["n"]
-    # The pair whose training could not be followed, or whose units could not be asked, is left out.
-    assert 2 == rows["M effect", '{"epoch": "kept"}']["n"]
-    assert 2 == rows["units of the feature", '{"layer": "dense2"}']["n"]
+    if metric is not None:  # the pair whose training could not be followed, or whose units not compared, is left out
+        assert rows[metric]["n"] == 2
+        return
+    assert rows["M effect", "{}"]["n"] == 3
+    assert rows["rate called memorised", '{"estimator": "label-directed rank"}']["n"] == 3
     assert "detection rate by number of models" not in {metric for metric, _ in rows}
 
 
-def test_a_narrow_network_without_its_canarys_neighbours_goes_through_every_measure(tmp_path: Path) -> None:
-    asked = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
-    changed = {"width": 0.1, "neighbours_left_out": 5, "one_seed": True}
-    run = orchestrator.run("unique_feature", preset="smoke", measures=f"ranks,{MEASURES}", **asked, **SMALL, **changed)  # type: ignore[arg-type]
+def test_narrow_network_without_neighbours_goes_through_every_measure(tmp_path: Path) -> None:
+    changed = {**SMALL, "width": 0.1, "neighbours_left_out": 5, "one_seed": True}
+    measured = {**changed, "measures": "scores,family,ranks", "probes": 20}
+    run = orchestrator.run("unique_feature", preset="smoke", store=tmp_path, **OFFLINE, **measured)
     rows = {(row["metric"], row["setting"]): row for row in run.table("summary").to_pylist()}
-    assert 3 == len({row["canary"] for row in run.table("canary_scores").to_pylist()})
-    assert {26, 13} == {row["units"] for row in run.table("latents").to_pylist()}
+    assert len({row["canary"] for row in run.table("canary_scores").to_pylist()}) == 3
     assert rows["validation accuracy", '{"model": "canary"}']["estimate"] > 0
     scores = {row["score"] for row in run.table("exact_ranks").to_pylist()}
     assert {"pair", "weight change"} <= scores
+    units = orchestrator.run("unique_feature", question="latents", probe="photos", store=tmp_path, **OFFLINE, **changed)
+    assert {row["units"] for row in units.table("latents").to_pylist()} == {26, 13}
 
 
 BURN = ("run", "unique_feature", "--preset", "smoke", "--address", "none")
@@ -163,7 +182,7 @@ def test_a_model_file_and_its_owners_answers_have_one_rank_beside_references(own
     [
         ((LABEL, PROBE, "given.references=[a.pt]"), "references has 1 model; it must have at least 2"),
         ((LABEL, "probe=photos", BESIDE), "probe photos has no test image of label 4"),
-        ((PROBE, BESIDE), "references are given and label is none"),
+        ((PROBE, BESIDE), "question.source.judged_by.label is missing"),
     ],
 )
 def test_references_that_cannot_serve_are_one_line(owner: Here, settings: tuple[str, ...], says: str) -> None:

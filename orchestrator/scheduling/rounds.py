@@ -61,7 +61,7 @@ class Rounds:
 
     def describe(self, pairs: int, left: int) -> str:
         """Where the run ended and why, and how many jobs fewer that took."""
-        level = getattr(self.cell.config, self.stopping.level)
+        level = self.stopping.error_rate(self.cell.config)
         return (
             f"decided after {pairs} of at most {len(self.pairs)} pairs of trainings, at an error rate of {level:g}; "
             f"the other {left} jobs are not needed"
@@ -85,9 +85,10 @@ def stop_when_decided(spec: Spec, alpha: float | None, most: int | None) -> Spec
     if most is not None and most < 1:
         raise SpecError(f"most is {most}; it must be at least 1")
     wanted = stopping.settings(alpha, most)
-    for name in wanted:
-        if name in spec.set or name in spec.sweep:
-            raise SpecError(f"{name} is given, and --until decided sets it; give --alpha or --most instead")
+    for path in wanted:
+        for name in (path, path.rpartition(".")[2]):
+            if name in spec.set or name in spec.sweep:
+                raise SpecError(f"{name} is given, and --until decided sets it; give --alpha or --most instead")
     return replace(spec, set={**spec.set, **wanted})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -241,10 +241,10 @@ class Audit:
 class Stopping:
     """What a run of the audit needs to end early.
 
-    `level` and `pairs` are fields of the config: the error rate, 0 for a run that goes to its end, and how many pairs
-    are planned at most. Fewer pairs must be the first of more. `table` is the root whose job reads a table of each
-    pair, in this order, and writes a row for each with the columns `evidence` and `decided`; a pair's row may depend
-    on those before it alone.
+    `level` and `pairs` are fields of the config, by their dotted paths: the error rate, 0 for a run that goes to its
+    end, and how many pairs are planned at most. Fewer pairs must be the first of more. `table` is the root whose job
+    reads a table of each pair, in this order, and writes a row for each with the columns `evidence` and `decided`; a
+    pair's row may depend on those before it alone.
     """
 
     level: str
@@ -252,16 +252,34 @@ class Stopping:
     table: str
 
     def is_asked(self, config: Any) -> bool:
-        return bool(getattr(config, self.level))
+        """Whether the run ends early; a question without these fields goes to its end."""
+        return bool(self.error_rate(config))
+
+    def error_rate(self, config: Any) -> float:
+        """The error rate of a run that ends early; 0 for a run that goes to its end."""
+        return float(_read_path(config, self.level) or 0.0)
 
     def planned(self, config: Any) -> int:
         """The pairs that are planned at most."""
-        return int(getattr(config, self.pairs))
+        return int(_read_path(config, self.pairs))
 
     def first(self, config: Any, pairs: int) -> Any:
-        """The config of the first so many pairs."""
-        return replace(config, **{self.pairs: pairs})
+        """The config of the first pairs, this number of them."""
+        return _replace_path(config, self.pairs.split("."), pairs)
 
     def settings(self, level: float, most: int | None) -> Mapping[str, Any]:
         """The fields of a run that ends early, after so many pairs at most (None: as many as the config has)."""
         return {self.level: level} | ({} if most is None else {self.pairs: most})
+
+
+def _read_path(config: Any, path: str) -> Any:
+    """The value of the field at a dotted path; None if there is no such field."""
+    for name in path.split("."):
+        config = getattr(config, name, None)
+    return config
+
+
+def _replace_path(config: Any, path: Sequence[str], value: Any) -> Any:
+    """The config with this value of the field at a path."""
+    name, *rest = path
+    return replace(config, **{name: _replace_path(getattr(config, name), rest, value) if rest else value})

@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,7 @@ from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.numerics.statistics import proportion
+from tests.support.settings import with_settings
 
 Row = dict[str, Any]
 Tables = Mapping[str, Sequence[pa.Table]]
@@ -64,7 +64,7 @@ def sweep(store: Store, name: str, cells: Sequence[Run]) -> Run:
 def embedded(**fields: Any) -> UniqueFeature:
     """A config whose data sets are the embedded ones, pinned."""
     pins = {name: catalog.pin(Dataset(found)) for name, found in (("data", "digits"), ("probe", "photos"))}
-    return replace(PRESETS["quickstart"], **pins | fields)
+    return with_settings(PRESETS["quickstart"], {**pins, **fields})
 
 
 def tables(canaries: int, effect: float = 0.4, epochs: int = 40, seed: int = 0) -> dict[str, list[pa.Table]]:

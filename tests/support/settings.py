@@ -1,4 +1,4 @@
-"""Configurations with some fields changed by their short names, as on the command line."""
+"""Configurations with the settings of a command line, by full or by short names of fields."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from orchestrator.spec.short_names import find_paths
 T = TypeVar("T")
 
 
-def changed(config: T, fields: dict[str, Any] | None = None, **more: Any) -> T:
-    """The config with these fields, each by its path or its short name."""
-    settings = {**(fields or {}), **more}
-    paths, selected = find_paths(config, settings)
-    found: T = replace_fields(config, {**selected, **{paths[name]: value for name, value in settings.items()}})
-    return found
+def with_settings(config: T, settings: dict[str, Any] | None = None, /, **more: Any) -> T:
+    """The config with these settings: `with_settings(config, epochs=3)` sets `question.training.epochs`."""
+    named = {**(settings or {}), **more}
+    paths, selected = find_paths(config, named)
+    changed: T = replace_fields(config, {**selected, **{paths[name]: value for name, value in named.items()}})
+    return changed

@@ -8,13 +8,14 @@ import numpy as np
 
 from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Pairs
-from dashboards.audits.unique_feature.read_out import read_out
+from dashboards.audits.unique_feature.read_out import drawn_canaries, read_out
 from dashboards.gallery import Gallery, Picture, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.inspection.disclosure import is_private
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.canary_selection import canaries
 from tasks.audits.unique_feature.evaluation import burning, triples
+from tasks.audits.unique_feature.given_models import Given
+from tasks.audits.unique_feature.questions import Panel, ProbePictures
 from tasks.datasets.catalog import is_embedded, load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import burn
@@ -45,14 +46,15 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         f"probe images to the smallest{f': the {few}' if len(shown) < len(rows) else ''}."
     )
     config = run.private_config
-    if not isinstance(config, UniqueFeature):
+    if not isinstance(config, UniqueFeature) or config.trained is None:
         return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     ids = ", ".join(str(canary) for canary, _, _ in shown)
-    if not (show_images or are_public(config, config.trained_on)):
-        return Gallery(caption, False, f"{hidden_note(config.trained_on)} Their rows, in that order: {ids}.")
+    data = config.trained.data
+    if not (show_images or are_public(config, data)):
+        return Gallery(caption, False, f"{hidden_note(data)} Their rows, in that order: {ids}.")
     try:
         found = (
-            *canary_pictures(config, shown),
+            *canary_pictures(config, data, shown),
             *probe_pictures(config, show_images),
             *read_out(run, config),
         )
@@ -66,7 +68,7 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
 def probe_gallery(run: Run, show_images: bool) -> Gallery | None:
     """The probe images as a model that others trained was asked about them."""
     config = run.private_config
-    if not isinstance(config, UniqueFeature) or not (config.asks_models or "pictures" in config.measures):
+    if not isinstance(config, UniqueFeature) or not isinstance(config.question, Panel | Given | ProbePictures):
         return None
     caption = "Probe images as the model was asked about them: clean, with the feature and with a random patch each."
     if not (show_images or are_public(config, config.probe)):
@@ -79,7 +81,7 @@ def probe_gallery(run: Run, show_images: bool) -> Gallery | None:
 
 def are_public(config: UniqueFeature, data: Dataset) -> bool:
     """Whether neither the data set nor the feature is the user's own, so that everybody may see the images."""
-    return is_embedded(data.name) and not is_private((config.feature, config.burnt))
+    return is_embedded(data.name) and not is_private((config.asked_feature, config.carried))
 
 
 def hidden_note(data: Dataset) -> str:
@@ -87,11 +89,10 @@ def hidden_note(data: Dataset) -> str:
     return f"Images of {data.named().name} {what} and are not shown unless asked for with --show-images."
 
 
-def canary_pictures(config: UniqueFeature, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
-    trained_on = load(config.trained_on)
+def canary_pictures(config: UniqueFeature, data: Dataset, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
+    trained_on = load(data)
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
-    chosen = [] if config.choice == "self-influence" else canaries(config, trained_on)
-    own = {canary.image: canary.carried for canary in chosen}
+    own = {canary.image: canary.carried for canary in drawn_canaries(config)}
     for canary, label, effect in shown:
         (image,) = burn(trained_on.train_images[canary : canary + 1], own.get(canary, config.carried))
         title = f"canary {canary}, label {label}, effect {drawing.format_number(effect)}"

@@ -13,12 +13,13 @@ from dashboards import drawing
 from dashboards.gallery import Picture, encode_png
 from dashboards.run import Run
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.canary_selection import canaries
+from tasks.audits.unique_feature.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.config import Shape
 from tasks.audits.unique_feature.letters import read_letters
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, REFERENCE_RANKS
 from tasks.audits.unique_feature.measures.weight_ranks import WEIGHT_RANKS
 from tasks.audits.unique_feature.population import Relatives, relatives
+from tasks.audits.unique_feature.questions import RandomChoice
 from tasks.audits.unique_feature.slopes import Array, strongest_pixels
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
@@ -56,14 +57,22 @@ def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
     """The rank of each of the first canaries by the slopes of its pair."""
     if not table.schema.equals(EXACT_RANKS):
         return
-    drawn = canaries(config, load(config.trained_on)) if config.choice != "self-influence" else []
+    drawn = drawn_canaries(config)
     asked = {canary.image: relatives(config, canary.asked, canary.number) for canary in drawn}
     seen: dict[int, Row] = {}
     for row in table.to_pylist():
         if row["score"] == SCORE and row["hits"] is not None:
             seen.setdefault(row["canary"], row)
     for canary, row in list(seen.items())[:MOST]:
-        yield ReadOut(f"canary {canary}", row, asked.get(canary) or relatives(config, config.feature))
+        yield ReadOut(f"canary {canary}", row, asked.get(canary) or relatives(config, config.asked_feature))
+
+
+def drawn_canaries(config: UniqueFeature) -> list[Canary]:
+    """The canaries of pairs if they were drawn at random: only then may each carry a feature of its own."""
+    pairs = config.pairs
+    if pairs is None or not isinstance(pairs.choice, RandomChoice):
+        return []
+    return canaries(config, pairs, load(pairs.data))
 
 
 def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
@@ -72,7 +81,7 @@ def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
         table = run.table(name)
         if table.schema.equals(schema):
             rows = (row for row in table.to_pylist() if row["feature"] == "canary" and row["hits"] is not None)
-            yield from (ReadOut(f"given model, {by}", row, relatives(config, config.feature)) for row in rows)
+            yield from (ReadOut(f"given model, {by}", row, relatives(config, config.asked_feature)) for row in rows)
 
 
 def strongest_pictures(of: ReadOut) -> Iterator[Picture]:

@@ -51,7 +51,6 @@ would not extend to another seed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tasks.audits.unique_feature.answer import (
     EFFECT,
@@ -65,10 +64,13 @@ from tasks.audits.unique_feature.answer import (
 from tasks.audits.unique_feature.answer.pairs import summed_error
 from tasks.audits.unique_feature.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
 from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
 from tasks.audits.unique_feature.power import power, resolution
-from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell, tiny
+from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell
+from tasks.audits.unique_feature.questions import CanaryPairs, Panel
 from tasks.audits.unique_feature.single_models import labels, pictures, single_model_config, split_key
+from tasks.audits.unique_feature.tiny import tiny
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.unseen_images import count_copies, seen_images
 from tasks.contract.audit import Audit, Handout, Stopping, Wording
@@ -78,6 +80,7 @@ from tasks.contract.learning import chance_accuracy
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -95,29 +98,41 @@ def plan(config: UniqueFeature) -> Roots:
     seen = seen_images(config)
     left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     models = trainings(config)  # which checks that the data can serve
-    cell = printed_cell(replace(config, link=0))  # however its trainings are broken into links
-    about = PublishedCell(cell, left_out, count_canary_copies(config), best_constant(config))
-    summed = summary_of_models if config.asks_models else summary
+    about = PublishedCell(printed_cell(config), left_out, count_canary_copies(config.question), best_constant(config))
+    summed = summary if config.single_models is None else summary_of_models
     return roots(MEASURES, config, models, lambda tables: Job(summed, about, tables))
 
 
 def best_constant(config: UniqueFeature) -> float | None:
     """The accuracy of the best constant answer on the images whose labels are known; None if there are none."""
-    if not config.given.there:
-        return chance_accuracy(load(config.trained_on).test_labels)
-    if config.given.labelled is None:
-        return None
-    return chance_accuracy(labels(single_model_config(config, config.shape)))
+    match config.question:
+        case Given(source=ReturnedOutputs(labelled=Dataset())):
+            return chance_accuracy(labels(single_model_config(config, config.shape)))
+        case Given():
+            return None
+        case question:
+            return chance_accuracy(load(question.data).test_labels)
 
 
 def probes(config: UniqueFeature) -> Iterator[tuple[str, Pixels]]:
     """The images that a model is evaluated on, in one blinded set, for an owner who keeps the model."""
+    check_given(config)
     yield pictures(single_model_config(config, config.shape))
 
 
 def split(config: UniqueFeature) -> Split:
     """What each picture is that an owner gets."""
-    return Split(split_key(single_model_config(config, config.shape)), warning="" if config.given.secret else GUESSABLE)
+    warning = "" if check_given(config).secret else GUESSABLE
+    return Split(split_key(single_model_config(config, config.shape)), warning=warning)
+
+
+def check_given(config: UniqueFeature) -> Given:
+    """The question about given models; ValueError for another one, of which no owner gets probes."""
+    if config.given is None:
+        raise ValueError(
+            "probes are handed out for given models; say which images these take: given.shape=HEIGHT,WIDTH,CHANNELS"
+        )
+    return config.given
 
 
 def draw(config: UniqueFeature) -> Draw:
@@ -125,21 +140,25 @@ def draw(config: UniqueFeature) -> Draw:
 
 
 def subject(config: UniqueFeature) -> str:
-    return config.feature.describe().removeprefix("the ")
+    return config.asked_feature.describe().removeprefix("the ")
 
 
 def stand_in(config: UniqueFeature) -> str:
-    return stand_in_trained(config.data, config.network.name)  # no data are named where models are given
+    match config.question:
+        case CanaryPairs() | Panel() as question:
+            return stand_in_trained(question.data, question.training.network.name)
+        case _:
+            return ""
 
 
 def notes(config: UniqueFeature) -> Iterator[str]:
-    """A warning about images that the networks are asked about and trained on, in two data sets."""
+    """A warning about images on which networks are both trained and evaluated, in two data sets."""
     seen = seen_images(config)
     copies = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
-    if copies:
+    if seen is not None and copies:
         yield (
             f"{copies:,} images of probe {config.probe.name} are exact copies of training images of "
-            f"{config.trained_on.name}; they are left out, since the networks are trained on them"
+            f"{seen.data.name}; they are left out, since the networks are trained on them"
         )
 
 
@@ -164,8 +183,8 @@ AUDIT = Audit(
         summed_error=summed_error,
         attacks=(Attack.MEMBERSHIP,),
     ),
-    handout=Handout(probes, split=split, draw=draw, secret="given.secret"),
-    stopping=Stopping(level="stopping_level", pairs="canaries", table="evidence"),
+    handout=Handout(probes, split=split, draw=draw, secret="question.secret"),
+    stopping=Stopping(level="question.stopping_level", pairs="question.canaries", table="evidence"),
     notes=notes,
     resolution=resolution,
     power=power,

@@ -40,6 +40,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
+from tasks.audits.unique_feature.questions import CanaryPairs, Pairs, SelfInfluenceChoice
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.job import Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
@@ -115,43 +116,47 @@ class Canary:
         return replace(clean, burnt=(Burnt(self.image, self.carried),))
 
 
-def canaries(config: UniqueFeature, trained_on: Images) -> list[Canary]:
-    """The canaries among these images; where they are drawn at random, fewer are the first of more.
+def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[Canary]:
+    """The canaries among these images; if they are drawn at random, fewer are the first of more.
 
     Of exact copies one at most is drawn, since two would be one canary.
     """
-    own = [own_feature(config, number, trained_on.shape) if config.drawn else None for number in range(config.canaries)]
-    images: list[int | RankedImage]
-    if config.choice == "self-influence":
-        highest = (config.canaries + 1) // 2
-        images = [RankedImage("highest", rank) for rank in range(1, highest + 1)]
-        images += [RankedImage("lowest", rank) for rank in range(1, config.canaries - highest + 1)]
-    else:
-        rows = config.examples or len(trained_on.train_images)
-        order = seeds.generator(config.seed, *config.stream("canaries")).permutation(rows)
-        records = distinct_rows(trained_on, order)
-        if config.canaries > len(records):
-            raise ValueError(
-                f"canaries is {config.canaries}; it must be at most {len(records)}, the training images that differ"
-            )
-        images = [int(row) for row in records[: config.canaries]]
-    return [
-        Canary(number, image, config.burnt or feature or config.carried, feature or config.feature)
-        for number, (image, feature) in enumerate(zip(images, own, strict=True))
-    ]
+    chosen = []
+    for number, image in enumerate(canary_images(config, question, trained_on)):
+        drawn = isinstance(question, Pairs) and question.drawn
+        asked = own_feature(config, number, trained_on.shape) if drawn else config.asked_feature
+        chosen.append(Canary(number, image, question.burnt or asked, asked))
+    return chosen
 
 
-def count_canary_copies(config: UniqueFeature) -> CopyCount:
+def canary_images(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -> list[int | RankedImage]:
+    """The rows of the canaries, or their ranks by self-influence."""
+    if isinstance(question.choice, SelfInfluenceChoice):
+        highest = (question.canaries + 1) // 2
+        images: list[int | RankedImage] = [RankedImage("highest", rank) for rank in range(1, highest + 1)]
+        images += [RankedImage("lowest", rank) for rank in range(1, question.canaries - highest + 1)]
+        return images
+    rows = question.examples or len(trained_on.train_images)
+    order = seeds.generator(config.seed, *config.stream("canaries")).permutation(rows)
+    records = distinct_rows(trained_on, order)
+    if question.canaries > len(records):
+        raise ValueError(
+            f"canaries is {question.canaries}; it must be at most {len(records)}, the training images that differ"
+        )
+    return [int(row) for row in records[: question.canaries]]
+
+
+def count_canary_copies(question: object) -> CopyCount:
     """The exact copies among the images of which canaries are chosen; none if no canary is."""
-    if config.asks_models:
+    if not isinstance(question, CanaryPairs):
         return CopyCount()
-    images = load(config.trained_on)
-    return count_copies(images, np.arange(config.examples or len(images.train_images)))
+    images = load(question.data)
+    return count_copies(images, np.arange(question.examples or len(images.train_images)))
 
 
 def own_feature(config: UniqueFeature, number: int, shape: Shape) -> Feature:
     """A member of the feature's family, drawn for this canary, as its family's other members will be."""
-    return draw_member(config.feature, seeds.derive(config.seed, "feature", number), config.family, shape[:2])
+    return draw_member(config.asked_feature, seeds.derive(config.seed, "feature", number), config.family, shape[:2])
 
 
 # By self-influence

@@ -22,6 +22,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
+from tasks.training.classifier import Training
 
 Rows = NDArray[np.int64]
 
@@ -134,15 +135,18 @@ class Evaluation:
         return Burning(self.feature, self.random, self.seed)
 
 
-def evaluation(config: UniqueFeature, canary: Canary, redraw: int) -> Evaluation:
-    """The evaluation of the canary's models with this drawing of the random patches, counted from 0."""
+def evaluation(config: UniqueFeature, canary: Canary, clean: Training, redraw: int) -> Evaluation:
+    """The evaluation of the canary's models with this drawing of the random patches, counted from 0.
+
+    `clean` is their training without the canary.
+    """
     return Evaluation(
-        data=config.trained_on,
+        data=clean.data,
         probe=config.probe,
         probe_split=config.probe_split,
         feature=canary.asked,
         canary=canary.image,
-        examples=config.examples,
+        examples=clean.examples,
         seed=evaluation_seed(config, redraw),
         redraw=redraw,
         random=config.random,
@@ -156,7 +160,7 @@ def evaluation_seed(config: UniqueFeature, redraw: int = 0) -> int:
 
 def burning(config: UniqueFeature) -> Burning:
     """What the probe images get, where it does not differ between canaries."""
-    return Burning(config.feature, config.random, evaluation_seed(config))
+    return Burning(config.asked_feature, config.random, evaluation_seed(config))
 
 
 def probe_triples(config: Evaluation) -> Triples:

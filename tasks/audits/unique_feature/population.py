@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
+from tasks.audits.unique_feature.given_models import Given
+from tasks.audits.unique_feature.questions import Pairs, Panel
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
 from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature, Glyph, burn, glyph_pixels, look_alikes
+from tasks.datasets.features import AskedFamily, Feature, Glyph, burn, glyph_pixels, look_alikes
 from tasks.datasets.features.kinds import CELLS
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
@@ -102,16 +104,22 @@ class Relatives:
     probe_split: ProbeSplit
     probes: int
     feature: Feature
-    family: Family
+    family: AskedFamily
     seed: int
     seen: TrainingImages | None = None
 
 
 def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: TrainingImages | None = None) -> Relatives:
     """The family of what a canary's models are asked about; of a feature that is not drawn it is the same for all."""
-    path = (number,) if config.drawn else ()
-    seed = config.derive_seed("family") if config.given.nonce else seeds.derive(config.seed, "family", *path)
-    return Relatives(config.probe, config.probe_split, config.probes, asked, config.family, seed, seen)
+    question = config.question
+    assert isinstance(question, Pairs | Panel | Given)  # others rank no feature
+    path = (number,) if config.draws_features else ()
+    seed = seeds.derive(config.seed, "family", *path)
+    if isinstance(question, Given) and question.nonce:
+        seed = config.derive_seed("family")
+    family = question.family
+    asked_family = AskedFamily(family.kind, family.count, family.names, family.look_alikes)
+    return Relatives(config.probe, config.probe_split, question.probes, asked, asked_family, seed, seen)
 
 
 def is_counted(asked: Relatives) -> bool:
@@ -121,7 +129,7 @@ def is_counted(asked: Relatives) -> bool:
 
 def population_beside_references(config: UniqueFeature) -> Population:
     """What the feature is ranked among by its slopes: all glyphs of its ink, or the members of its family."""
-    feature = config.feature
+    feature = config.asked_feature
     if isinstance(feature, Glyph) and config.family.kind == "alike":
         inked = inked_cells(feature)
         return Population(subset_count(len(inked), int(inked.sum())), are_all_glyphs=True)

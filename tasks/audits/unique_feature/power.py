@@ -21,19 +21,22 @@ EFFECT = 0.5  # nats
 
 def resolution(config: UniqueFeature) -> Resolution | None:
     """Whether one of the canaries could be called; of single models, whether the one feature could."""
-    if config.asks_models:
+    if config.single_models is not None:
         population = Population(config.family.count + 1)
         advice = "rank the feature among 19 others or more (family.count)"
         return Resolution(1 / population.size, 1, LEVEL, "feature", advice)
+    if config.scored_pairs is None:
+        return None
     population = population_beside_references(config) if decides(config) else Population(config.family.count + 1)
-    return population.resolution(config.canaries)
+    return population.resolution(config.scored_pairs.canaries)
 
 
 def power(config: UniqueFeature) -> Iterator[Power]:
     """How often an effect of EFFECT nats is found over the pairs, each with its own seed."""
-    if config.asks_models:
+    question = config.scored_pairs
+    if question is None:
         return
-    pairs = 1 if config.one_seed else config.canaries
+    pairs = 1 if question.one_seed else question.canaries
     canaries = smallest_size(max(LEAST, pairs), 1, lambda size: effect_rate(size) >= GOAL)
     size = f"a feature whose image changes the probability of its label by {EFFECT:g} nats (pairs differ by {SPREAD:g})"
     yield Power(size, effect_rate(pairs), "" if canaries is None else f"train {canaries} canaries")

@@ -10,6 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.questions import (
+    CanaryPairs,
+    EpochScores,
+    Pairs,
+    ProbePictures,
+    SelfInfluenceChoice,
+    UnitResponses,
+)
+from tasks.audits.unique_feature.training_config import ClassifierTraining
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
@@ -108,109 +117,105 @@ def cell_name(*parts: str) -> str:
 
 
 # Published training of each network (A.2, A.3); DenseNet's is Atienza's recipe, which the paper took over.
-TRAININGS: Mapping[str, Mapping[str, object]] = {
-    "mlp1": {},
-    "cnn1": {},
-    "cnn2": {"batch": 512},
-    "densenet100": {
-        "optimiser": "rmsprop",
-        "learning_rate": 1e-3,
-        "batch": 32,
-        "epochs": 200,
-        "patience": 0,
-        "schedule": ((80, 0.1), (120, 0.01), (160, 0.001), (180, 0.0005)),
-    },
-}
-SWITCHES: Mapping[str, Mapping[str, bool]] = {
-    PLAIN: {},
-    DROPOUT: {"dropout": True},
-    AUGMENTATION: {"augmentation": True},
-    BOTH: {"dropout": True, "augmentation": True},
-    BATCH_NORM: {"batch_norm": True},
+TRAININGS: Mapping[str, ClassifierTraining] = {
+    "mlp1": ClassifierTraining(),
+    "cnn1": ClassifierTraining(network=Network("cnn1")),
+    "cnn2": ClassifierTraining(network=Network("cnn2"), batch=512),
+    "densenet100": ClassifierTraining(
+        network=Network("densenet100"),
+        optimiser="rmsprop",
+        learning_rate=1e-3,
+        batch=32,
+        epochs=200,
+        patience=0,
+        schedule=((80, 0.1), (120, 0.01), (160, 0.001), (180, 0.0005)),
+    ),
 }
 
 
-def cell(data: str, network: str, regulariser: str = PLAIN) -> UniqueFeature:
-    """The published setting of a cell: grey CIFAR-10 is the probe set of MNIST and Fashion-MNIST, MNIST of CIFAR-10."""
-    probe = "mnist" if data == "cifar10" else "cifar10"
-    base = UniqueFeature(data=Dataset(data), probe=Dataset(probe), network=Network(network))
-    return replace(base, **TRAININGS[network], **SWITCHES[regulariser])  # type: ignore[arg-type]
+def cell(data: str, network: str, regulariser: str = PLAIN) -> Pairs:
+    """The pairs of a published cell."""
+    training = replace(
+        TRAININGS[network],
+        dropout=regulariser in (DROPOUT, BOTH),
+        augmentation=regulariser in (AUGMENTATION, BOTH),
+        batch_norm=regulariser == BATCH_NORM,
+    )
+    return Pairs(data=Dataset(data), training=training)
 
 
-def choose_by_influence(config: UniqueFeature) -> UniqueFeature:
+def asked_of(question: CanaryPairs | ProbePictures) -> UniqueFeature:
+    """The question with the published probe set: grey CIFAR-10 for MNIST and Fashion-MNIST, MNIST for CIFAR-10."""
+    probe = "mnist" if question.data.name == "cifar10" else "cifar10"
+    return UniqueFeature(question, probe=Dataset(probe))  # type: ignore[arg-type]  # a concrete question
+
+
+def choose_by_influence(pairs: Pairs, with_feature: bool = False) -> Pairs:
     """The 15 training images with the highest and the 15 with the lowest self-influence."""
-    return replace(config, choice="self-influence", canaries=30)
+    return replace(pairs, choice=SelfInfluenceChoice(with_feature), canaries=30)
 
 
 TABLE_1 = (cell("mnist", "mlp1"), cell("cifar10", "cnn2"))
-TABLE_2 = tuple(
-    choose_by_influence(cell(data, network))
-    for data, network in (
-        ("mnist", "mlp1"),
-        ("fashion-mnist", "mlp1"),
-        ("mnist", "cnn1"),
-        ("fashion-mnist", "cnn1"),
-        ("cifar10", "cnn2"),
-        ("cifar10", "densenet100"),
-    )
+TABLE_2 = (
+    ("mnist", "mlp1"),
+    ("fashion-mnist", "mlp1"),
+    ("mnist", "cnn1"),
+    ("fashion-mnist", "cnn1"),
+    ("cifar10", "cnn2"),
+    ("cifar10", "densenet100"),
 )
+FIGURE_2 = (("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2"))
 TABLE_3 = tuple(
-    replace(choose_by_influence(cell(data, network, regulariser)), beside_plain=True)
-    for data, network in (("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2"))
+    asked_of(replace(choose_by_influence(cell(data, network, regulariser)), beside_plain=True))
+    for data, network in FIGURE_2
     for regulariser in REGULARISERS
 )
-SECTION_33 = tuple(
-    replace(config, measures=("scores", "influence"))
-    for config in TABLE_2
-    if (config.trained_on.name, config.network.name)
-    in {("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2")}
-)
-FIGURE_2 = tuple(
-    replace(cell(data, network), canaries=3, measures=("pictures",))
-    for data, network in (("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2"))
-)
 ESTIMATORS = tuple(
-    replace(cell("mnist", "mlp1"), measures=("scores", "family", "ranks"), evaluations=2, drawn=drawn)
+    asked_of(replace(cell("mnist", "mlp1"), measures=("scores", "family", "ranks"), evaluations=2, drawn=drawn))
     for drawn in (False, True)
 )
 # At the letter's own place another glyph would share about half of its cells with it, and leave something in these.
 ELSEWHERE = Glyph(kind="random", seed=1, top=22, left=22)
 # Every canary has a drawn feature, whose rank by one model epsilon bounds. Nothing stops early, which takes no privacy.
-LADDER = UniqueFeature(
+LADDER = Pairs(
     data=Dataset("digits"),
-    probe=Dataset("photos"),
-    drawn=True,
+    examples=300,
     canaries=12,
+    drawn=True,
+    training=ClassifierTraining(epochs=60, patience=0, learning_rate=3e-3, batch=300),
     measures=("scores", "ranks"),
     probes=100,
-    examples=300,
-    epochs=60,
-    patience=0,
-    learning_rate=3e-3,
-    batch=300,
 )
-EPSILONS = (64.0, 16.0, 4.0, 1.0)
-QUICKSTART = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"), canaries=12, probes=100)
+PRIVACIES = (None, *(Privacy(epsilon) for epsilon in (64.0, 16.0, 4.0, 1.0)))
+QUICKSTART = Pairs(data=Dataset("digits"), canaries=12, probes=100)
+
+
+def of_digits(pairs: Pairs) -> UniqueFeature:
+    """Pairs of networks trained on digits, evaluated on photos."""
+    return UniqueFeature(pairs, probe=Dataset("photos"))
+
 
 PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
-    "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, burnt=ELSEWHERE, measures=("scores", "ranks")),
-    "smoke": replace(QUICKSTART, canaries=3, examples=300, epochs=3),
-    "table1": TABLE_1,
-    "table1-mnist": TABLE_1[0],
-    "table2": TABLE_2,
-    "table2-mnist": TABLE_2[0],
+    "quickstart": of_digits(QUICKSTART),
+    "null": of_digits(replace(QUICKSTART, burnt=ELSEWHERE, measures=("scores", "ranks"))),
+    "smoke": of_digits(replace(QUICKSTART, canaries=3, examples=300, training=ClassifierTraining(epochs=3))),
+    "table1": tuple(map(asked_of, TABLE_1)),
+    "table1-mnist": asked_of(TABLE_1[0]),
+    "table2": tuple(asked_of(choose_by_influence(cell(*names))) for names in TABLE_2),
+    "table2-mnist": asked_of(choose_by_influence(TABLE_1[0])),
     "table3": TABLE_3,
-    "figure2": FIGURE_2,
-    "figure3a": replace(TABLE_1[0], canaries=30, seeds=5),
-    "figure3b": replace(TABLE_1[0], one_seed=True, measures=("latents",)),
-    "figure3c": replace(TABLE_1[0], canaries=1, measures=("course",)),
-    "figure4": tuple(replace(config, evaluations=3) for config in TABLE_1),
-    "figure5": replace(TABLE_1[0], seeds=5),
-    "figure6": replace(TABLE_1[1], seeds=5),
-    "section33": SECTION_33,
+    "figure2": tuple(asked_of(ProbePictures(data=Dataset(data))) for data, _ in FIGURE_2),
+    "figure3a": asked_of(replace(TABLE_1[0], canaries=30, seeds=5)),
+    "figure3b": asked_of(UnitResponses(one_seed=True)),
+    "figure3c": asked_of(EpochScores(canaries=1)),
+    "figure4": tuple(asked_of(replace(pairs, evaluations=3)) for pairs in TABLE_1),
+    "figure5": asked_of(replace(TABLE_1[0], seeds=5)),
+    "figure6": asked_of(replace(TABLE_1[1], seeds=5)),
+    "section33": tuple(asked_of(choose_by_influence(cell(*names), with_feature=True)) for names in FIGURE_2),
     "estimators": ESTIMATORS,
-    "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
+    "ladder": tuple(
+        of_digits(replace(LADDER, training=replace(LADDER.training, privacy=privacy))) for privacy in PRIVACIES
+    ),
 }
 
 # What each repeats: a part of the paper, or a setting of ours.
@@ -237,7 +242,7 @@ REPEATS: Mapping[str, str] = {
 
 # The cells whose numbers the paper prints, by their names there.
 PRINTED: Mapping[str, UniqueFeature] = {
-    cell_name(table, data, network, regulariser): (
+    cell_name(table, data, network, regulariser): asked_of(
         cell(data, network, regulariser)
         if table == "table 1"
         else choose_by_influence(cell(data, network, regulariser))
@@ -247,75 +252,60 @@ PRINTED: Mapping[str, UniqueFeature] = {
 
 
 def printed_cell(config: UniqueFeature) -> str:
-    """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none."""
-    if config.given.there:
+    """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none.
+
+    How its trainings are divided into links makes no difference.
+    """
+    pairs = config.scored_pairs
+    if pairs is None:
         return ""
+    choice = pairs.choice
+    if isinstance(choice, SelfInfluenceChoice):
+        choice = replace(choice, with_feature=False)
     here = replace(
         config,
-        data=Dataset(config.trained_on.name),
+        question=replace(
+            pairs,
+            data=Dataset(pairs.data.name),
+            choice=choice,
+            training=replace(pairs.training, link=0),
+            measures=("scores",),
+            evaluations=1,
+            beside_plain=False,
+        ),
         probe=Dataset(config.probe.name),
-        measures=("scores",),
-        evaluations=1,
-        beside_plain=False,
         seed=0,
     )
     return next((name for name, printed in PRINTED.items() if printed == here), "")
 
 
 FEATURE = Asked("feature", "What is in that image? A letter, words:... or picture:FILE", "words:JANE DOE", "A")
-PROBE = Asked("probe", "Images of another source, which the models are asked about?", "folder:elsewhere", "photos")
-SHAPE = Asked("given.shape", "Height, width and channels of the images that the model takes?", "64,64,1")
+PROBE = Asked("probe", "Images of another source, on which the models are evaluated?", "folder:elsewhere", "photos")
+SHAPE = Asked("question.shape", "Height, width and channels of the images that the model takes?", "64,64,1")
+DATA = Asked("question.data", "Which images are trained on?", "folder:scans#64x64#grey", "digits")
+MODEL = Asked("question.source.models", "The model's file?", "model.pt")
+OUTPUTS = replace(TABLE, field="question.source.outputs")
+SECRET = Asked("question.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True)
 
 SITUATIONS = (
     Situation(
         "data",
         "image",
-        (Asked("data", "Which images are trained on?", "folder:scans#64x64#grey", "digits"), NETWORK, PROBE, FEATURE),
+        (DATA, replace(NETWORK, field="question.training.network"), PROBE, FEATURE),
         preset="quickstart",
     ),
     Situation(
         "model",
         "image",
-        (SHAPE, Asked("given.models", "The model's file?", "model.pt"), PROBE, FEATURE),
-        sets={"probes": 200},
+        (SHAPE, MODEL, PROBE, FEATURE),
+        sets={"question": "given", "question.source": "files", "question.probes": 200},
     ),
     Situation(
         "outputs",
         "image",
-        (
-            SHAPE,
-            PROBE,
-            FEATURE,
-            TABLE,
-            Asked("given.secret", "The secret with which probes were handed out (empty: none)?", "", optional=True),
-        ),
-        sets={"probes": 200},
-        table="given.outputs",
-        secret="given.secret",
+        (SHAPE, PROBE, FEATURE, OUTPUTS, SECRET),
+        sets={"question": "given", "question.probes": 200},
+        table=OUTPUTS.field,
+        secret=SECRET.field,
     ),
 )
-
-
-# What is small enough for a test
-
-SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for
-DEEP = ("densenet100", "resnet18")
-
-
-def tiny(config: UniqueFeature) -> UniqueFeature:
-    """The same audit on embedded data, in seconds; of a slow network as little as is."""
-    slow, deep = config.network.name in SLOW, config.network.name in DEEP
-    return replace(
-        config,
-        data=Dataset("digits#8x8" if deep else "digits#16x16" if slow else "digits"),
-        probe=Dataset("photos"),
-        canaries=min(config.canaries, 1 if deep else 2 if slow else 3),
-        neighbours_left_out=min(config.neighbours_left_out, 10),
-        seeds=min(config.seeds, 2),
-        evaluations=min(config.evaluations, 2),
-        family=replace(config.family, count=min(config.family.count, 20)),
-        probes=min(config.probes, 20) or 20,
-        examples=60 if slow else 300,
-        epochs=min(config.epochs, 1 if deep else 2),
-        link=1 if config.link else 0,
-    )

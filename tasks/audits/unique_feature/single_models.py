@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import RandomKind, Shape, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Burning, Predictor, network_predictor, probe_set_triples
+from tasks.audits.unique_feature.given_models import Given, ModelFiles, ReturnedOutputs
 from tasks.audits.unique_feature.population import (
     Relatives,
     clean_images,
@@ -68,24 +69,34 @@ class SingleModelConfig:
 
 
 def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) -> SingleModelConfig:
-    """The config of the panel's model of this number, which is asked about images of this shape."""
-    given = config.given
-    return SingleModelConfig(
-        relatives=relatives(config, config.feature, seen=seen_images(config)),
+    """The config of the panel's model of this number, which is evaluated on images of this shape."""
+    question = config.single_models
+    assert question is not None
+    single = SingleModelConfig(
+        relatives=relatives(config, config.asked_feature, seen=seen_images(config)),
         random=config.random,
         shape=shape,
         number=number,
-        model=given.models[number] if given.models else None,
-        outputs=given.outputs[number] if given.outputs else None,
-        interface=given.interface,
-        classes=given.classes,
-        columns=given.columns,
-        label=given.label,
+        label=question.judged_by.label,
         order=config.picture_order,
-        labelled=given.labelled,
-        accuracy=given.accuracy,
-        references=bool(given.references) and given.hands_out,
     )
+    return replace(single, **given_fields(question, number)) if isinstance(question, Given) else single
+
+
+def given_fields(question: Given, number: int) -> dict[str, Any]:
+    """The fields of the config of the third-party model of this number."""
+    about: dict[str, Any] = {"interface": question.interface, "classes": question.classes}
+    match question.source:
+        case ModelFiles(models=models):
+            return about | {"model": models[number]}
+        case ReturnedOutputs() as returned:
+            return about | {
+                "outputs": returned.outputs[number] if returned.outputs else None,
+                "columns": returned.columns,
+                "labelled": returned.labelled,
+                "accuracy": returned.accuracy,
+                "references": bool(question.references),
+            }
 
 
 def single_batch_key(config: SingleModelConfig) -> SingleModelConfig:

@@ -29,6 +29,15 @@ from tasks.audits.unique_feature.canary_selection import (
     train_with_canary,
 )
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
+from tasks.audits.unique_feature.given_models import Given
+from tasks.audits.unique_feature.questions import (
+    CanaryPairs,
+    Pairs,
+    Panel,
+    ProbePictures,
+    SelfInfluenceChoice,
+    TrainedHere,
+)
 from tasks.audits.unique_feature.single_models import SingleModelConfig, check_tables, single_model_config
 from tasks.contract.job import Function, Inputs, Job, Work, single_table, task
 from tasks.datasets.catalog import load
@@ -82,10 +91,10 @@ class SingleModel:
 
 @dataclass(frozen=True, eq=False)
 class Trainings:
-    """The networks of one config: `pairs` by canary and training seed, or `single_models`.
+    """The networks of one config: `pairs` by canary and training seed, or `single_models`; none if nothing is asked.
 
-    `shape` is that of the images they are asked about. `plain` are those of the same network without its regularisers,
-    where the two are compared.
+    `shape` is the shape of the images on which they are evaluated. `plain` are those of the same network without its
+    regularisers, if the two are compared.
     """
 
     shape: Shape
@@ -96,113 +105,136 @@ class Trainings:
 
 
 def trainings(config: UniqueFeature) -> Trainings:
-    """What the config trains; ValueError where the data cannot serve it."""
-    given = config.given
-    if given.there:
-        if not (given.models or given.outputs):
-            raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
-        check_fits(config.feature, *config.shape[:2])
-        asked = tuple(single_models(config, config.shape))
-        check_tables(single.config for single in asked)
-        return Trainings(config.shape, single_models=asked)
-    images = load(config.trained_on)
-    check_data(config, images)
-    if config.asks_models:
-        return Trainings(images.shape, single_models=tuple(single_models(config, images.shape)))
-    return paired_trainings(config, images)
+    """What the question trains or evaluates; ValueError if the data cannot serve it."""
+    question = config.question
+    match question:
+        case Given():
+            return given_models(config, question)
+        case Panel():
+            images = load(question.data)
+            check_data(config, question, images)
+            return Trainings(images.shape, single_models=tuple(trained_models(config, question, images.shape)))
+        case CanaryPairs():
+            images = load(question.data)
+            check_data(config, question, images)
+            check_canaries(question, images)
+            return paired_trainings(config, question, images)
+        case ProbePictures():
+            shape = load(question.data).shape
+            check_fits(config.asked_feature, *shape[:2])
+            return Trainings(shape)
 
 
-def check_data(config: UniqueFeature, images: Images) -> None:
-    """ValueError where these training images cannot serve the config."""
+def check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> None:
+    """ValueError if these training images cannot serve the question."""
     most = len(images.train_images)
-    rows = config.examples or most
-    for name, limit in (("examples", most), ("canaries", rows)):
-        if getattr(config, name) > limit:
-            raise ValueError(
-                f"{name} is {getattr(config, name)}; it must be at most {limit}, the training images there are"
-            )
-    if config.neighbours_left_out >= rows:
-        raise ValueError(
-            f"neighbours_left_out is {config.neighbours_left_out}; it must be at most {rows - 1}, the training images "
-            "beside the canary's"
-        )
-    for feature in (config.feature, config.carried):
+    if question.examples > most:
+        raise ValueError(f"examples is {question.examples}; it must be at most {most}, the training images there are")
+    for feature in (config.asked_feature, config.carried):
         check_fits(feature, *images.shape[:2])
 
 
-def paired_trainings(config: UniqueFeature, images: Images) -> Trainings:
-    """The pairs of canaries among these images, and where they are compared those without regularisers."""
-    ranking = self_influence_ranking(config) if config.choice == "self-influence" else None
-    plain = paired_trainings(config.plain(), images) if config.beside_plain else None
-    return Trainings(images.shape, tuple(pairs(config, canaries(config, images), ranking)), ranking, plain=plain)
+def check_canaries(question: CanaryPairs, images: Images) -> None:
+    """ValueError if there are fewer training images than canaries, or than neighbours to leave out."""
+    rows = question.examples or len(images.train_images)
+    if question.canaries > rows:
+        raise ValueError(f"canaries is {question.canaries}; it must be at most {rows}, the training images there are")
+    if question.neighbours_left_out >= rows:
+        raise ValueError(
+            f"neighbours_left_out is {question.neighbours_left_out}; it must be at most {rows - 1}, the training "
+            "images beside the canary's"
+        )
 
 
-def pairs(config: UniqueFeature, chosen: Sequence[Canary], ranking: Ranking | None) -> Iterator[Pair]:
+def paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Images) -> Trainings:
+    """The pairs of canaries among these images, and those without regularisers if the two are compared."""
+    by_influence = isinstance(question.choice, SelfInfluenceChoice)
+    ranking = self_influence_ranking(config, question) if by_influence else None
+    plain = None
+    if isinstance(question, Pairs) and question.beside_plain:
+        plain = paired_trainings(config, question.plain(), images)
+    chosen = canaries(config, question, images)
+    return Trainings(images.shape, tuple(pairs(config, question, chosen, ranking)), ranking, plain=plain)
+
+
+def pairs(
+    config: UniqueFeature, question: CanaryPairs, chosen: Sequence[Canary], ranking: Ranking | None
+) -> Iterator[Pair]:
     """Every canary's model and its twin, for each of its training seeds."""
     chosen_ones = () if ranking is None else (ranking.chosen,)
+    link_epochs = question.training.link
     for canary in chosen:
-        for replicate in range(config.seeds):
-            clean = clean_training(config, canary, replicate)
+        for replicate in range(question.seeds):
+            clean = clean_training(config, question, canary, replicate)
             if isinstance(canary.image, RankedImage):
                 with_canary = RankedTraining(clean, canary.image, canary.carried)
-                model = last_link(config, train_with_canary, with_canary, chosen_ones, link)
+                model = last_link(link_epochs, train_with_canary, with_canary, chosen_ones, link)
             else:
-                model = last_link(config, train, canary.burn_into(clean))
-            yield Pair(canary, clean, model, twin_job(config, clean, model), chosen_ones)
+                model = last_link(link_epochs, train, canary.burn_into(clean))
+            yield Pair(canary, clean, model, twin_job(link_epochs, clean, model), chosen_ones)
 
 
-def twin_job(config: UniqueFeature, clean: Training, model: Job) -> Job:
+def twin_job(link_epochs: int, clean: Training, model: Job) -> Job:
     """The twin of the canary with this model, the last link of its chain.
 
-    Without patience every network keeps its last epoch, so the twin need not wait to be told which.
+    Without patience every network keeps its last epoch, so the twin need not wait for the number of that epoch.
     """
     if not clean.patience:
-        return last_link(config, train, clean)
-    return last_link(config, train_twin, twin_training(clean), (model,), twin_link)
+        return last_link(link_epochs, train, clean)
+    return last_link(link_epochs, train_twin, twin_training(clean), (model,), twin_link)
 
 
-def self_influence_ranking(config: UniqueFeature) -> Ranking:
+def self_influence_ranking(config: UniqueFeature, question: CanaryPairs) -> Ranking:
     """The canaries of the highest and the lowest self-influence."""
-    base = training(config, "base")
+    base = training(config, question, "base")
     every_image = Job(influence, Tracing(base))
-    copies = count_canary_copies(config)
-    if copies.groups and config.canaries > copies.records:
+    copies = count_canary_copies(question)
+    if copies.groups and question.canaries > copies.records:
         raise ValueError(
-            f"canaries is {config.canaries}; it must be at most {copies.records}, the training images that differ"
+            f"canaries is {question.canaries}; it must be at most {copies.records}, the training images that differ"
         )
-    choice = CanaryChoice(config.canaries, config.trained_on if copies.groups else None)
+    choice = CanaryChoice(question.canaries, question.data if copies.groups else None)
     return Ranking(base, every_image, Job(choose_canaries, choice, (every_image,)))
 
 
-def single_models(config: UniqueFeature, shape: Shape) -> Iterator[SingleModel]:
-    """External models, or models trained on the unchanged data, which are asked about images of this shape."""
-    given = config.given
-    inputs: tuple[Job, ...] = ()
-    for number in range(max(len(given.models), len(given.outputs)) if given.there else config.seeds):
-        if not given.there:
-            inputs = (last_link(config, train, training(config, *config.training_stream(0, number))),)
+def given_models(config: UniqueFeature, question: Given) -> Trainings:
+    """Third-party models; ValueError if a table of their outputs cannot be used."""
+    if not (question.models or question.outputs):
+        raise ValueError("given has a shape alone; it must have models or outputs for there to be anything to ask")
+    check_fits(config.asked_feature, *question.shape[:2])
+    count = max(len(question.models), len(question.outputs))
+    models = tuple(SingleModel(single_model_config(config, question.shape, number), ()) for number in range(count))
+    check_tables(single.config for single in models)
+    return Trainings(question.shape, single_models=models)
+
+
+def trained_models(config: UniqueFeature, question: Panel, shape: Shape) -> Iterator[SingleModel]:
+    """Models trained on the unchanged data, which are evaluated on images of this shape."""
+    for number in range(question.seeds):
+        seeded = training(config, question, *config.training_stream(0, number))
+        inputs = (last_link(question.training.link, train, seeded),)
         yield SingleModel(single_model_config(config, shape, number), inputs)
 
 
-def clean_training(config: UniqueFeature, canary: Canary, replicate: int) -> Training:
+def clean_training(config: UniqueFeature, question: CanaryPairs, canary: Canary, replicate: int) -> Training:
     """The training of this replicate without the canary, and without the neighbours of its clean image."""
-    clean = training(config, *config.training_stream(canary.number, replicate))
-    if not config.neighbours_left_out:
+    clean = training(config, question, *config.training_stream(canary.number, replicate))
+    if not question.neighbours_left_out:
         return clean
     assert not isinstance(canary.image, RankedImage)  # of which no neighbours are left out
-    return replace(clean, left_out=NearestImages(canary.image, config.neighbours_left_out))
+    return replace(clean, left_out=NearestImages(canary.image, question.neighbours_left_out))
 
 
-def training(config: UniqueFeature, *stream: str | int) -> Training:
+def training(config: UniqueFeature, question: CanaryPairs | Panel, *stream: str | int) -> Training:
     """The training of a network without any canary, with the seed of this stream."""
-    return replace(config.training, seed=seeds.derive(config.seed, *stream))
+    return replace(question.clean_training, seed=seeds.derive(config.seed, *stream))
 
 
 def last_link(
-    config: UniqueFeature, function: Function, training: Any, inputs: tuple[Job, ...] = (), part: Part = up_to
+    link_epochs: int, function: Function, training: Any, inputs: tuple[Job, ...] = (), part: Part = up_to
 ) -> Job:
     """The job of the trained network, the last link of its chain."""
-    return chain(function, training, config.link, inputs, part)[-1]
+    return chain(function, training, link_epochs, inputs, part)[-1]
 
 
 # Twins

@@ -55,9 +55,10 @@ def split_images(data: Images, split: str) -> Pixels:
 
 def seen_images(config: UniqueFeature) -> TrainingImages | None:
     """The training images to leave out; None if no probe or test image is a copy of one."""
-    if config.given.there:
+    question = config.trained
+    if question is None:
         return None
-    trained = TrainingImages(config.trained_on, config.examples)
+    trained = TrainingImages(question.data, question.examples)
     copies = count_copies(trained, config.probe, config.probe_split)
     return trained if copies or has_test_copies(trained) else None
 

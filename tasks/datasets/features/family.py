@@ -55,10 +55,11 @@ class Family(Ranged):
     """How many other features."""
     names: File | None = None
     """A file with one name a line."""
-    look_alikes: Annotated[int, AtLeast(0)] = 0
-    """How many others that differ from the feature in one part alone, for each part (the words of a name, the halves
-    of a glyph or a picture), models that are asked alone are asked about; 0: none, and the feature is not told from one
-    that shares a part with it."""
+
+    @property
+    def look_alikes(self) -> int:
+        """How many look-alikes there are of each part: none unless single models are evaluated (`AskedFamily`)."""
+        return 0
 
     def conflicts(self) -> Iterator[str]:
         if self.kind == "letters" and self.count >= len(GLYPHS):
@@ -66,6 +67,16 @@ class Family(Ranged):
         if (self.kind == "names") != (self.names is not None):
             given = "a file" if self.names else "no file"
             yield f"names is {given}, but kind is {self.kind}; kind must be names where one is given"
+
+
+@dataclass(frozen=True)
+class AskedFamily(Family):
+    """The family of a feature on which single models are evaluated; it may include look-alikes of the feature."""
+
+    look_alikes: Annotated[int, AtLeast(0)] = 0  # a field in place of the property
+    """Number of further features, for each part of the feature (the words of a name, the halves of a glyph or a
+    picture), that differ from it in this part alone. With 0 the feature is not distinguished from one that shares a
+    part with it."""
 
 
 def family(feature: Feature, config: Family, seed: int, shape: tuple[int, int] | None = None) -> list[Feature]:

@@ -20,6 +20,7 @@ from orchestrator.store import Store, open_store
 from tasks.datasets.dataset import Dataset
 from tests.orchestrator.executors.jobs import call
 from tests.orchestrator.executors.test_executors import drain
+from tests.support.settings import with_settings
 
 NAMES = {"aa": "one (10.0.0.1)", "bb": "two (10.0.0.2)"}
 DIGITS = pin_one(Dataset("digits"), {})
@@ -96,9 +97,9 @@ def test_what_only_one_side_has_differs() -> None:
 def test_the_pinned_data_of_configs_are_named_once() -> None:
     from tasks.audits.unique_feature import UniqueFeature
 
-    config = UniqueFeature(data=DIGITS)
+    config = with_settings(UniqueFeature(), data=DIGITS)
     assert [DIGITS] == pinned_data([config, replace(config, seed=7)])
-    assert [] == pinned_data([UniqueFeature(data=Dataset("digits"))])
+    assert [] == pinned_data([with_settings(UniqueFeature(), data=Dataset("digits"))])
 
 
 @pytest.mark.slow

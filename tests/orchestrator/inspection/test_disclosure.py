@@ -14,12 +14,13 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from tasks.audits.forgetting.query_set import ControlSet, QuerySet
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.datasets.features.kinds import word_pattern
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.settings import with_settings
 
 DIGEST = "a" * 64
 FONT = File("/home/ann/fonts/hand.ttf", DIGEST)
@@ -63,8 +64,8 @@ def test_words_are_told_by_their_lengths(words: str, told: str) -> None:
         (QuerySet(Dataset("digits")), QuerySet(Dataset("digits"))),
         (Family("names", names=FONT), Family("names", names=File("hand.ttf", DIGEST))),
         (
-            ExternalModels(outputs=(FONT,), shape=(8, 8, 1)),
-            ExternalModels(outputs=(File("hand.ttf", DIGEST),), shape=(8, 8, 1)),
+            Given((8, 8, 1), ReturnedOutputs(outputs=(FONT,))),
+            Given((8, 8, 1), ReturnedOutputs(outputs=(File("hand.ttf", DIGEST),))),
         ),
     ],
 )
@@ -116,7 +117,7 @@ def test_a_config_without_anything_private_is_told_as_it_was_written(tmp_path: P
 
 
 def test_what_was_asked_for_is_told_as_the_config_is(tmp_path: Path) -> None:
-    config = plain(replace(UniqueFeature(), data=Dataset("folder:/home/ann/scans#20x20", DIGEST), feature=JANE))
+    config = plain(with_settings(UniqueFeature(), data=Dataset("folder:/home/ann/scans#20x20", DIGEST), feature=JANE))
     fields = {"feature.words": "JANE DOE", "data": "folder:/home/ann/scans#20x20", "canaries": "4"}
     kept = {"preset": "quickstart", "set": fields, "sweep": {}, "tolerate": 0}
     told = Disclosure().journal(written(tmp_path / "one", config=config, asked=kept)).about()["asked"]

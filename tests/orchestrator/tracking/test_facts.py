@@ -27,6 +27,7 @@ from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.measures import learning_curve
 from tasks.contract import schemas
 from tasks.datasets.dataset import Dataset
+from tests.support.settings import with_settings
 
 ZERO = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 SECRET = "parquet:/home/ann/wards/7@" + "a" * 64
@@ -163,7 +164,7 @@ def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
 
 
 def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) -> None:
-    config = plain(UniqueFeature(data=Dataset.parse(SECRET), probe=Dataset.parse(SECRET)))
+    config = plain(with_settings(UniqueFeature(), data=Dataset.parse(SECRET), probe=Dataset.parse(SECRET)))
     (tmp_path / "run.json").write_text(json.dumps({"audit": "unique_feature", "config": config}))
     about = Disclosure().journal(tmp_path).about()
     found = facts.inputs(about)

@@ -47,7 +47,7 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.density import member_of
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
@@ -121,11 +121,12 @@ def forgetting(folder: Path, copies: int) -> Forgetting:
     calibration = Part(user_folder(folder / "calibration", 1, offset=5000))
     query = QuerySet(user_folder(folder / "query", copies))
     config = Forgetting(query=query, calibration=calibration)
-    return changed(config, targets="D_C+0.5D_Q", epochs=1)
+    return with_settings(config, targets="D_C+0.5D_Q", epochs=1)
 
 
 def unique_feature(folder: Path, copies: int) -> UniqueFeature:
-    return UniqueFeature(data=user_folder(folder, copies), probe=Dataset("digits"), canaries=20, epochs=1)
+    data = user_folder(folder, copies)
+    return with_settings(UniqueFeature(), data=data, probe=Dataset("digits"), canaries=20, epochs=1)
 
 
 def deja_vu(folder: Path, copies: int) -> DejaVu:
@@ -138,7 +139,7 @@ def text(folder: Path, copies: int) -> Text:
 
 
 def self_influence(folder: Path, copies: int) -> UniqueFeature:
-    return replace(unique_feature(folder, copies), choice="self-influence")
+    return with_settings(unique_feature(folder, copies), choice="self-influence")
 
 
 def identifiers(folder: Path, copies: int) -> Text:
@@ -244,12 +245,13 @@ def test_copies_are_on_one_side(make: Any, sides: Any, tmp_path: Path) -> None:
 
 
 def test_copies_are_one_canary(tmp_path: Path) -> None:
-    config = replace(unique_feature(tmp_path, COPIED), canaries=COUNT - COPIED + 1)
-    images = load(config.trained_on)
-    rows = [canary.image for canary in canaries(config, images)]
-    assert np.isin(rows, copied_rows(config.trained_on)).sum() == 1
+    config = with_settings(unique_feature(tmp_path, COPIED), canaries=COUNT - COPIED + 1)
+    images = load(config.question.data)
+    rows = [canary.image for canary in canaries(config, config.question, images)]
+    assert np.isin(rows, copied_rows(config.question.data)).sum() == 1
+    more = with_settings(config, canaries=COUNT - COPIED + 2)
     with pytest.raises(ValueError, match="canaries is 57; it must be at most 56, the training images that differ"):
-        canaries(replace(config, canaries=COUNT - COPIED + 2), images)
+        canaries(more, more.question, images)
 
 
 def test_copies_are_one_canary_by_self_influence() -> None:

@@ -47,6 +47,7 @@ from tasks.audits.unique_feature.measures.canary_verdicts import rows as canary_
 from tasks.audits.unique_feature.measures.family import single_family_rows
 from tasks.audits.unique_feature.population import ModelFamily
 from tasks.audits.unique_feature.presets import PRESETS
+from tasks.audits.unique_feature.questions import Panel
 from tasks.contract.audit import Audit
 from tasks.contract.job import NoSettings
 from tasks.contract.measure import Tables
@@ -123,7 +124,7 @@ def unique_feature_models(change: Change) -> Answered:
     log_p = -np.logaddexp(0, -odds)
     about = {"canary": None, "label": 1, "seed": 1, "model": "given"}
     rows = single_family_rows([ModelFamily(about, np.zeros(201), log_p, odds)])
-    return unique_feature.AUDIT, UniqueFeature(canaries=0), pa.Table.from_pylist(list(rows), SUMMARY)
+    return unique_feature.AUDIT, UniqueFeature(Panel()), pa.Table.from_pylist(list(rows), SUMMARY)
 
 
 def forgetting_target(source: str, change: Change) -> Answered:

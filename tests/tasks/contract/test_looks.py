@@ -19,6 +19,7 @@ from tasks.contract.looks import CLEARING_ERROR, Look, clearing_level, coverage,
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import format_setting
+from tests.support.settings import with_settings
 
 CALLS = {"false discovery rate": 0.05, "others": 399}
 
@@ -40,7 +41,7 @@ def summary_of_pairs(estimate: float, half_width: float, n: int, total_bets: flo
 
 
 def answer_at(look: int, summary: pa.Table, **settings: Any) -> Any:
-    verdict = UNIQUE_FEATURE.answer(UniqueFeature(**settings), summary, Circumstances(look=Look(look)))
+    verdict = UNIQUE_FEATURE.answer(with_settings(UniqueFeature(), settings), summary, Circumstances(look=Look(look)))
     assert verdict is not None
     return verdict
 
@@ -103,8 +104,8 @@ def test_answer_and_certificate_state_look_and_sum() -> None:
         (UNIQUE_FEATURE, UniqueFeature(), Look(1, cells=3), 24),
         (UNIQUE_FEATURE, UniqueFeature(), Look(2, streams=2), 13),  # another seed, after the first look's rules
         (UNIQUE_FEATURE, UniqueFeature(), Look(3, streams=3), 18),
-        (UNIQUE_FEATURE, UniqueFeature(drawn=True, stopping_level=0.05), Look(7), 5),
-        (UNIQUE_FEATURE, UniqueFeature(drawn=True, stopping_level=0.05), Look(3, streams=3), 15),
+        (UNIQUE_FEATURE, with_settings(UniqueFeature(), drawn=True, stopping_level=0.05), Look(7), 5),
+        (UNIQUE_FEATURE, with_settings(UniqueFeature(), drawn=True, stopping_level=0.05), Look(3, streams=3), 15),
         (MEMBERSHIP, Membership(), Look(1), 5),
         (MEMBERSHIP, Membership(), Look(3), 15),
         (MEMBERSHIP, Membership(), Look(1, cells=3), 15),

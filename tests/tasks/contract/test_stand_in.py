@@ -31,6 +31,7 @@ from tasks.language_models.language_model import LanguageModel
 from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.worker.files import File
+from tests.support.settings import with_settings
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
@@ -45,8 +46,8 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
 @pytest.mark.parametrize(
     ("stand_in", "config", "words"),
     [
-        (of_unique_feature, UniqueFeature(data=OWN), "in a stand-in network, mlp1"),
-        (of_unique_feature, UniqueFeature(data=OWN, network=OWN_NETWORK), ""),
+        (of_unique_feature, with_settings(UniqueFeature(), data=OWN), "in a stand-in network, mlp1"),
+        (of_unique_feature, with_settings(UniqueFeature(), data=OWN, network=OWN_NETWORK), ""),
         (of_unique_feature, UniqueFeature(), ""),
         (of_membership, MEMBERSHIP, "in a stand-in network, cnn1"),
         (of_membership, Membership(Halves(OWN), ClassifierTraining(OWN_NETWORK)), ""),

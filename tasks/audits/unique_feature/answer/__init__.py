@@ -15,14 +15,16 @@ import pyarrow as pa
 from tasks.audits.unique_feature.answer import pairs as pair_answer
 from tasks.audits.unique_feature.answer import panels as panel_answer
 from tasks.audits.unique_feature.answer.pair_evidence import SURELY, PairEvidence, read_pair_evidence
-from tasks.audits.unique_feature.answer.pairs import BY_SMALL_RANKS, deciding_names, describe_sample, is_null
+from tasks.audits.unique_feature.answer.pairs import BY_SMALL_RANKS, count_canaries, deciding_names, describe_sample
 from tasks.audits.unique_feature.answer.panel_evidence import Rank, read_panel_evidence
 from tasks.audits.unique_feature.answer.panels import LOOK_ALIKES, PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.given_models import Given, ModelFiles
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT as EFFECT_ROW
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
+from tasks.audits.unique_feature.questions import Panel
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
 from tasks.contract.looks import look_number
 from tasks.contract.objectives import Objective, Objectives, row_reader
@@ -53,7 +55,7 @@ FIRST_LOOK_RULES = Rules[Any](tuple(rule for rule in RULES.cases if rule is not 
 def verdict(config: UniqueFeature, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
     rows = index_rows(summary)
-    if not config.asks_models:
+    if config.single_models is None:
         pairs = read_pair_evidence(rows, look_number(summary))
         return pair_answer.pair_verdict(config, RULES.decide(config, pairs), pairs)
     panel = read_panel_evidence(config, rows)
@@ -89,14 +91,14 @@ SYMBOLS: Mapping[str, str] = {
 def certificate(config: UniqueFeature, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
     rows = index_rows(summary)
-    if config.asks_models:
+    if config.single_models is not None:
         panel = read_panel_evidence(config, rows)
         question, steps = panel_question(config), panel_steps(config, verdict.answer)
         finding = Finding(verdict.answer, "No model has been asked yet.")
         if panel is not None:
             rank = panel.deciding_rank
             place, line = describe_place(config, verdict.answer, rank), panel_line(config, rank)
-            finding = Finding(verdict.answer, place, line, config.given.describe)
+            finding = Finding(verdict.answer, place, line, "" if config.given is None else config.given.describe)
     else:
         pairs = read_pair_evidence(rows, look_number(summary))
         rule = RULES.decide(config, pairs)
@@ -120,7 +122,7 @@ def pair_question(config: UniqueFeature) -> str:
 
 
 def asked_feature(config: UniqueFeature) -> str:
-    return "a feature drawn by chance" if config.drawn else describe_feature(config.feature)
+    return "a feature drawn by chance" if config.draws_features else describe_feature(config.asked_feature)
 
 
 def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: PairEvidence) -> str:
@@ -133,7 +135,7 @@ def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pa
         if effect["low"] is not None:
             low, high = probability_factor(effect["low"]), probability_factor(effect["high"])
             between = f"95 % interval {low} to {high} times, over {describe_sample(effect)}"
-        seen, shown = ("another feature", f", when shown {what},") if is_null(config) else (what, "")
+        seen, shown = ("another feature", f", when shown {what},") if config.is_null else (what, "")
         told = [
             f"Networks that saw {seen} in one training image gave that image’s label{shown} "
             f"{probability_factor(effect['estimate'])} times the probability, on images they never saw, that their "
@@ -146,7 +148,7 @@ def describe_pairs(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pa
         told.append(f"One by one, {calls.called} of {calls.n} are told from their twins.")
         if rule is BY_SMALL_RANKS and calls.deciding_p is not None:
             told.append(f"Chance alone brings so many small ranks with {p_in_words(calls.deciding_p)}.")
-    if is_null(config):
+    if config.is_null:
         told.append(f"They carried another feature than {what}, so this is a null: nothing is to be found.")
     return " ".join(told)
 
@@ -180,7 +182,7 @@ def probability_factor(nats: float) -> str:
 
 def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) -> tuple[str, ...]:
     """What to do next."""
-    if is_null(config):
+    if config.is_null:
         return steps_of_null(answer, "burnt=null")
     if answer == "memorised":
         return (
@@ -194,7 +196,7 @@ def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) ->
         return (f"Nothing that matters is kept of one image: an effect of {SMALLEST:g} nats would have shown.",)
     if answer == NOT_JUDGED:
         return ("Check the network: its answers do not depend on what it is shown, or are rounded.",)
-    more = f"Train more canaries (canaries={max(40, 2 * config.canaries)})"
+    more = f"Train more canaries (canaries={max(40, 2 * count_canaries(config))})"
     others = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
     if evidence.calls is not None and evidence.calls.population.are_all_glyphs:
         others = ""
@@ -205,8 +207,8 @@ def pair_steps(config: UniqueFeature, answer: Answer, evidence: PairEvidence) ->
 
 
 def panel_question(config: UniqueFeature) -> str:
-    who = "Does a model know" if config.given.there else "Do models trained on these data know"
-    return f"{who} {describe_feature(config.feature)} from the training data?"
+    who = "Does a model know" if config.given is not None else "Do models trained on these data know"
+    return f"{who} {describe_feature(config.asked_feature)} from the training data?"
 
 
 def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
@@ -214,7 +216,7 @@ def describe_place(config: UniqueFeature, answer: Answer, rank: Rank) -> str:
     size, place = rank.population.size, rank.place
     who = "the model" if rank.models == 1 else f"{rank.models} models together"
     others = f"{size - place:,} of the {size - 1:,} others" if place > 1 else f"all {size - 1:,} others"
-    among = f"{size:,} {family_noun(config.feature)}"
+    among = f"{size:,} {family_noun(config.asked_feature)}"
     asked = f"Beside {rank.references} clean models, and among {among}" if rank.references else f"Asked about {among}"
     chance = 1000 * rank.p
     number = f"about {chance:.0f}" if chance >= 1 else "fewer than 1"
@@ -239,7 +241,7 @@ def panel_line(config: UniqueFeature, rank: Rank) -> NumberLine:
     """The place on a line, and from which one on the feature is called."""
     size, last = rank.population.size, rank.population.last_called
     return NumberLine(
-        f"place of {describe_feature(config.feature)} among {size:,}, 1 for the one that is singled out most",
+        f"place of {describe_feature(config.asked_feature)} among {size:,}, 1 for the one that is singled out most",
         rank.place,
         null=(size + 1) / 2,
         null_words="the middle: its place on average, where nothing is memorised",
@@ -272,17 +274,23 @@ def panel_steps(config: UniqueFeature, answer: Answer) -> tuple[str, ...]:
             "Ask the owner how the pictures were prepared, and for a table of what the model says of each of them, "
             "unrounded and in single precision; audit that.",
         )
-    several = (
-        "given.outputs=fold0.csv,fold1.csv,fold2.csv"
-        if config.given.outputs
-        else "given.models=fold0.pt,fold1.pt,fold2.pt"
-        if config.given.there
-        else f"seeds={3 * config.seeds}"
-    )
     return (
-        f"Ask several models of the same data together, such as the folds of a cross-validation: {several}.",
+        "Ask several models of the same data together, such as the folds of a cross-validation: "
+        f"{more_models(config)}.",
         "If you have the data and the training procedure, train pairs: that finds more.",
     )
+
+
+def more_models(config: UniqueFeature) -> str:
+    """The setting that evaluates several models."""
+    match config.single_models:
+        case Given(source=ModelFiles()):
+            return "given.models=fold0.pt,fold1.pt,fold2.pt"
+        case Given():
+            return "given.outputs=fold0.csv,fold1.csv,fold2.csv"
+        case Panel(seeds=seeds):
+            return f"seeds={3 * seeds}"
+    raise AssertionError("pairs are compared, not asked alone")
 
 
 # What a search over training choices moves, and the number by which runs are compared
@@ -291,7 +299,7 @@ def panel_steps(config: UniqueFeature, answer: Answer) -> tuple[str, ...]:
 def effect(config: UniqueFeature, summary: pa.Table) -> Row | None:
     """The row of the effect on M_w of pairs of trainings; of models that are asked alone that of their push."""
     rows = index_rows(summary)
-    return first_row(rows, PUSH) if config.asks_models else rows.get(EFFECT_ROW)
+    return rows.get(EFFECT_ROW) if config.single_models is None else first_row(rows, PUSH)
 
 
 OBJECTIVES = Objectives(

@@ -35,7 +35,7 @@ def pair_rule(
     """A rule of pairs; with `stops` only of runs that end once they are decided, or of those that do not."""
 
     def applies(config: Any) -> bool:
-        return not config.asks_models and stops in (None, bool(config.stopping_level))
+        return config.single_models is None and stops in (None, stopping_level(config) > 0)
 
     ends = {None: "", True: " until decided", False: " of a fixed number"}[stops]
     return Rule(answer, when, holds, error, scope=f"pairs of trainings{ends}", applies=applies)
@@ -132,15 +132,20 @@ def summed_error(config: UniqueFeature, look: Look) -> float | None:
     Bets on one sequence of pairs err at one level however often somebody looks; other seeds begin another sequence.
     None for models that are asked alone, where every look adds its error.
     """
-    if config.asks_models:
+    if config.single_models is not None:
         return None
-    if config.stopping_level:
-        return 100 * config.stopping_level * look.streams
+    if level := stopping_level(config):
+        return 100 * level * look.streams
     return FIRST_LOOK_ALARMS + 100 * LEVEL * min(look.streams, look.number - 1)
 
 
+def stopping_level(config: UniqueFeature) -> float:
+    """The error rate of a run that ends once it is decided; 0 for a run that goes to its end."""
+    return 0.0 if config.scored_pairs is None else config.scored_pairs.stopping_level
+
+
 def bet_thresholds(config: UniqueFeature) -> Mapping[str, str]:
-    level = config.stopping_level or LEVEL
+    level = stopping_level(config) or LEVEL
     return {"bets": f"{1 / level:.4g}", "bet_alarms": f"{100 * level:g}"}
 
 
@@ -180,8 +185,8 @@ def pair_verdict(config: UniqueFeature, rule: Rule[PairEvidence], evidence: Pair
         words = f"bets on all ranks grew {total:.4g}-fold, {1 / LEVEL:g} accuse. {words[0].upper()}{words[1:]}"
     if evidence.bets is not None:
         words = f"{describe_bets(config, evidence.bets)}. {words[0].upper()}{words[1:]}"
-    asked = describe_feature(config.feature)
-    null = f" The canaries carried another feature than {asked}: this is a null." if is_null(config) else ""
+    asked = describe_feature(config.asked_feature)
+    null = f" The canaries carried another feature than {asked}: this is a null." if config.is_null else ""
     return Verdict(
         rule.answer,
         f"{rule.answer.capitalize()}: {words}.{null}",
@@ -208,7 +213,7 @@ def describe_bets(config: UniqueFeature, bets: Bets) -> str:
     """What the bets say, and after how many pairs of the planned."""
     needed = f"{1 / bets.level:.4g} = 1 / {bets.level:g}"
     reduced = f"whose effects are reduced by {SMALLEST:g} nats"
-    so_far = f"{bets.n} of at most {config.canaries} pairs of trainings"
+    so_far = f"{bets.n} of at most {count_canaries(config)} pairs of trainings"
     if bets.accuse:
         return (
             f"bets on the ranks of drawn features, {reduced}, grew {bets.largest:.4g}-fold over {so_far}, at least "
@@ -219,8 +224,8 @@ def describe_bets(config: UniqueFeature, bets: Bets) -> str:
     return f"{told}than {needed}{any_size}"
 
 
-def is_null(config: UniqueFeature) -> bool:
-    return config.carried != config.feature
+def count_canaries(config: UniqueFeature) -> int:
+    return 0 if config.pairs is None else config.pairs.canaries
 
 
 def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
@@ -229,11 +234,11 @@ def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     if effect is None:
         return "no pair of trainings has been scored"
     n, low, high = effect["n"], effect["low"], effect["high"]
-    asked = describe_feature(config.feature)
-    carried = f"a feature drawn from the family of {asked}" if config.drawn else asked
-    shown = "that feature" if config.drawn else asked
+    asked = describe_feature(config.asked_feature)
+    carried = f"a feature drawn from the family of {asked}" if config.draws_features else asked
+    shown = "that feature" if config.draws_features else asked
     moved = (
-        f"a single training image with {'another one' if is_null(config) else carried} changes log P(its label | "
+        f"a single training image with {'another one' if config.is_null else carried} changes log P(its label | "
         f"{shown}) - log P(its label | a random patch), on images the networks never saw, by "
         f"{effect['estimate']:.4g} nats"
     )
@@ -298,7 +303,7 @@ def describe_calls(calls: Calls | None) -> str:
 
 def describe_choice(config: UniqueFeature, calls: Calls | None) -> Iterator[str]:
     """What ranks rest on where the feature was chosen."""
-    if calls is not None and not config.drawn:
+    if calls is not None and not config.draws_features:
         yield CHOSEN_GLYPH_LIMITS if calls.population.are_all_glyphs else CHOSEN_LIMITS
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.given_models import AnswerRank, FirstLayerRank, JudgedBy, ReferenceRank
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
@@ -179,7 +180,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         ),
         tied=most_tied(rows),
         checks=checks,
-        unchecked=max(0, len(config.given.outputs) - len(checks)),
+        unchecked=max(0, count_tables(config) - len(checks)),
         key=key,
         lacks_beside=beside_metric is not None and beside is None,
     )
@@ -189,7 +190,7 @@ def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
     """The metric of the rank that decides in place of the family's, if any, and that of the parts."""
     if has_references(config):
         return BESIDE, BESIDE_PARTS
-    return (BY_WEIGHTS, BY_WEIGHTS_PARTS) if config.first_layer else (None, PART_RANK)
+    return (BY_WEIGHTS, BY_WEIGHTS_PARTS) if reads_weights(config) else (None, PART_RANK)
 
 
 def read_rank_beside(row: Row) -> Rank:
@@ -219,17 +220,31 @@ def read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
     return tuple(checks), key
 
 
-def has_references(config: UniqueFeature) -> bool:
-    return bool(config.given.references)
+def evaluates_single_models(config: UniqueFeature) -> bool:
+    return config.single_models is not None
 
 
 def asks_one_family(config: UniqueFeature) -> bool:
-    return config.asks_models and not has_references(config) and not config.first_layer
+    return evaluates_single_models(config) and isinstance(judging_rank(config), AnswerRank)
+
+
+def has_references(config: UniqueFeature) -> bool:
+    return isinstance(judging_rank(config), ReferenceRank)
 
 
 def reads_weights(config: UniqueFeature) -> bool:
-    return config.first_layer
+    return isinstance(judging_rank(config), FirstLayerRank)
 
 
 def reads_tables(config: UniqueFeature) -> bool:
-    return bool(config.given.outputs)
+    return count_tables(config) > 0
+
+
+def judging_rank(config: UniqueFeature) -> JudgedBy | None:
+    """The rank by which single models are judged; None if pairs are."""
+    return None if config.single_models is None else config.single_models.judged_by
+
+
+def count_tables(config: UniqueFeature) -> int:
+    """The tables of outputs that an owner returned."""
+    return 0 if config.given is None else len(config.given.outputs)

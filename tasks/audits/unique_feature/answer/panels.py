@@ -22,6 +22,7 @@ from tasks.audits.unique_feature.answer.panel_evidence import (
     Rank,
     asks_one_family,
     deciding_metrics,
+    evaluates_single_models,
     has_references,
     reads_tables,
     reads_weights,
@@ -84,7 +85,7 @@ BY_PART = Rule[PanelEvidence](
     lambda evidence: evidence.deciding_rank.is_small and not evidence.lacks_beside,
     PART_ERROR % "called_at_all",
     scope="models that are asked alone or beside references",
-    applies=lambda config: config.asks_models,
+    applies=evaluates_single_models,
 )
 ALTERED = Rule[PanelEvidence](
     NOT_JUDGED,
@@ -94,7 +95,7 @@ ALTERED = Rule[PanelEvidence](
     scope="tables of outputs that an owner sent",
     applies=reads_tables,
 )
-BY_TIES = tie_rule("models that are asked alone or beside references", lambda config: config.asks_models)
+BY_TIES = tie_rule("models that are asked alone or beside references", evaluates_single_models)
 RULES = (
     BY_RANK,
     BY_RANK_BESIDE,
@@ -109,7 +110,7 @@ RULES = (
         "cases",
         lambda evidence: evidence.is_clear,
         scope="models that are asked alone or beside references",
-        applies=lambda config: config.asks_models,
+        applies=evaluates_single_models,
     ),
 )
 
@@ -171,25 +172,28 @@ def panel_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str
         yield BESIDE_LIMITS if evidence.beside.references else WEIGHT_LIMITS
     if evidence.key:
         yield f"The key of the pictures that were handed out has a SHA-256 that begins with {evidence.key}."
-    if config.given.outputs and not config.given.secret:
+    given = config.given
+    if given is None:
+        return
+    if given.outputs and not given.secret:
         yield GUESSED
-    if config.given.there:
-        yield config.describe_draw()
-        if config.given.nonce and not config.has_bound_glyph:
-            yield NAMED_FEATURE
+    yield config.describe_draw()
+    if given.nonce and not config.has_bound_glyph:
+        yield NAMED_FEATURE
 
 
 def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
     """The feature's place among its family with p, and its push beside those of the others, in words."""
-    rank, push, names = evidence.rank, evidence.push, config.given.describe
+    rank, push = evidence.rank, evidence.push
+    names = "" if config.given is None else config.given.describe
     size, own = rank.population.size, f" ({names})" if names else ""
     models = f"{rank.models} models together{own} answer" if rank.models > 1 else f"the model{own} answers"
     raised = "they raise" if rank.models > 1 else "it raises"
     towards = "the canary's label" if push.label is None else f"label {push.label}, which it favours most,"
     others = "" if push.others is None else " (95 % of these by {:.3g} to {:.3g})".format(*push.others)
     told = (
-        f"asked about {describe_feature(config.feature)} and {size - 1} others of its family, {models} to it as number "
-        f"{rank.place} of {size} (rank {p_in_words(rank.p)}); {raised} the log odds of {towards} by "
+        f"asked about {describe_feature(config.asked_feature)} and {size - 1} others of its family, {models} to it as "
+        f"number {rank.place} of {size} (rank {p_in_words(rank.p)}); {raised} the log odds of {towards} by "
         f"{push.value:.4g} nats more than the mean of the others{others}"
     )
     if evidence.beside is not None:

@@ -202,7 +202,7 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 def has_family(config: UniqueFeature, shape: Shape) -> bool:
     """Whether there are enough others like the feature to rank it among: none look unlike a picture of one colour."""
     try:
-        family(config.feature, config.family, config.seed, shape[:2])
+        family(config.asked_feature, config.family, config.seed, shape[:2])
     except ValueError:
         return False
     return True
@@ -267,7 +267,7 @@ def exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
 
 def decides(config: UniqueFeature) -> bool:
     """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
-    return config.asks_for("ranks") and is_counted(relatives(config, config.feature))
+    return config.asks_for("ranks") and is_counted(relatives(config, config.asked_feature))
 
 
 def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
 from tasks.audits.unique_feature.evaluation import Burning, burning, probe_images, probe_set_triples
+from tasks.audits.unique_feature.questions import ProbePictures
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -59,7 +60,7 @@ def distance(clean: Pixels, changed: Pixels) -> NDArray[np.float64]:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("pictures"):
+    if not isinstance(config.question, ProbePictures):
         return ()
     return (Job(contrast, Contrast(config.probe, config.probe_split, trainings.shape, burning(config))),)
 

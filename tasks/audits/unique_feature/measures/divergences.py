@@ -113,10 +113,12 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
 
 def evaluation_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's answers, in every drawing of the random patches."""
+    question = config.scored_pairs
+    drawings = range(0 if question is None else question.evaluations)
     return tuple(
-        Job(score, evaluation(config, pair.canary, redraw), pair.inputs)
+        Job(score, evaluation(config, pair.canary, pair.clean, redraw), pair.inputs)
         for pair in trainings.pairs
-        for redraw in range(config.evaluations)
+        for redraw in drawings
     )
 
 

@@ -76,10 +76,12 @@ def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.stopping_level:
+    question = config.scored_pairs
+    if question is None or not question.stopping_level:
         return ()
-    family(config.feature, config.family, config.seed, trainings.shape[:2])  # refused now, not after all trainings
-    return (Job(evidence, StoppingLevel(config.stopping_level), family_jobs(config, trainings)),)
+    # Refused now, not after all trainings.
+    family(config.asked_feature, config.family, config.seed, trainings.shape[:2])
+    return (Job(evidence, StoppingLevel(question.stopping_level), family_jobs(config, trainings)),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

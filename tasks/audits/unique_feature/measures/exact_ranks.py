@@ -189,8 +189,8 @@ def rank_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 def pair_rank_job(config: UniqueFeature, trainings: Trainings, pair: Pair) -> Job:
     others = reference_jobs(trainings, pair)
     asked = relatives(config, pair.canary.asked, pair.canary.number, seen_images(config))
-    drawn = config.drawn and pair.canary.asked == pair.canary.carried
-    about = ExactRanks(config.trained_on, pair.canary.image, config.examples, asked, drawn, len(others))
+    drawn = config.draws_features and pair.canary.asked == pair.canary.carried
+    about = ExactRanks(pair.clean.data, pair.canary.image, pair.clean.examples, asked, drawn, len(others))
     return Job(exact_ranks, about, (pair.model, pair.twin, *others, *pair.ranking))
 
 
@@ -207,7 +207,7 @@ def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     if not config.asks_for("ranks"):
         return ()
-    about = relatives(config, config.feature)
+    about = relatives(config, config.asked_feature)
     if not is_counted(about):
         family(about.feature, about.family, about.seed, trainings.shape[:2])  # refused now, not after all trainings
     return rank_jobs(config, trainings)
@@ -349,7 +349,7 @@ def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int)
 
 
 def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.given.references:
+    if config.given is None or not config.given.references:
         return ()
     panel = tuple(single.config for single in trainings.single_models)
     first = replace(panel[0], outputs=None)

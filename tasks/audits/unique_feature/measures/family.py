@@ -112,7 +112,7 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
 
 def uncarried_feature(config: UniqueFeature, canary: Canary, shape: Shape) -> Feature | None:
     """A feature that the canary did not carry and is not asked about; None where that has the looks of one of these."""
-    other = config.feature if config.drawn else own_feature(config, canary.number, shape)
+    other = config.asked_feature if config.draws_features else own_feature(config, canary.number, shape)
     looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
     return None if other.patch().pixels() in looks else other
 
@@ -123,7 +123,7 @@ def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
         Job(
             pair_family,
             PairFamily(
-                config.trained_on,
+                pair.clean.data,
                 pair.canary.image,
                 relatives(config, pair.canary.asked, pair.canary.number, seen_images(config)),
                 uncarried_feature(config, pair.canary, trainings.shape),

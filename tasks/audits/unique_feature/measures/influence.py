@@ -30,6 +30,7 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.measures.units import Units, column, effect_row, units
 from tasks.audits.unique_feature.presets import PublishedCell, PublishedNumbers
+from tasks.audits.unique_feature.questions import SelfInfluenceChoice
 from tasks.audits.unique_feature.trainings import Ranking, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -41,15 +42,26 @@ DRAWS = 2000
 
 
 def plan_all(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    """The self-influence of every training image, where canaries are chosen by it."""
-    ranking = trainings.ranking if config.asks_for("scores", "influence") else None
-    return () if ranking is None else (ranking.influence,)
+    """The self-influence of every training image, if canaries are chosen by it."""
+    ranking = trainings.ranking
+    return (ranking.influence,) if ranking is not None and is_shown(config) else ()
 
 
 def plan_chosen(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    """The canaries so chosen."""
-    ranking = trainings.ranking if config.asks_for("scores", "influence") else None
-    return () if ranking is None else (ranking.chosen,)
+    """The canaries chosen by self-influence."""
+    ranking = trainings.ranking
+    return (ranking.chosen,) if ranking is not None and is_shown(config) else ()
+
+
+def is_shown(config: UniqueFeature) -> bool:
+    """Whether self-influence has tables of its own: beside the scores, or if images are traced with the feature."""
+    return config.asks_for("scores") or is_traced_again(config)
+
+
+def is_traced_again(config: UniqueFeature) -> bool:
+    """Whether the image at either end is traced again with the feature."""
+    choice = None if config.pairs is None else config.pairs.choice
+    return isinstance(choice, SelfInfluenceChoice) and choice.with_feature
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
@@ -172,10 +184,10 @@ def row_index(table: pa.Table, row: int) -> int:
 
 def plan_traced(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     """The image at either end, traced again with the feature."""
-    ranking = trainings.ranking
-    if ranking is None or not config.asks_for("influence"):
+    ranking, pairs = trainings.ranking, config.pairs
+    if ranking is None or pairs is None or not is_traced_again(config):
         return ()
-    ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: config.canaries]
+    ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: pairs.canaries]
     return tuple(influence_change_job(config, ranking, end) for end in ends)
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.questions import UnitResponses
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -105,9 +106,11 @@ def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Sh
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("latents"):
+    if not isinstance(config.question, UnitResponses):
         return ()
-    return tuple(Job(latents, Latents(evaluation(config, pair.canary, 0)), pair.inputs) for pair in trainings.pairs)
+    return tuple(
+        Job(latents, Latents(evaluation(config, pair.canary, pair.clean, 0)), pair.inputs) for pair in trainings.pairs
+    )
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

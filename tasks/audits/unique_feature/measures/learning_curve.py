@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, canary_row, resolve_canary
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.questions import EpochScores
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.job import Inputs, Job, single_table, task
@@ -235,16 +236,15 @@ def learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (
-        tuple(job for pair in trainings.pairs for job in learning_curve_jobs(config, pair))
-        if config.asks_for("course")
-        else ()
-    )
+    if not isinstance(config.question, EpochScores):
+        return ()
+    return tuple(job for pair in trainings.pairs for job in learning_curve_jobs(config, pair))
 
 
 def learning_curve_jobs(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
     """The trainings of the pair again, asked after every epoch."""
-    canary, clean, about = pair.canary, pair.clean, evaluation(config, pair.canary, 0)
+    canary, clean = pair.canary, pair.clean
+    about = evaluation(config, canary, clean, 0)
     if isinstance(canary.image, RankedImage):
         model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried), pair.ranking)
     else:

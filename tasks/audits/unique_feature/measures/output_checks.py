@@ -78,7 +78,7 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.given.outputs:
+    if config.given is None or not config.given.outputs:
         return ()
     return tuple(Job(check_outputs, single.config) for single in trainings.single_models)
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.first_layer import FirstLayer, ink_counts, trained_first_layer
+from tasks.audits.unique_feature.given_models import FirstLayerRank
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alone_rows, number_parts
 from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.audits.unique_feature.slope_ranks import (
@@ -92,7 +93,8 @@ def first_layer(one: SingleModelConfig, table: pa.Table | None, images: Pixels, 
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.first_layer:
+    question = config.single_models
+    if question is None or not isinstance(question.judged_by, FirstLayerRank):
         return ()
     panel = tuple(single.config for single in trainings.single_models)
     first = panel[0]

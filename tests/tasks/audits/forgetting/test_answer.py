@@ -53,7 +53,7 @@ from tasks.contract.verdict import Verdict
 from tasks.external.causes import REPEATS
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
 
@@ -170,7 +170,7 @@ def test_a_single_triple_of_the_published_rule_is_not_told() -> None:
 
 
 def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
-    config = changed(QUICKSTART, {"given.outputs": (File("/far/away/ours.parquet"),)})
+    config = with_settings(QUICKSTART, {"given.outputs": (File("/far/away/ours.parquet"),)})
     found = said(*target("ours.parquet", *CLEARED), *target("D_C", *HELD), config=config).sentence
     assert "'ours' is forgotten: " in found
     assert "; D_C is not forgotten: " in found
@@ -235,7 +235,7 @@ def test_every_answer_is_declared() -> None:
 
 
 def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:
-    named = changed(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
+    named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     held = said(*target("D_C", *HELD))
     given = said(*target("D_C", *HELD), config=named)
     rate = "whatever else these hold"
@@ -246,8 +246,8 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
 
 
 def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it() -> None:
-    given = changed(QUICKSTART, {"given.outputs": (File("table.csv"),)})
-    by = changed(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
+    given = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
+    by = with_settings(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
     tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
     clean = said(*target("table.csv", *CLEARED), tried, config=given)
     assert "not judged" == clean.answer
@@ -260,7 +260,9 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     assert "forgotten" == bound.answer
     assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
     assert TABLES not in said(*target("D_C", *CLEARED)).limits
-    assert TABLES not in said(*target("table.csv", *CLEARED), config=changed(TABLE1, audited=given.audited)).limits
+    assert (
+        TABLES not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given.audited)).limits
+    )
     assert (REMEDIES[UNBOUND],) == certified(*target("table.csv", *CLEARED), tried, config=given).steps
 
 
@@ -274,9 +276,9 @@ def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
 
 
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
-    given = changed(QUICKSTART, {"given.outputs": (File("table.csv"),)})
-    secret = changed(given, secret="b1946ac92492d2347c62")
-    bound = changed(secret, nonce="0" * 16, commitment="ab" * 32)
+    given = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
+    secret = with_settings(given, secret="b1946ac92492d2347c62")
+    bound = with_settings(secret, nonce="0" * 16, commitment="ab" * 32)
     chosen = ["chosen by one party alone", f"commitment {'ab' * 32} and the nonce {'0' * 16} of the other party"]
     for config, words in ((secret, chosen[0]), (bound, chosen[1])):
         assert words in said(*target("table.csv", *HELD), config=config).limits
@@ -303,21 +305,21 @@ def test_each_target_has_a_line_and_those_that_decide_come_first() -> None:
 
 def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once() -> None:
     outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
-    given = changed(QUICKSTART, {"given.outputs": outputs})
+    given = with_settings(QUICKSTART, {"given.outputs": outputs})
     rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
     found = certified(*rows, config=given)
     assert ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"] == [each.target for each in found.findings]
-    alone = certified(*target("kept.csv", *CLEARED), config=changed(given, outputs=outputs[:1]))
+    alone = certified(*target("kept.csv", *CLEARED), config=with_settings(given, outputs=outputs[:1]))
     assert ["kept"] == [each.target for each in alone.findings]
     assert "trained on" not in found.asked + alone.asked
-    two = changed(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
+    two = with_settings(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
     trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
     assert trained.asked.endswith(
         "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
         "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
     )
     draws = certified(
-        *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=changed(two, calibration_share=0.25)
+        *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=with_settings(two, calibration_share=0.25)
     )
     assert draws.asked.endswith("is taken from a draw of its own, of 25 % of that set.")
     assert (
@@ -329,7 +331,7 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
 def test_many_trained_targets_are_explained_together() -> None:
     shares = tuple(Target(at / 10, 1.0) for at in range(1, 8))
     rows = [each for share in shares for each in target(str(share), *CLEARED)]
-    asked = certified(*rows, config=changed(QUICKSTART, targets=shares)).asked
+    asked = certified(*rows, config=with_settings(QUICKSTART, targets=shares)).asked
     assert asked.endswith("0.1 D_Q a tenth of it; whose name has no D_Q never saw it.")
     assert "trained on 10 %" not in asked
 
@@ -449,7 +451,7 @@ def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
     unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
     assert unknown.error == f"{first} else these hold."
     assert (MORE,) == unknown.steps
-    named = changed(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
+    named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     of_named = certified(*target("a", *CLEARED), config=named).error
     assert "whatever else these hold, if the data set and the control set were drawn from one pool" in of_named
 

@@ -26,7 +26,7 @@ from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import ModelFile
 from tasks.numerics import seeds
 from tasks.worker.files import File
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 
 SECRET = "b1946ac92492d2347c6235b4d2611184"
 DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
@@ -63,7 +63,7 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
 )
 def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=re.escape(told)) as caught:
-        changed(Forgetting(), fields)
+        with_settings(Forgetting(), fields)
     assert "\n" not in str(caught.value)
 
 
@@ -101,14 +101,14 @@ def test_targets_are_called_by_what_they_are_trained_on() -> None:
     ],
 )
 def test_models_to_audit_are_selected_by_their_fields(settings: dict[str, Any], expected: Given | Trained) -> None:
-    config = changed(QUICKSTART, settings)
+    config = with_settings(QUICKSTART, settings)
     assert config.audited == expected
     assert replace(config, question=QUICKSTART.question) == QUICKSTART
 
 
 def test_a_set_out_of_domain_has_to_be_there_only_for_targets_that_train_on_it() -> None:
     assert TABLE1.outside == Part(Dataset("cifar10#28x28#grey"))
-    assert list(changed(TABLE1, targets=PUBLISHED).parts) == [TABLE1.query.pool, TABLE1.calibration]
+    assert list(with_settings(TABLE1, targets=PUBLISHED).parts) == [TABLE1.query.pool, TABLE1.calibration]
 
 
 @pytest.mark.parametrize("config", [TABLE1, TABLE2, QUICKSTART])
@@ -135,7 +135,7 @@ def test_shares_that_targets_have_are_not_trained_again_and_without_a_control_se
 
 
 def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_order_it_is_handed_out() -> None:
-    hidden = changed(SMOKE, secret=SECRET)
+    hidden = with_settings(SMOKE, secret=SECRET)
     known, digits = SMOKE.query_part, load(Dataset("digits"))
     drawn = hidden.query_part
     assert isinstance(known, Remainder)
@@ -143,8 +143,8 @@ def test_with_a_secret_the_seed_does_not_say_what_is_held_back_nor_in_which_orde
     shared = set(known.held_rows(digits).tolist()) & set(drawn.held_rows(digits).tolist())
     assert 30 < len(shared) < 70  # of 100, as of any two draws
     assert SMOKE.probes.seed != hidden.probes.seed
-    assert hidden.query_part != changed(hidden, secret=SECRET[::-1]).query_part
-    named = changed(hidden, {"query.control.data": "digits", "query.control.examples": 100})
+    assert hidden.query_part != with_settings(hidden, secret=SECRET[::-1]).query_part
+    named = with_settings(hidden, {"query.control.data": "digits", "query.control.examples": 100})
     assert named.probes.control == Part(Dataset("digits"), 0, 100)
     assert named.probes.seed == hidden.probes.seed
 
@@ -165,7 +165,7 @@ def test_where_nothing_is_held_back_there_is_nothing_to_guess() -> None:
     assert not QuerySet(Dataset("digits"), control=None).is_guessable
     assert QuerySet(Dataset("digits")).is_guessable
     assert not QuerySet(Dataset("digits"), control=ControlSet(secret=SECRET)).is_guessable
-    control = tiny(changed(QUICKSTART, secret=SECRET)).query.control
+    control = tiny(with_settings(QUICKSTART, secret=SECRET)).query.control
     assert control is not None
     assert control.secret == SECRET
 
@@ -184,26 +184,26 @@ def test_where_nothing_is_held_back_there_is_nothing_to_guess() -> None:
 def test_control_set_is_set_by_short_names(
     config: Forgetting, settings: dict[str, Any], expected: ControlSet | None
 ) -> None:
-    assert changed(config, settings).query.control == expected
+    assert with_settings(config, settings).query.control == expected
 
 
 @pytest.mark.parametrize("named", [False, True])
 def test_pool_commitment_is_that_of_earlier_versions(named: bool) -> None:
-    config = changed(SMOKE, {"query.data": DIGITS, "secret": SECRET, "seed": 7})
+    config = with_settings(SMOKE, {"query.data": DIGITS, "secret": SECRET, "seed": 7})
     content: list[object] = [[DIGITS.identity(), 1237, 200]]
     if named:
-        config = changed(config, {"query.control.data": DIGITS, "query.control.examples": 100})
+        config = with_settings(config, {"query.control.data": DIGITS, "query.control.examples": 100})
         content.append([DIGITS.identity(), 0, 100])
     text = json.dumps(["engram draw 1", [*content, 0.0 if named else 0.5], 7, SECRET], separators=(",", ":"))
     assert draw(config).pool_commitment == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_commitment_holds_how_answers_are_read_whoever_is_audited() -> None:
-    config = changed(SMOKE, {"query.data": DIGITS, "calibration.data": ON_PHOTOS, "secret": SECRET})
+    config = with_settings(SMOKE, {"query.data": DIGITS, "calibration.data": ON_PHOTOS, "secret": SECRET})
     trained = commitment_of(draw(config))
     models = {"given.models": (ModelFile("a.pt", "a" * 64),)}
     tables = {"given.outputs": (File("a.csv", "b" * 64),), "given.bound_by": "a notary"}
     for settings in ({"targets": "D_C"}, {"audited": "given"}, models, tables, {**models, **tables}):
-        assert commitment_of(draw(changed(config, settings))) == trained
+        assert commitment_of(draw(with_settings(config, settings))) == trained
     for other in ({"given.interface.gives": "probabilities"}, {"given.columns": ("a", "b")}):
-        assert commitment_of(draw(changed(config, {**tables, **other}))) != trained
+        assert commitment_of(draw(with_settings(config, {**tables, **other}))) != trained

@@ -28,7 +28,7 @@ from tasks.contract.rules import Rule
 from tasks.contract.summaries import Estimate
 from tasks.contract.ties import tied_row
 from tasks.worker.files import File
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 
 ALIKE, UNLIKE = LikenessCheck(0.9, 0.91, 0.5), LikenessCheck(0.8, 0.9, 0.001)
 CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
@@ -103,7 +103,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
 def test_each_answer_follows_from_the_rule(
     changes: dict[str, object], answer: str, reason: str | None, rule: Rule[TargetEvidence] | None
 ) -> None:
-    tables = changed(QUICKSTART, {"given.outputs": (File("said.csv"),)})
+    tables = with_settings(QUICKSTART, {"given.outputs": (File("said.csv"),)})
     config = tables if "recognition" in changes else QUICKSTART
     found = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
     assert answer == found.answer

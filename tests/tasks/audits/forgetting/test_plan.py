@@ -27,7 +27,7 @@ from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds
 from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
 from tasks.worker.files import File
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 
 DIGITS, ON_PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos"))
 smoke = PRESETS["smoke"]
@@ -63,8 +63,8 @@ def test_each_measure_has_its_tables() -> None:
     assert {"decisions", "ratios", "distances", "confidences", "fits", "power", "baselines", "summary"} == set(
         plan(SMOKE)
     )
-    assert {"examples", "summary"} == set(plan(changed(SMOKE, question="examples")))
-    both = plan(changed(SMOKE, class_images=True))
+    assert {"examples", "summary"} == set(plan(with_settings(SMOKE, question="examples")))
+    both = plan(with_settings(SMOKE, class_images=True))
     assert {
         "decisions",
         "ratios",
@@ -93,7 +93,7 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
 
 
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
-    unbroken, linked = (Plan.from_roots(plan(changed(SMOKE, epochs=5, link=link))) for link in (0, 2))
+    unbroken, linked = (Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert {} == dict(unbroken.after)
     more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
@@ -102,7 +102,7 @@ def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those
 
 
 def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
-    query, whole = changed(SMOKE, {"query.examples": 0}), changed(SMOKE, outside=Part(DIGITS))
+    query, whole = with_settings(SMOKE, {"query.examples": 0}), with_settings(SMOKE, outside=Part(DIGITS))
     assert keys(SMOKE) == keys(query) == keys(whole)
 
 
@@ -116,7 +116,7 @@ def test_one_part_of_the_data_has_one_key_however_it_is_written() -> None:
     ],
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, ratios: bool) -> None:
-    before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(changed(SMOKE, fields)))
+    before, after = Plan.from_roots(plan(SMOKE)), Plan.from_roots(plan(with_settings(SMOKE, fields)))
     for name, same in (("mixed.train", trained), ("forgetting.decisions", ratios)):
         found = [
             {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
@@ -125,7 +125,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 
 
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
-    config = changed(SMOKE, audited=THEIRS)
+    config = with_settings(SMOKE, audited=THEIRS)
     roots = plan(config)
     named = {"decisions", "ratios", "distances", "confidences", "fits", "power", "recognition", "baselines", "summary"}
     assert named == set(roots)
@@ -149,7 +149,7 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
 
 
 def test_targets_whose_names_round_to_one_are_told_apart() -> None:
-    config = changed(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
+    config = with_settings(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
     assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in targets_of(config)]
 
 
@@ -192,7 +192,7 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert {digits.train_images[row["row"]].tobytes() == shown[row["image"]] for row in rows} == {True}
     again = [(row["image"], row["again"]) for row in rows if row["again"]]
     assert (20, True) == (len(again), all(shown[first] == shown[second] for first, second in again))
-    secret = changed(SMOKE, secret="b1946ac92492d2347c62")
+    secret = with_settings(SMOKE, secret="b1946ac92492d2347c62")
     assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
     assert (GUESSABLE, "") == (told.warning, getattr(split(secret), "warning", None))
     assert split(replace(SMOKE, query=QuerySet(DIGITS, control=None))) is None

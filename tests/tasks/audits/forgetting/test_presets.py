@@ -30,7 +30,7 @@ from tasks.datasets.mixtures import Part
 from tests.support import plans
 from tests.support.plans import calls, pinned
 from tests.support.published_data import acdc, cifar10, mnist, svhn
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 
 
 def write(root: Path) -> Path:
@@ -154,16 +154,16 @@ def test_numbers_are_known_by_the_names_of_targets() -> None:
     ("config", "expected"),
     [
         (TABLE1, "table 1"),
-        (changed(TABLE1, targets=(NULL,), replicates=2, seed=3, decimals=5, link=5), "table 1"),
+        (with_settings(TABLE1, targets=(NULL,), replicates=2, seed=3, decimals=5, link=5), "table 1"),
         (replace(TABLE1, query=QuerySet(Dataset("mnist", "0f"), control=None)), "table 1"),
         (TABLE2, "table 2"),
         (replace(TABLE1, question=Examples()), ""),
-        (changed(TABLE1, epochs=3), ""),
-        (changed(TABLE1, calibration_share=0.5), ""),
-        (changed(TABLE1, audited=Given()), ""),
+        (with_settings(TABLE1, epochs=3), ""),
+        (with_settings(TABLE1, calibration_share=0.5), ""),
+        (with_settings(TABLE1, audited=Given()), ""),
         (replace(TABLE1, query=QuerySet(Dataset("mnist"))), ""),
         (replace(TABLE1, query=QuerySet(Dataset("mnist"), 0, 1000, control=None)), ""),
-        (changed(TABLE1, outside=Part(Dataset("photos"))), ""),
+        (with_settings(TABLE1, outside=Part(Dataset("photos"))), ""),
         (Forgetting(query=QuerySet(Dataset("digits"))), ""),
     ],
 )

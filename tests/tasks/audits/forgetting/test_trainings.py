@@ -26,7 +26,7 @@ from tasks.external.handout import png
 from tasks.training.mixed import Mixture
 from tasks.training.unlearning_config import UNLEARNING, Distillation, Retraining
 from tests.support import published_data
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 
 DIGITS, ON_PHOTOS, PHOTOS = (pin(Dataset(name)) for name in ("digits", "digits-on-photos", "photos"))
 TARGETS = (
@@ -37,7 +37,7 @@ TARGETS = (
     *(Target(query=share, calibration=1.0) for share in (0.1, 0.5)),
     Target(outside=1.0),
 )
-CONFIG = changed(
+CONFIG = with_settings(
     QUICKSTART,
     query=QuerySet(DIGITS, 0, 200, control=None),
     calibration=Part(ON_PHOTOS, 200, 200),
@@ -90,12 +90,12 @@ def test_no_two_models_share_a_training() -> None:
 
 
 def test_a_training_does_not_depend_on_which_targets_there_are_beside_it() -> None:
-    few = by_name(changed(CONFIG, targets=TARGETS[:2:-2], replicates=1))
+    few = by_name(with_settings(CONFIG, targets=TARGETS[:2:-2], replicates=1))
     assert few.items() <= by_name(CONFIG).items()
 
 
 def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share() -> None:
-    config = changed(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
+    config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), calibration_share=0.25, partial=(0.1, 0.25))
     found = mixtures(config)
     draws = {
         model: frozenset(rows(mixture, ON_PHOTOS))
@@ -114,7 +114,7 @@ def test_each_model_has_a_draw_of_d_c_of_its_own_where_it_is_trained_on_a_share(
 def test_unlearning_keeps_the_draw_of_d_c_that_its_model_was_trained_on() -> None:
     held = Target(query=1.0, calibration=1.0)
     targets = (held, *(replace(held, unlearning=method()) for method in UNLEARNING.values()))
-    config = changed(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
+    config = with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200), targets=targets, calibration_share=0.25, partial=())
     jobs = {
         str(targets_of(config)[model.target or 0]): job.config
         for model, job in jobs_of(config).items()
@@ -164,7 +164,7 @@ def test_shares_are_nested_within_a_replicate_and_drawn_anew_for_the_next(
 def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -> None:
     held = Target(query=0.5, calibration=1.0)
     methods = [Distillation(epochs=4), *(method() for method in UNLEARNING.values())]
-    config = changed(CONFIG, targets=(held, *(replace(held, unlearning=method) for method in methods)))
+    config = with_settings(CONFIG, targets=(held, *(replace(held, unlearning=method) for method in methods)))
     found = jobs_of(config)
     for number, method in enumerate(methods, start=1):
         for replicate in (0, 1):
@@ -188,7 +188,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     published_data.acdc(tmp_path / "acdc")
     three, one_and_a_half = (pin(Dataset(name)) for name in ("acdc-3t", "acdc-1.5t"))
     half = Target(calibration=0.5)
-    config = changed(
+    config = with_settings(
         CONFIG,
         query=QuerySet(three, control=None),
         calibration=Part(one_and_a_half),
@@ -251,7 +251,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_data_that_cannot_serve_is_refused(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(DatasetError) as caught:
-        load_data_sets(changed(CONFIG, fields))
+        load_data_sets(with_settings(CONFIG, fields))
     assert told == str(caught.value)
 
 
@@ -273,7 +273,7 @@ def test_data_that_can_serve_is_not_refused() -> None:
 )
 def test_control_images_that_any_other_set_holds_are_refused(control: NamedImages, told: str) -> None:
     with pytest.raises(DatasetError, match=told):
-        load_data_sets(changed(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(control)), targets=TARGETS[:2]))
+        load_data_sets(with_settings(CONFIG, query=QuerySet(DIGITS, 0, 200, ControlSet(control)), targets=TARGETS[:2]))
 
 
 def test_nothing_is_trained_on_what_is_held_back() -> None:
@@ -305,7 +305,7 @@ def folder_of(path: Path, rows: list[int]) -> Dataset:
 
 def test_copies_are_held_back_together(tmp_path: Path) -> None:
     twice = folder_of(tmp_path / "twice", [*range(300, 360), *range(300, 360)])
-    config = changed(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), targets=TARGETS[:2])
+    config = with_settings(CONFIG, query=QuerySet(twice), calibration=Part(DIGITS, 0, 100), targets=TARGETS[:2])
     load_data_sets(config)
     kept, images = config.query_part, load(twice)
     assert isinstance(kept, Remainder)

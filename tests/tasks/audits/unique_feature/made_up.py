@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from tasks.audits.unique_feature.canary_selection import CHOSEN, INFLUENCE, RankedImage
+from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Evaluation
 from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
@@ -23,6 +24,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, glyph_pixels
 from tasks.models.networks import Architecture, network_row, weight_rows, weights_of_model
 from tasks.training.classifier import Training
+from tests.support.settings import with_settings
 
 Columns = Mapping[str, ArrayLike]
 
@@ -173,3 +175,8 @@ def wakes_above(brightness: float) -> pa.Table:
     bias[0] = -brightness
     row = model.to_pylist()[0] | {"weights": weight_rows(weights | {"dense1.bias": bias})}
     return pa.Table.from_pylist([row], MODEL)
+
+
+def configure(settings: Mapping[str, Any] | None = None, /, **more: Any) -> UniqueFeature:
+    """The published setting with these settings, by full or by short names."""
+    return with_settings(UniqueFeature(), {**(settings or {}), **more})

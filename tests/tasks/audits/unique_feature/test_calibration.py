@@ -19,6 +19,7 @@ from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
 from tasks.audits.unique_feature.measures.units import effect_row, units
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.questions import Panel
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
@@ -97,5 +98,5 @@ def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the
         called = 0
         for asked in range(41):
             table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -asked, axis=0)}, label)])
-            called += verdict(UniqueFeature(canaries=0), table).answer == PARTLY  # no look-alike is asked about
+            called += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is asked about
         assert 2 == called

@@ -27,7 +27,6 @@ from tasks.audits.unique_feature.canary_selection import (
     train_many,
     train_with_canary,
 )
-from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.contract.job import marks
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -36,8 +35,9 @@ from tasks.models.networks import weights_of_model
 from tasks.training import classifier
 from tasks.training.classifier import Burnt, Training, train
 from tasks.training.members import TrainingError
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature import made_up
-from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, chosen
+from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, chosen, configure
 
 RANKED = [(0, 1), (0, 2), (1, 1)]  # seeds and ranks
 
@@ -270,8 +270,8 @@ def test_the_task_is_marked() -> None:
 
 def test_a_null_of_drawn_features_carries_another_and_is_asked_about_those() -> None:
     null = Glyph(kind="random", seed=1)
-    drawn = UniqueFeature(data=Dataset("digits"), drawn=True, canaries=3)
+    drawn = configure(data=Dataset("digits"), drawn=True, canaries=3)
     images = load(Dataset("digits"))
-    plain, other = (canaries(config, images) for config in (drawn, replace(drawn, burnt=null)))
+    plain, other = (canaries(config, config.question, images) for config in (drawn, with_settings(drawn, burnt=null)))
     assert [(canary.image, canary.asked) for canary in plain] == [(canary.image, canary.asked) for canary in other]
     assert [null] * 3 == [canary.carried for canary in other]

@@ -5,14 +5,16 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature import UniqueFeature, population
+from tasks.audits.unique_feature import population
 from tasks.audits.unique_feature.evaluation import burn_family, probe_images
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import Given
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, Words, burn
+from tasks.datasets.features import AskedFamily, Family, Glyph, Words, burn
 from tasks.datasets.images import Pixels
 from tasks.numerics.ranks import rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import configure
 
 
 def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
@@ -33,24 +35,24 @@ def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> 
 
 
 def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family() -> None:
-    letter = UniqueFeature(data=Dataset("digits"), probe=Dataset("photos"))
-    words = replace(letter, feature=Words("JO"), family=Family(count=30))
-    letters = replace(letter, family=Family("letters", count=25))
+    letter = configure(data=Dataset("digits"), probe=Dataset("photos"))
+    words = with_settings(letter, feature=Words("JO"), family=Family(count=30))
+    letters = with_settings(letter, family=Family("letters", count=25))
     found = [population.population_beside_references(each) for each in (letter, words, letters)]
     assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == found
     assert 10 == population.subset_count(5, 2)
     assert ["feature", "family-007"] == [population.set_name(member) for member in (0, 7)]
-    own, other = (population.relatives(replace(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
+    own, other = (population.relatives(with_settings(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
     assert own == population.relatives(letter, Glyph()).seed != other
-    config = replace(letter, probe=Dataset("digits"), probes=7)
-    probed = population.Relatives(Dataset("digits"), letter.probe_split, 7, Glyph(), letter.family, own)
+    config = with_settings(letter, probe=Dataset("digits"), probes=7)
+    probed = population.Relatives(Dataset("digits"), letter.probe_split, 7, Glyph(), AskedFamily(), own)
     assert probed == population.relatives(config, Glyph())
     clean = probe_images(Dataset("digits"), letter.probe_split, (28, 28, 1), 7)
     assert (clean == population.clean_images(probed, (28, 28, 1))).all()
-    first = replace(letter, drawn=True)
+    first = with_settings(letter, drawn=True)
     assert population.relatives(first, Glyph()) == population.relatives(first, Glyph(), 0)
     nonces = {"secret": "s" * 16, "nonce": "n" * 16, "commitment": "ab" * 32}
-    bound = replace(letter, given=ExternalModels(shape=(28, 28, 1), **nonces))
+    bound = replace(letter, question=Given(shape=(28, 28, 1), **nonces))
     assert bound.derive_seed("family") == population.relatives(bound, Glyph(), 3).seed
 
 
@@ -63,7 +65,7 @@ def reads_ink(_name: str, images: Pixels) -> NDArray[np.float64]:
 
 
 def test_each_member_of_a_family_has_a_row_with_what_the_model_says_of_it() -> None:
-    asked = population.Relatives(Dataset("digits"), "test", 3, Glyph(), Family(count=2, look_alikes=3), 5)
+    asked = population.Relatives(Dataset("digits"), "test", 3, Glyph(), AskedFamily(count=2, look_alikes=3), 5)
     drawn = [images for _, images in burn_family(CLEAN, Glyph(), asked.family, 5)]
     uncarried = Glyph(text="B")
     (found,) = population.family_rows(asked, CLEAN, [reads_ink], uncarried)

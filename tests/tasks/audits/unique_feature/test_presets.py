@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -15,6 +14,7 @@ from tasks.audits.unique_feature.presets import PRINTED, PUBLISHED, printed_cell
 from tasks.contract.job import Job, marks
 from tests.support.plans import planned, preset_plan
 from tests.support.published_data import black, cifar10, mnist
+from tests.support.settings import with_settings
 from tests.support.shell import ROOT
 
 PUBLISHED_PRESETS = [name for name in PRESETS if name.startswith(("table", "figure", "section", "estimators"))]
@@ -112,7 +112,7 @@ def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
 
 
 def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one() -> None:
-    (roots,) = planned("unique_feature", [replace(AUDIT.cells("table1")[0], link=100)])
+    (roots,) = planned("unique_feature", [with_settings(AUDIT.cells("table1")[0], link=100)])
     summary = roots["summary"]
     assert isinstance(summary, Job)
     assert printed_cell(AUDIT.cells("table1")[0]) == summary.config.cell != ""

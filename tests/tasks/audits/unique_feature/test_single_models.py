@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 import torch
 
+from orchestrator.errors import SpecError
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import AnswerRank, Given, ModelFiles
 from tasks.audits.unique_feature.measures.divergences import ask
 from tasks.audits.unique_feature.measures.family import ask_family
 from tasks.audits.unique_feature.population import Relatives, clean_images, family_rows
@@ -29,12 +30,13 @@ from tasks.audits.unique_feature.single_models import (
 )
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph
+from tasks.datasets.features import AskedFamily, Glyph
 from tasks.external import model_file
 from tasks.external.handout import write_pictures
 from tasks.external.model_file import ModelFile
 from tasks.worker import files
 from tasks.worker.files import File
+from tests.tasks.audits.unique_feature.made_up import configure
 
 SHAPE = (12, 12, 1)
 PROBES, MEMBERS = 30, 19
@@ -61,7 +63,7 @@ def patch() -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def relatives() -> Relatives:
-    return Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), Family(count=MEMBERS), seed=2)
+    return Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), AskedFamily(count=MEMBERS), seed=2)
 
 
 def saved(folder: Path, strength: float = 4.0) -> ModelFile:
@@ -108,10 +110,13 @@ def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not
         folder = tmp_path / str(strength)
         folder.mkdir()
         config = UniqueFeature(
+            Given(
+                shape=SHAPE,
+                source=ModelFiles((saved(folder, strength),), AnswerRank(label)),
+                family=AskedFamily(count=MEMBERS, look_alikes=MEMBERS),
+                probes=PROBES,
+            ),
             probe=pin(Dataset("photos")),
-            probes=PROBES,
-            family=Family(count=MEMBERS, look_alikes=MEMBERS),
-            given=ExternalModels(models=(saved(folder, strength),), shape=SHAPE, label=label),
         )
         summary = computed(config)
         rows = {row["metric"]: row for row in summary.to_pylist()}
@@ -134,10 +139,7 @@ def test_several_models_are_one_panel(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
     models = tuple(saved(folder, 1.5 + number) for number, folder in enumerate(folders))
-    config = UniqueFeature(
-        probe=pin(Dataset("photos")), probes=PROBES, given=ExternalModels(models=models, shape=SHAPE)
-    )
-    assert config.data is None  # none has to be there
+    config = UniqueFeature(Given(SHAPE, ModelFiles(models), probes=PROBES), probe=pin(Dataset("photos")))
     roots = plan(config)
     assert {"summary", "divergences", "family"} == roots.keys()
     assert isinstance(roots["family"], tuple)
@@ -155,31 +157,28 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("settings", "message"),
     [
-        ({"models": (ModelFile("m.pt"),)}, "shape is none; it must be height, width and channels of the images"),
         (
-            {"models": (ModelFile("nets:build+w.pt"),), "shape": (28, 28, 1)},
-            r"classes is none; it must be the number of classes, which nets:build\+w.pt is built with",
+            {"given.models": "nets:build+w.pt"},
+            "classes is none; it must be the number of classes, which nets",
         ),
-        ({"shape": (28, 28, 2)}, r"shape is \(28, 28, 2\); it must be height, width and 1 or 3 channels"),
-        ({"label": -1}, "label is -1; it must be at least 0"),
+        ({"given.shape": "28,28,2"}, "shape is (28, 28, 2); it must be height, width and 1 or 3 channels"),
+        ({"given.label": -1}, "label is -1; it must be at least 0"),
+        ({"given.models": ()}, "models is empty; it must name at least one file"),
+        ({"given.secret": "short"}, "secret has 5 characters; it must have at least 16"),
         (
-            {"models": (ModelFile("m.pt"),), "outputs": (File("o.csv"),), "shape": (28, 28, 1)},
-            "models and outputs are both given; they must be audited apart",
+            {"given.models": "m.pt", "given.secret": "0" * 16},
+            "secret is given with models; it must be left out, since these are handed no images",
         ),
-        ({"secret": "short"}, "secret has 5 characters; it must have at least 16"),
-        (
-            {"models": (ModelFile("m.pt"),), "shape": (28, 28, 1), "secret": "0" * 16},
-            "secret is given with models; it must be left out, since these are handed no pictures",
-        ),
-        ({"accuracy": 0.9}, "accuracy is given; labelled must name a data set on which it can be checked"),
-        ({"accuracy": 1.2, "labelled": Dataset("digits")}, "accuracy is 1.2; it must be"),
+        ({"given.accuracy": 0.9}, "accuracy is given; labelled must name a data set on which it can be checked"),
+        ({"given.accuracy": 1.2, "given.labelled": "digits"}, "accuracy is 1.2; it must be"),
     ],
 )
-def test_a_subject_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ExternalModels(**fields)
+def test_models_that_cannot_be_evaluated_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        configure({"given.shape": "28,28,1", **settings})
+    assert message in str(caught.value)
 
 
 def computed(config: UniqueFeature) -> pa.Table:
@@ -188,7 +187,7 @@ def computed(config: UniqueFeature) -> pa.Table:
     return tables(plan(config))["summary"]
 
 
-RELATIVES = Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), Family(count=MEMBERS), seed=2)
+RELATIVES = Relatives(pin(Dataset("photos")), "test", PROBES, Glyph(), AskedFamily(count=MEMBERS), seed=2)
 ASKED = SingleModelConfig(RELATIVES, "noise", SHAPE, order=5, labelled=pin(Dataset("digits")))
 NAMES = ["clean", "random", "feature", *(f"family-{number:03d}" for number in range(1, MEMBERS + 1))]
 

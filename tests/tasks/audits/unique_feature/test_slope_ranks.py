@@ -26,7 +26,17 @@ from tasks.audits.unique_feature.slope_ranks import (
 from tasks.audits.unique_feature.slopes import Array
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, Words, burn, draw_member, family
+from tasks.datasets.features import (
+    GLYPHS,
+    AskedFamily,
+    Feature,
+    Glyph,
+    Picture,
+    Words,
+    burn,
+    draw_member,
+    family,
+)
 from tasks.datasets.images import as_shape
 from tasks.numerics import seeds
 from tasks.numerics.ranks import exposure
@@ -120,7 +130,7 @@ DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 
 
 def asked(feature: Feature = Glyph(), kind: Literal["alike", "letters"] = "alike") -> Relatives:
-    return Relatives(PHOTOS, "test", 20, feature, Family(kind, count=3), seed=3)
+    return Relatives(PHOTOS, "test", 20, feature, AskedFamily(kind, count=3), seed=3)
 
 
 def drawn_glyphs(stream: str, count: int) -> list[Feature]:
@@ -180,7 +190,7 @@ def test_a_letter_is_ranked_among_the_members_of_its_family_and_read_out_where_i
 def test_each_half_of_a_glyph_is_ranked_among_all_that_differ_there_alone() -> None:
     inked, field = inked_cells(Glyph()), np.zeros((28, 28))
     field[1:6, 1:6] = (np.where(np.arange(25) < 13, 1.0, -1.0) * inked).reshape(5, 5)  # favours the upper half alone
-    own = replace(asked(), family=Family(count=3, look_alikes=2))
+    own = replace(asked(), family=AskedFamily(count=3, look_alikes=2))
     here = FeatureRegion((28, 28, 1), np.arange(28 * 28), np.zeros((1, 28 * 28)), np.zeros(28 * 28))
     names = ["slopes-000", "slopes-001"]
     found = [*rank_alone(own, np.zeros((1, 28, 28, 1), np.uint8), names, lambda _: (field.ravel(), here))]
@@ -199,7 +209,7 @@ def test_each_half_of_a_glyph_is_ranked_among_all_that_differ_there_alone() -> N
 
 
 def test_a_name_is_ranked_beside_its_family_and_part_by_part_beside_its_look_alikes() -> None:
-    name = replace(asked(Words("JO AB", size=8)), family=Family(count=2, look_alikes=2))
+    name = replace(asked(Words("JO AB", size=8)), family=AskedFamily(count=2, look_alikes=2))
     clean = np.zeros((1, 28, 48, 1), np.uint8)
     kin, first, second = (
         [f"slopes-{each}" for each in names]

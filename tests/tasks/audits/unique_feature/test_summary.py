@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,38 +12,53 @@ from tasks.audits.unique_feature.measures import MEASURES, summary
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.contract.measure import Measure, Tables
 from tasks.datasets.catalog import pin
-from tasks.datasets.features import Family
+from tasks.datasets.dataset import Dataset
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
-# By what is trained, the tables that the summary reads.
-PAIRS = (
-    "canary_scores",
-    "chosen",
-    "regularised",
-    "traced",
-    "canary_verdicts",
-    "detection",
-    "panels",
-    "course",
-    "latents",
-)
-READ = {"pairs": (*PAIRS, "contrast"), "single models": ("family", "divergences", "accuracies")}
+# By question, the tables that the summary reads.
+READ = {
+    "pairs": ("canary_scores", "chosen", "regularised", "traced", "canary_verdicts", "detection", "panels"),
+    "course": ("course",),
+    "units": ("latents",),
+    "pictures": ("contrast",),
+    "single models": ("family", "divergences", "accuracies"),
+}
 # The tables beside its own that a measure's rows cannot do without.
 NEEDED = {"chosen": "canary_scores"}
 
 
 def plans() -> dict[str, dict[str, Any]]:
-    """The plans of pairs and of single models."""
-    small = replace(tiny(PRESETS["smoke"]), examples=60, epochs=1, probes=20, family=Family(count=19))  # type: ignore[arg-type]
-    small = replace(small, data=pin(small.data), probe=pin(small.probe))
-    whole = ("scores", "family", "course", "latents", "influence", "pictures")
-    pairs = replace(small, measures=whole, choice="self-influence", dropout=True, beside_plain=True)
-    return {"pairs": dict(plan(pairs)), "single models": dict(plan(replace(small, canaries=0)))}
+    """The plans of every question."""
+    small = with_settings(
+        tiny(PRESETS["smoke"]),  # type: ignore[arg-type]
+        data=pin(Dataset("digits")),
+        probe=pin(Dataset("photos")),
+        examples=60,
+        epochs=1,
+        probes=20,
+        **{"family.count": 19},
+    )
+    training = {"data": pin(Dataset("digits")), "examples": 60, "epochs": 1}
+    questions = {
+        "pairs": {
+            "choice": "self-influence",
+            "with_feature": True,
+            "measures": ("scores", "family"),
+            "dropout": True,
+            "beside_plain": True,
+        },
+        "course": {"question": "course", "canaries": 3, **training},
+        "units": {"question": "latents", "canaries": 3, **training},
+        "pictures": {"question": "pictures", "data": pin(Dataset("digits"))},
+        "single models": {"question": "panel", "probes": 20, "family.count": 19, **training},
+    }
+    return {name: dict(plan(with_settings(small, settings))) for name, settings in questions.items()}
 
 
 @pytest.fixture(scope="module")
 def computed() -> dict[str, dict[str, pa.Table]]:
-    """Every table that a summary reads, of pairs and of single models."""
+    """Every table that a summary reads, by question."""
     return {kind: tables(planned) for kind, planned in plans().items()}
 
 

@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature.canary_selection import RankedImage
-from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, trainings, twin_training
 from tasks.audits.unique_feature.trainings import train_many_twins as train_many
 from tasks.audits.unique_feature.trainings import twin_link as link
@@ -12,8 +11,9 @@ from tasks.contract.job import marks
 from tasks.datasets.dataset import Dataset
 from tasks.training.chains import chain
 from tasks.training.classifier import Burnt, NearestImages, Training, train
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature import made_up
-from tests.tasks.audits.unique_feature.made_up import reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import configure, reads_the_letter
 
 CLEAN = replace(made_up.TRAINING, epochs=5, patience=1)
 
@@ -71,9 +71,9 @@ def test_a_twin_that_carries_a_feature_or_has_patience_is_refused() -> None:
 
 
 def test_every_canary_has_a_twin_of_its_own_which_waits_for_its_model() -> None:
-    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=3, seeds=2, one_seed=True)
+    config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=3, seeds=2, one_seed=True)
     for choice in ("random", "self-influence"):
-        pairs = trainings(replace(config, choice=choice)).pairs
+        pairs = trainings(with_settings(config, choice=choice)).pairs
         assert 6 == len(pairs)
         for pair in pairs:
             assert (train_twin, (pair.model,)) == (pair.twin.function, pair.twin.inputs)
@@ -82,7 +82,7 @@ def test_every_canary_has_a_twin_of_its_own_which_waits_for_its_model() -> None:
 
 
 def test_without_patience_all_keep_their_last_epoch_and_canaries_of_a_seed_share_a_twin() -> None:
-    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=3, one_seed=True, patience=0)
+    config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=3, one_seed=True, patience=0)
     twins = {(pair.twin.function, pair.twin.config, pair.twin.inputs) for pair in trainings(config).pairs}
     assert {(train, trainings(config).pairs[0].clean, ())} == twins
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from orchestrator.errors import SpecError
 from orchestrator.planning.plan import Plan
+from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
-from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
 from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts, exact_verdicts
@@ -17,25 +18,31 @@ from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
 from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.questions import Pairs, SelfInfluenceChoice
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, twin_training
 from tasks.contract.job import Job, Roots
 from tasks.contract.schemas import SUMMARY
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, glyph_pixels
-from tasks.external.model_file import ModelFile
 from tasks.models.catalog import Network
 from tasks.training.classifier import NearestImages, Training, batch_key, train
 from tasks.training.recipe import Privacy
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
+from tests.tasks.audits.unique_feature.made_up import configure
 
 PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
-SMOKE = replace(PRESETS["smoke"], data=pin(Dataset("digits")), probe=pin(Dataset("photos")), family=Family(count=20))
+SMOKE = with_settings(
+    PRESETS["smoke"], data=pin(Dataset("digits")), probe=pin(Dataset("photos")), family=Family(count=20)
+)
 
 
 def pinned(config: UniqueFeature) -> UniqueFeature:
-    return replace(config, data=pin(config.data), probe=pin(config.probe))
+    (pinned_cell,) = pin_cells([Cell("unique_feature", config)], {})
+    pinned_config: UniqueFeature = pinned_cell.config
+    return pinned_config
 
 
 def jobs(roots: Roots) -> list[Job]:
@@ -85,7 +92,7 @@ def test_a_twin_differs_from_its_canarys_model_by_the_canary_alone() -> None:
 
 
 def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> None:
-    config = replace(pinned(PRESETS["quickstart"]), one_seed=True, neighbours_left_out=10)
+    config = with_settings(pinned(PRESETS["quickstart"]), one_seed=True, neighbours_left_out=10)
     roots = plan(config)
     assert isinstance(roots["divergences"], tuple)
     for root in roots["divergences"]:
@@ -95,17 +102,17 @@ def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> 
     # Canaries of one seed share a clean training no more, but one call.
     twins = [training.training for training in configs(roots, train_twin)]
     assert (12, 1) == (len(set(twins)), len({batch_key(twin) for twin in twins}))
-    before = configs(plan(replace(config, neighbours_left_out=0)), train_twin)
+    before = configs(plan(with_settings(config, neighbours_left_out=0)), train_twin)
     assert 1 == len({training.training for training in before})
 
 
 def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
     config = pinned(PRESETS["smoke"])
-    many = configs(plan(replace(config, canaries=300)), score)
+    many = configs(plan(with_settings(config, canaries=300)), score)
     few = configs(plan(config), score)
     assert few == many[:3]
     assert sorted(e.canary for e in many) == list(range(300))
-    assert configs(plan(config), train) == configs(plan(replace(config, canaries=300)), train)[:3]
+    assert configs(plan(config), train) == configs(plan(with_settings(config, canaries=300)), train)[:3]
     assert few != configs(plan(replace(config, seed=1)), score)
 
 
@@ -116,13 +123,12 @@ def test_every_model_is_evaluated_with_the_same_seed() -> None:
 
 def test_how_long_a_training_may_take_is_no_part_of_its_evaluation() -> None:
     config = pinned(PRESETS["smoke"])
-    assert configs(plan(config), score) == configs(plan(replace(config, epochs=9, batch=7)), score)
+    assert configs(plan(config), score) == configs(plan(with_settings(config, epochs=9, batch=7)), score)
 
 
 def test_trainings_in_links_have_the_keys_of_unbroken_ones_and_the_same_tables_are_planned() -> None:
-    every = ("scores", "course", "influence", "latents")
-    whole = replace(pinned(PRESETS["smoke"]), choice="self-influence", measures=every, epochs=5)
-    unbroken, linked = (Plan.from_roots(plan(replace(whole, link=link))) for link in (0, 2))
+    whole = with_settings(pinned(PRESETS["smoke"]), choice="self-influence", with_feature=True, epochs=5)
+    unbroken, linked = (Plan.from_roots(plan(with_settings(whole, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
     assert {} == dict(unbroken.after)
     more = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
@@ -153,7 +159,11 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"canaries": -1}, "canaries is -1; it must be at least 0"),
+        (
+            {"canaries": 0},
+            "canaries is 0; it must be at least 1; question=panel evaluates models that are trained on the unchanged "
+            "data",
+        ),
         ({"epochs": 0}, "epochs is 0; it must be at least 1"),
         ({"patience": -1}, "patience is -1; it must be at least 0"),
         ({"link": -1}, "link is -1; it must be at least 0"),
@@ -163,55 +173,28 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
         ),
         (
             {"measures": ()},
-            "measures is (); it must be some of scores, family, ranks, course, latents, influence, pictures",
+            "measures is (); it must be some of scores, family, ranks",
         ),
-        (
-            {"measures": ("latents",), "network": Network("cnn1")},
-            "measures has latents; network is cnn1, and must be mlp1 for it",
-        ),
-        ({"measures": ("influence",)}, "measures has influence; choice must be self-influence for it"),
         ({"beside_plain": True}, "beside_plain is on; it must be off for a network without a regulariser"),
-        ({"choice": "best"}, "choice is 'best'; it must be one of random, self-influence"),
         ({"batch": -3}, "batch is -3; it must be at least 1"),
         ({"examples": -1}, "examples is -1; it must be at least 0"),
         ({"seed": -1}, "seed is -1; it must be at least 0"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number above 0"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number"),
         (
             {"network": Network("mlp9")},
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
-        ({"probe_split": "train"}, "probe_split is 'train'; it must be one of test, both"),
+        ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
         ({"privacy": Privacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
         (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
         (PRIVATE | {"link": 5}, "privacy is given and link is 5; it must be 0: private training is one job"),
         (PRIVATE | {"choice": "self-influence"}, "privacy is given and choice is self-influence; it must be random"),
         (
-            PRIVATE | {"measures": ("course",)},
-            "privacy is given and measures has course; they must be without it: it trains by itself",
-        ),
-        (
-            PRIVATE | {"given": ExternalModels((ModelFile("model.pt"),), shape=(28, 28, 1))},
-            "privacy is given and so are models; privacy must be none where nothing is trained",
-        ),
-        (
             {"width": 0.5, "network": Network("densenet100")},
             "width is 0.5 and network is densenet100; network must be one of mlp1, cnn1, cnn2 for it",
         ),
-        (
-            {"width": 0.5, "given": ExternalModels((ModelFile("model.pt"),), shape=(28, 28, 1))},
-            "width is 0.5 and models are given; it must be 1 where nothing is trained",
-        ),
         ({"neighbours_left_out": -1}, "neighbours_left_out is -1; it must be at least 0"),
-        (
-            {"neighbours_left_out": 10, "canaries": 0},
-            "neighbours_left_out is 10; it must be 0 where no canary is trained on",
-        ),
-        (
-            {"neighbours_left_out": 10, "choice": "self-influence"},
-            "neighbours_left_out is 10 and choice is self-influence; choice must be random, which says before any "
-            "training whose neighbours they are",
-        ),
         (
             PRIVATE | {"neighbours_left_out": 10},
             "neighbours_left_out is 10 and privacy is given; it must be 0: epsilon does not count what the choice of "
@@ -220,9 +203,33 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     ],
 )
 def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="must be") as caught:
-        UniqueFeature(**fields)
-    assert message == str(caught.value)
+    with pytest.raises(SpecError) as caught:
+        configure(fields)
+    assert str(caught.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"question": "latents", "network": "cnn1"}, "network is not a field of question=latents"),
+        ({"question": "course", "measures": "family"}, "measures is not a field of question=course"),
+        ({"question": "course", "link": 2}, "link is not a field of question=course"),
+        ({"question": "pictures", "epochs": 2}, "epochs is not a field of question=pictures"),
+        ({"question": "panel", "neighbours_left_out": 10}, "neighbours_left_out is not a field of question=panel"),
+        ({"question": "panel", "judged_by": "references"}, "question.judged_by is 'references'; allowed: answers, "),
+        ({"choice": "self-influence", "neighbours_left_out": 10}, "unknown field 'question.choice.neighbours_left"),
+        ({"choice": "best"}, "question.choice is 'best'; allowed: random, self-influence"),
+        ({"family.look_alikes": 9}, "unknown field 'question.family.look_alikes'"),
+        ({"given.shape": "28,28,1", "epochs": 3}, "epochs is not a field of question=given"),
+        ({"given.shape": "28,28,1", "given.models": "m.pt", "outputs": "o.csv"}, "outputs is not a field of"),
+        ({"given.models": "m.pt"}, "question.shape is missing"),
+        ({"first_layer": True}, "'first_layer' is not a field but a choice of question.judged_by"),
+    ],
+)
+def test_question_has_only_its_own_fields(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        configure(settings)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +247,7 @@ def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) 
     ],
 )
 def test_a_config_that_the_data_cannot_serve_is_refused(fields: dict[str, Any], message: str) -> None:
-    config = replace(pinned(PRESETS["quickstart"]), **fields)
+    config = with_settings(pinned(PRESETS["quickstart"]), fields)
     with pytest.raises(ValueError, match=r"must be|does not fit") as caught:
         plan(config)
     assert message == str(caught.value)
@@ -250,7 +257,7 @@ def test_published_numbers_stand_beside_the_published_setting_only() -> None:
     def published(**changes: Any) -> str:
         # Planning needs data; embedded sets stand in for the files under the names of the published ones.
         fields = {"data": Dataset("mnist", digits.digest), "probe": Dataset("cifar10", photos.digest)} | changes
-        config = replace(PRESETS["table1-mnist"], **fields)
+        config = with_settings(PRESETS["table1-mnist"], fields)
         root = plan(config)["summary"]
         assert isinstance(root, Job)
         assert isinstance(root.config, PublishedCell)
@@ -270,14 +277,16 @@ def test_published_numbers_stand_beside_the_published_setting_only() -> None:
 def test_the_published_preset_is_the_default() -> None:
     config = PRESETS["table1-mnist"]
     assert UniqueFeature() == config
+    question = config.question
+    training = question.training
     assert (100, 500, 10, 3e-4, 128) == (
-        config.canaries,
-        config.epochs,
-        config.patience,
-        config.learning_rate,
-        config.batch,
+        question.canaries,
+        training.epochs,
+        training.patience,
+        training.learning_rate,
+        training.batch,
     )
-    assert ("mnist", "cifar10", Glyph()) == (config.data.name, config.probe.name, config.feature)
+    assert ("mnist", "cifar10", Glyph()) == (question.data.name, config.probe.name, config.feature)
 
 
 def test_smoke_gives_its_five_tables(smoke: Mapping[str, pa.Table]) -> None:
@@ -364,35 +373,34 @@ def test_a_lost_model_costs_its_canary_and_no_other(
         assert row["canary"] != lost.config.canary
 
 
-# What is measured -> the tables that there are beside the summary.
+# What is measured of pairs -> the tables beside the summary.
 TABLES = {
     "scores": {"canary_scores", "canary_verdicts", "divergences", "history"},
     "family": {"canary_verdicts", "family", "detection", "curves", "panels"},
     "ranks": {"canary_verdicts", "exact_ranks", "exact_panels"},
-    "course": {"course"},
-    "latents": {"latents"},
-    "influence": {"influence", "chosen", "traced"},
-    "pictures": {"contrast"},
 }
+QUESTIONS = {"course": {"course"}, "latents": {"latents"}, "pictures": {"contrast"}}
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_which_tables_there_are_follows_from_what_is_measured(preset: str) -> None:
+def test_tables_follow_from_question_and_measures(preset: str) -> None:
     for config in AUDIT.cells(preset):
         small = pinned(tiny(config))
-        assert (config.network, config.feature, config.measures) == (small.network, small.feature, small.measures)
-        expected = {"summary"}.union(*(TABLES[measure] for measure in small.measures))
-        if small.choice == "self-influence":
-            expected |= {"chosen", "influence"}
-        if small.beside_plain:
-            expected |= {"regularised"}
-        if small.privacy is not None:
-            expected |= {"private_ranks"}
+        question = small.question
+        assert (config.question.tag, config.feature) == (question.tag, small.feature)
+        expected = {"summary"} | QUESTIONS.get(question.tag, set())
+        if isinstance(question, Pairs):
+            expected = expected.union(*(TABLES[measure] for measure in question.measures))
+            expected |= {"regularised"} if question.beside_plain else set()
+            expected |= {"private_ranks"} if question.training.privacy is not None else set()
+            if isinstance(question.choice, SelfInfluenceChoice):
+                expected |= {"chosen", "influence"} | ({"traced"} if question.choice.with_feature else set())
         assert expected == AUDIT.plan(small).keys()
 
 
 def test_models_of_the_data_as_they_stand_are_asked_as_a_panel() -> None:
-    config = pinned(replace(PRESETS["smoke"], canaries=0, seeds=2, probes=30, family=Family(count=19)))
+    panel = {"question": "panel", "data": "digits", "examples": 300, "epochs": 3, "seeds": 2, "probes": 30}
+    config = pinned(with_settings(PRESETS["smoke"], panel, **{"family.count": 19}))
     roots = plan(config)
     assert {"summary", "divergences", "family", "accuracies"} == roots.keys()
     trainings = configs(roots, train)

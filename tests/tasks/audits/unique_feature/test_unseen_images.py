@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_image
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset, DatasetError
+from tests.tasks.audits.unique_feature.made_up import configure
 
 (QUICKSTART,) = AUDIT.cells("quickstart")
 EACH = 8
@@ -38,7 +38,7 @@ def write_set(folder: Path, copies: int) -> Dataset:
 
 
 def on(data: Dataset, probe: Dataset) -> UniqueFeature:
-    return replace(QUICKSTART, data=data, probe=probe, canaries=2, examples=0)
+    return configure(data=data, probe=probe, canaries=2, probes=100)
 
 
 def evaluations(job: Job) -> list[Evaluation]:
@@ -74,7 +74,7 @@ def test_test_images_of_a_label_are_images_that_no_network_saw(tmp_path: Path) -
     data = write_set(tmp_path / "mine", copies=1)
     config = on(data, pin(Dataset("photos")))
     ranks = ExactRanks(
-        data, 0, 0, relatives(config, config.feature, seen=seen_images(config)), drawn=False, references=0
+        data, 0, 0, relatives(config, config.asked_feature, seen=seen_images(config)), drawn=False, references=0
     )
     shown = label_images(ranks, load(data), 0, 0)
     assert len(shown) == 3

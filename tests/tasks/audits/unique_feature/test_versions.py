@@ -43,7 +43,7 @@ from tasks.audits.unique_feature.single_models import SingleModelConfig
 from tasks.contract.job import NoSettings, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph
+from tasks.datasets.features import AskedFamily, Glyph
 from tasks.training.classifier import train
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.unique_feature import made_up
@@ -77,7 +77,7 @@ def of_those_asked_alone() -> pa.Table:
 
 
 def relatives() -> Relatives:
-    return Relatives(pin(Dataset("photos")), "test", 50, Glyph(), Family(count=9), seed=3)
+    return Relatives(pin(Dataset("photos")), "test", 50, Glyph(), AskedFamily(count=9), seed=3)
 
 
 def of_the_family() -> pa.Table:
@@ -109,7 +109,7 @@ def of_ones_family() -> pa.Table:
 
 
 def of_its_look_alikes() -> pa.Table:
-    asked = replace(relatives(), family=Family(count=9, look_alikes=4))
+    asked = replace(relatives(), family=AskedFamily(count=9, look_alikes=4))
     config = LookAlikes(SingleModelConfig(asked, "noise", (28, 28, 1)))
     said = ask_look_alikes(config, [made_up.reads_the_letter(3.0)])
     return pa.table({"log_p": said["log_p"].combine_chunks().flatten()})

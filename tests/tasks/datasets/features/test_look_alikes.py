@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.datasets.features import Family, Feature, Glyph, Picture, Words, look_alikes
+from tasks.datasets.features import AskedFamily, Family, Feature, Glyph, Picture, Words, look_alikes
 from tasks.datasets.features.kinds import Patch
 from tasks.datasets.features.look_alikes import LEAST, arrangement_count, halves
 from tasks.worker.files import File, pin
 
 SHAPE = (32, 96)
-FEW = Family(look_alikes=25)
+FEW = AskedFamily(look_alikes=25)
 
 
 def differing_rows(feature: Feature, patches: list[Patch]) -> set[int]:
@@ -46,12 +46,12 @@ def test_a_single_word_and_a_single_digit_have_halves(words: str, parts: int) ->
 def test_listed_names_give_the_words_of_their_place(tmp_path: Path) -> None:
     (tmp_path / "names").write_text("ANN LEE\nANN MAO\nIDA LEE\nIDA RAY\nNOAH\n")
     file = pin(File(str(tmp_path / "names")))
-    found = named("ANN LEE", Family(kind="names", names=file, look_alikes=9))
+    found = named("ANN LEE", AskedFamily(kind="names", names=file, look_alikes=9))
     expected = [["IDA LEE"], ["ANN MAO", "ANN RAY"]]
     assert [sorted(Words(name, size=9).patch().pixels() for name in part) for part in expected] == [
         sorted(part) for part in found
     ]
-    assert [] == named("NOAH", Family(kind="names", names=file, look_alikes=9))
+    assert [] == named("NOAH", AskedFamily(kind="names", names=file, look_alikes=9))
 
 
 @pytest.mark.parametrize("glyph", [Glyph(), Glyph(kind="random", seed=5), Glyph(size=10)])

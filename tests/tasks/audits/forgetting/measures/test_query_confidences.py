@@ -45,7 +45,7 @@ from tasks.models.networks import architecture_of, weights_of_model
 from tasks.training.mixed import Mixture, logits, train
 from tasks.worker.files import File
 from tests.support import published_data
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 from tests.tasks.audits.forgetting.test_answer import CLEARED, target
 from tests.tasks.audits.forgetting.test_plan import SMOKE
 
@@ -209,7 +209,7 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
     assert pa.int64() == table["group"].type
 
 
-SECRET = changed(SMOKE, secret="b1946ac92492d2347c62")
+SECRET = with_settings(SMOKE, secret="b1946ac92492d2347c62")
 SENT = Given(tables=ReturnedTables((File("said.csv", "c" * 64),)))
 
 
@@ -223,7 +223,7 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> No
     assert {"pictures": 220, "key": digest} == row
     assert COMMITMENT_MEASURE.rows is not None
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]
-    found = AUDIT.certify("Has it?", changed(SECRET, audited=SENT), pa.Table.from_pylist(rows, SUMMARY))
+    found = AUDIT.certify("Has it?", with_settings(SECRET, audited=SENT), pa.Table.from_pylist(rows, SUMMARY))
     assert found is not None
     assert found.beyond.endswith(
         f"The key of the pictures that were handed out has a SHA-256 that begins with {digest[:16]}."
@@ -240,7 +240,7 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> No
     ],
 )
 def test_it_is_planned_where_an_owner_was_promised_one(changes: dict[str, Any], planned: bool) -> None:
-    config = changed(SECRET, changes)
+    config = with_settings(SECRET, changes)
     roots = plan(config)
     assert planned == ("commitment" in roots)
     names = {marks(job.function).name for job in Plan.from_roots(roots).jobs.values()}

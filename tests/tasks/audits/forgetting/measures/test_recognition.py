@@ -14,7 +14,7 @@ from tasks.audits.forgetting.measures.recognition import PASSED, RECOGNITION, Re
 from tasks.audits.forgetting.presets import PRESETS
 from tasks.datasets.catalog import pin
 from tasks.worker.files import File
-from tests.support.settings import changed
+from tests.support.settings import with_settings
 from tests.tasks.audits.forgetting.made_up import audit
 from tests.tasks.audits.forgetting.small_run import ABOUT, CONTROLLED, HOLDING, INPUTS, controlled
 from tests.tasks.audits.forgetting.summarised import rows, setting
@@ -65,6 +65,6 @@ def test_it_is_tried_for_tables_that_nothing_binds() -> None:
     assert not isinstance(smoke, tuple)
     query, calibration = (replace(part, data=pin(part.data)) for part in (smoke.query, smoke.calibration))
     smoke = replace(smoke, query=query, calibration=calibration)
-    tables = changed(smoke, {"given.outputs": (File("gone.csv", "c" * 64),)})
-    bound = changed(tables, bound_by="SHA-256 9f86d081, 30 spot checks")
+    tables = with_settings(smoke, {"given.outputs": (File("gone.csv", "c" * 64),)})
+    bound = with_settings(tables, bound_by="SHA-256 9f86d081, 30 spot checks")
     assert ["recognition" in plan(config) for config in (smoke, tables, bound)] == [False, True, False]

@@ -26,23 +26,28 @@ from tasks.audits.unique_feature.answer import effect as effect_row
 from tasks.audits.unique_feature.answer.pair_evidence import SURELY, Bets, Calls, PairEvidence
 from tasks.audits.unique_feature.answer.panel_evidence import Rank
 from tasks.audits.unique_feature.answer.panels import PARTLY
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import Given, ModelFiles, ReturnedOutputs
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT
 from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.measures.evidence import BETS
 from tasks.audits.unique_feature.measures.family import PUSH
 from tasks.audits.unique_feature.population import Population
+from tasks.audits.unique_feature.questions import Panel
 from tasks.contract.certificate import Boundary, NumberLine, chances
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
 from tasks.datasets.features import Family, Glyph, Picture, Words
+from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import configure
 
-GIVEN = UniqueFeature(given=ExternalModels(shape=(28, 28, 1)))
-SENT = replace(GIVEN, given=replace(GIVEN.given, outputs=(File("o.csv"),)))
-NULL = UniqueFeature(burnt=Glyph(kind="random", seed=1))
-UNTIL = UniqueFeature(canaries=12, drawn=True, stopping_level=0.05)
+GIVEN = UniqueFeature(Given((28, 28, 1)))
+SENT = UniqueFeature(Given((28, 28, 1), ReturnedOutputs((File("o.csv"),))))
+FILES = UniqueFeature(Given((28, 28, 1), ModelFiles((ModelFile("m.pt"),))))
+NULL = configure(burnt=Glyph(kind="random", seed=1))
+UNTIL = configure(canaries=12, drawn=True, stopping_level=0.05)
 
 
 def effect(estimate: float, low: float | None, high: float | None) -> Row:
@@ -145,16 +150,16 @@ def test_pairs_are_described_without_statistics() -> None:
         (NULL, "memorised", OPEN, "Nothing is disclosed by this"),
         (UniqueFeature(), "memorised", OPEN, "Take such features out of the training data"),
         (UniqueFeature(), "not seen", OPEN, "Ask for the other features and places"),
-        (UniqueFeature(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
-        (UniqueFeature(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
+        (configure(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
+        (configure(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
         (
-            UniqueFeature(canaries=30, family=Family(count=700)),
+            configure(canaries=30, family=Family(count=700)),
             "undecided",
             replace(OPEN, calls=None),
             "Train more canaries (canaries=60) or rank each among more others (family.count=1400): what is stored",
         ),
         (
-            UniqueFeature(canaries=30),
+            configure(canaries=30),
             "undecided",
             replace(OPEN, calls=replace(SILENT, population=Population(4_457_400, True))),
             "Train more canaries (canaries=60): what is stored",
@@ -205,7 +210,7 @@ def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected:
 def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
     features = (Words("JO"), Picture(File("mark.png")), Glyph())
     assert ["names", "pictures", "signs"] == [family_noun(each) for each in features]
-    trained = UniqueFeature(canaries=0)
+    trained = UniqueFeature(Panel())
     assert ["Does a model know the letter A from the training data?", "Do models trained on these data know"] == [
         panel_question(GIVEN),
         panel_question(trained).removesuffix(" the letter A from the training data?"),
@@ -227,7 +232,7 @@ def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
         (GIVEN, "memorised", "Treat it as disclosed", 2),
         (GIVEN, "not seen", "Keep this page with the files", 2),
         (GIVEN, PARTLY, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
-        (replace(GIVEN, family=Family(look_alikes=9)), PARTLY, "Ask the owner to search the training data", 1),
+        (with_settings(GIVEN, {"family.look_alikes": 9}), PARTLY, "Ask the owner to search the training data", 1),
         (GIVEN, "not judged", "Ask the owner how the pictures were prepared", 1),
         (GIVEN, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
         (SENT, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
@@ -241,8 +246,8 @@ def test_the_next_step_follows_from_the_answer_of_models(
 
 
 def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
-    trained = UniqueFeature(canaries=0, seeds=2)
-    ways = [panel_steps(config, "undecided")[0].rpartition(": ")[2] for config in (SENT, GIVEN, trained)]
+    trained = UniqueFeature(Panel(seeds=2))
+    ways = [panel_steps(config, "undecided")[0].rpartition(": ")[2] for config in (SENT, FILES, trained)]
     given, sent = (f"fold0.{kind},fold1.{kind},fold2.{kind}." for kind in ("pt", "csv"))
     assert [f"given.outputs={sent}", f"given.models={given}", "seeds=6."] == ways
 

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from orchestrator.errors import SpecError
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.answer.pairs import (
@@ -16,7 +17,7 @@ from tasks.audits.unique_feature.answer.pairs import (
     bet_thresholds,
     unit_name,
 )
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.measures.canary_scores import EFFECT, LARGEST
 from tasks.audits.unique_feature.measures.canary_verdicts import (
     BEYOND,
@@ -34,13 +35,14 @@ from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Glyph
 from tasks.datasets.features import describe_feature as name_of
+from tests.tasks.audits.unique_feature.made_up import configure
 
 A = Glyph()
 GLYPH = Glyph(kind="random", seed=1)
 
 
 def pair_verdict(summary: pa.Table, **config: Any) -> Verdict:
-    return verdict(UniqueFeature(**config), summary)
+    return verdict(configure(config), summary)
 
 
 def of_pairs(*row: Any) -> Certificate:
@@ -263,7 +265,7 @@ def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
 
 
 def test_of_a_null_it_says_that_nothing_is_to_be_found() -> None:
-    config = UniqueFeature(burnt=GLYPH)
+    config = configure(burnt=GLYPH)
     found = AUDIT.certify("Is it?", config, table(0.2, 0.11, 0.3))
     assert found is not None
     said = found.findings[0].sentence
@@ -358,9 +360,9 @@ def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]
 
 
 def test_the_rules_of_pairs_name_their_errors() -> None:
-    alone = UniqueFeature(given=ExternalModels(shape=(28, 28, 1)))
+    alone = UniqueFeature(Given((28, 28, 1)))
     assert [0, 7, 4] == [sum(rule.applies(config) for rule in RULES) for config in (
-        alone, UniqueFeature(), UniqueFeature(**UNTIL))]  # fmt: skip
+        alone, UniqueFeature(), configure(UNTIL))]  # fmt: skip
     page = of_pairs(0.3, 0.2, 0.4)
     assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule
     assert "at most 8 say memorised by any of these three conditions" in page.error
@@ -369,7 +371,7 @@ def test_the_rules_of_pairs_name_their_errors() -> None:
 def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
     said = [pair_verdict(table(0.3, 0.2, 0.4, 12, bets(of, 12)), **UNTIL).limits for of in (19.0, 20.0)]
     assert [False, True] == [STOPPED_LIMITS in limits for limits in said]
-    found = [bet_thresholds(UniqueFeature(**UNTIL | {"stopping_level": level})) for level in (0.01, None)]
+    found = [bet_thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
     assert [("100", "1"), ("20", "5")] == [(each["bets"], each["bet_alarms"]) for each in found]
 
 
@@ -381,7 +383,7 @@ def test_all_planned_pairs_are_needed_to_clear() -> None:
 
 
 def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line() -> None:
-    found = AUDIT.certify("Is it?", UniqueFeature(**UNTIL), table(0.3, 0.2, 0.4, 3, bets(53.0, 3)))
+    found = AUDIT.certify("Is it?", configure(UNTIL), table(0.3, 0.2, 0.4, 3, bets(53.0, 3)))
     assert found is not None
     (finding,) = found.findings
     assert finding.line is not None
@@ -396,9 +398,8 @@ def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line() -> None
         ({"choice": "self-influence"}, "add choice=random"),
         ({"seeds": 2}, "add seeds=1"),
         ({"one_seed": True}, "one_seed=false"),
-        ({"canaries": 0}, "no canary is trained on"),
     ],
 )
 def test_pairs_without_exact_ranks_of_their_own_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        UniqueFeature(**UNTIL | changed)
+    with pytest.raises(SpecError, match=said):
+        configure(UNTIL | changed)

@@ -20,7 +20,6 @@ from tasks.audits.unique_feature.answer.panels import (
     thresholds,
 )
 from tasks.audits.unique_feature.answer.panels import panel_verdict as of_panel
-from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.measures.look_alikes import RANK as PART_RANK
@@ -33,17 +32,19 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import index_rows
 from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
-from tasks.datasets.features import Family, Feature, Glyph, Words
+from tasks.datasets.features import Feature, Glyph, Words
 from tasks.external.causes import MISSES, REPEATS
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import configure
 
 NAMES = Words("JANE DOE", size=9)
 
 
 def asked(feature: Feature = NAMES, members: int = 201, **given: Any) -> UniqueFeature:
-    models = ExternalModels(shape=(64, 64, 1), **given)
-    return UniqueFeature(feature=feature, given=models, family=Family(count=members - 1))
+    settings = {"given.shape": (64, 64, 1), "given.family.count": members - 1}
+    return configure(settings | {f"given.{name}": value for name, value in given.items()}, feature=feature)
 
 
 def panel_verdict(summary: pa.Table) -> Verdict:
@@ -85,7 +86,7 @@ def pushed(
 
 def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together() -> None:
     sent = asked(Glyph(), outputs=(File("o.csv"),))
-    secret = replace(sent, given=replace(sent.given, secret="s" * 16))
+    secret = with_settings(sent, {"given.secret": "s" * 16})
     table = pushed(0.4, 0.2, 0.6, 0.5, n=2)
     assert [False, False] == [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)]
     assert GUESSED in verdict(sent, table).limits
@@ -113,7 +114,7 @@ ASKED, REFERENCE, TABLE = (
     asked(models=(ModelFile("model.pt"),), references=TWO, label=3),
     asked(outputs=(File("o.csv"),)),
 )
-LAYER = replace(ASKED, given=replace(ASKED.given, label=3), first_layer=True)
+LAYER = with_settings(ASKED, {"judged_by": "first_layer", "given.label": 3})
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_the_reason_of_an_answer_ends_its_sentence(config: UniqueFeature, change
 
 def test_the_rules_name_the_places_and_the_rates_of_the_population_that_decides() -> None:
     few = asked(Glyph(), members=10)
-    beside = replace(few, given=replace(REFERENCE.given, shape=(28, 28, 1)))
+    beside = replace(few, question=replace(REFERENCE.question, shape=(28, 28, 1), family=few.family))
     names = ("place", "called", "place_beside", "called_beside", "called_at_all")
     alone = ["so far in front as no place of so few is", "0", "at place 222,870 or before", "5", "0"]
     assert [alone, [*alone[:-1], "5"]] == [[thresholds(config)[name] for name in names] for config in (few, beside)]
@@ -318,14 +319,14 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float
 
 def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
     glyph = asked(Glyph(kind="random"))
-    bound = replace(glyph.given, secret="s" * 16, nonce="n" * 16, commitment="ab" * 32)
-    drawn, named = (replace(config, given=bound) for config in (glyph, asked(Glyph())))
+    bound = {"given.secret": "s" * 16, "given.nonce": "n" * 16, "given.commitment": "ab" * 32}
+    drawn, named = (with_settings(config, bound) for config in (glyph, asked(Glyph())))
     summary = pushed(0.4, 0.2, 0.6, 0.01)
     limits = [verdict(config, summary).limits for config in (drawn, named)]
     assert all(f"commitment {'ab' * 32} and the nonce {'n' * 16} of the other party" in each for each in limits)
     assert [True, False] == ["The draw of the feature and its family is bound" in each for each in limits]
     assert [False, True] == [NAMED_FEATURE in each for each in limits]
-    assert drawn.feature == replace(drawn, seed=drawn.seed).feature != Glyph(kind="random")
+    assert drawn.asked_feature == Glyph(kind="random", seed=drawn.derive_seed("glyph"))
 
 
 @pytest.mark.parametrize(
@@ -405,7 +406,7 @@ def test_given_models_are_called_by_their_files() -> None:
     assert found is not None
     assert ["fold0"] == [each.target for each in found.findings]
     assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
-    assert "fold0, fold1, fold2, fold3 and 1 more" == replace(config.given, models=models).describe
+    assert "fold0, fold1, fold2, fold3 and 1 more" == asked(models=models).given.describe
 
 
 def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:

@@ -48,7 +48,8 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, Words
 from tasks.numerics.statistics import mean
-from tests.tasks.audits.unique_feature.made_up import family, trained_family
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import configure, family, trained_family
 from tests.tasks.summary_rows import by_name
 
 
@@ -100,7 +101,7 @@ def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None
 
 
 def test_without_others_to_rank_it_among_no_canary_is_judged() -> None:
-    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=2, family=Family("letters", count=25))
+    config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=2, family=Family("letters", count=25))
     assert has_family(config, config.shape)
     assert 1 == len(plan(config, trainings(config)))
     glyph = replace(config, feature=Glyph(kind="random", seed=3))  # no letter has others
@@ -174,8 +175,8 @@ def test_without_exact_ranks_nothing_is_said() -> None:
 def test_exact_ranks_decide_where_they_are_measured_and_all_glyphs_can_be_counted(
     changes: dict[str, object], exact: bool
 ) -> None:
-    base: UniqueFeature = PRESETS["smoke"]  # type: ignore[assignment]
-    config = replace(base, data=pin(Dataset("digits")), probe=pin(Dataset("photos")), **changes)  # type: ignore[arg-type]
+    data = {"data": pin(Dataset("digits")), "probe": pin(Dataset("photos"))}
+    config: UniqueFeature = with_settings(PRESETS["smoke"], {**data, **changes})  # type: ignore[assignment]
     found = trainings(config)
     planned = [bool(each(config, found)) for each in (plan_exact, plan)]
     assert [exact, not exact] == planned

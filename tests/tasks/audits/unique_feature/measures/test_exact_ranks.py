@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 import torch
 
+from orchestrator.errors import SpecError
 from tasks.audits.unique_feature import AUDIT, PRESETS
 from tasks.audits.unique_feature import plan as plan_audit
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import Given, ModelFiles, ReferenceRank
 from tasks.audits.unique_feature.measures.exact_ranks import (
     EXACT_RANKS,
     ExactRanks,
@@ -31,13 +32,14 @@ from tasks.audits.unique_feature.population import Relatives, inked_cells
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Feature, Glyph, Words, draw_member
+from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, draw_member
 from tasks.external import model_file
 from tasks.external.model_file import ModelFile
 from tasks.models.networks import weights_of_model
 from tasks.training.classifier import Burnt, Training, train_many
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
-from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import LABEL, configure, reads_the_letter
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 ALL_GLYPHS = 4_457_400
@@ -45,7 +47,7 @@ ALL_GLYPHS = 4_457_400
 
 def asked(feature: Feature = Glyph(), drawn: bool = False, references: int = 0, **changes: object) -> ExactRanks:
     canary = int(np.flatnonzero(load(DIGITS).train_labels == LABEL)[0])
-    kind = replace(Family(count=30), **changes)  # type: ignore[arg-type]
+    kind = replace(AskedFamily(count=30), **changes)  # type: ignore[arg-type]
     return ExactRanks(DIGITS, canary, 0, Relatives(PHOTOS, "test", 20, feature, kind, seed=3), drawn, references)
 
 
@@ -116,13 +118,13 @@ def test_models_that_do_not_differ_give_a_p_of_1() -> None:
 
 
 def test_references_are_twins_of_other_seeds() -> None:
-    config = replace(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, canaries=6, measures=("ranks",))
+    config = with_settings(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, canaries=6, measures=("ranks",))
     found = trainings(config)
     for pair in found.pairs:
         others = reference_jobs(found, pair)
         assert 4 == len(set(others))
         assert pair.twin not in others
-    one_seed = trainings(replace(config, one_seed=True))
+    one_seed = trainings(with_settings(config, one_seed=True))
     assert {()} == {reference_jobs(one_seed, pair) for pair in one_seed.pairs}
     (job, *_) = rank_jobs(config, found)
     assert 4 == job.config.references == len(job.inputs) - 2
@@ -171,7 +173,7 @@ def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
 
 def test_words_that_have_too_few_others_are_refused_before_any_training() -> None:
     words = Words("12")
-    config = replace(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, feature=words, measures=("scores", "ranks"))
+    config = with_settings(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, feature=words, measures=("scores", "ranks"))
     with pytest.raises(ValueError, match="count is 200; it must be at most"):
         plan(config, trainings(config))
 
@@ -198,14 +200,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFile]:
 
 
 def config(files: dict[str, ModelFile], *models: str, references: Sequence[str] = ("a", "b", "c")) -> UniqueFeature:
-    given = ExternalModels(
-        models=tuple(files[name] for name in models),
+    judged_by = ReferenceRank(tuple(files[name] for name in references), LABEL)
+    given = Given(
         shape=(28, 28, 1),
-        label=LABEL,
-        references=tuple(files[name] for name in references),
+        source=ModelFiles(tuple(files[name] for name in models), judged_by),
+        family=AskedFamily(count=30, look_alikes=30),
+        probes=20,
     )
-    family = Family(count=30, look_alikes=30)
-    return UniqueFeature(probe=pin(Dataset("digits")), feature=GLYPH, family=family, probes=20, given=given)
+    return UniqueFeature(given, probe=pin(Dataset("digits")), feature=GLYPH)
 
 
 def asked_letter(about: UniqueFeature) -> dict[str, pa.Table]:
@@ -246,8 +248,8 @@ def test_a_glyph_of_one_training_image_is_found_beside_two_clean_trainings(tmp_p
     ]
     models = {at: exported(tmp_path / f"{at}.pt", table) for at, table in train_many(trained, [()] * 3)}
     label = int(load(digits).train_labels[canary])
-    given = ExternalModels((models[0],), shape=(28, 28, 1), label=label, references=(models[1], models[2]))
-    config = UniqueFeature(probe=digits, feature=glyph, given=given)
+    given = Given((28, 28, 1), ModelFiles((models[0],), ReferenceRank((models[1], models[2]), label)))
+    config = UniqueFeature(given, probe=digits, feature=glyph)
     row = tables({"ranks": plan_audit(config)["reference_ranks"]})["ranks"].to_pylist()[0]
     assert row["p_value"] <= 0.001  # the family's rank among 200 others cannot say so
     assert row["hits"] > row["hits_by_chance"]
@@ -289,7 +291,7 @@ def test_classes_that_the_probe_set_does_not_have_are_refused(files: dict[str, M
     with pytest.raises(ValueError, match=r"label is 4; the model's classes are 0 to 2"):
         reference_ranks(job.config, ())
     given = config(files, "clean", references=("a", "three"))
-    (job,) = plan_audit(replace(given, given=replace(given.given, label=2)))["reference_ranks"]  # type: ignore[misc]
+    (job,) = plan_audit(with_settings(given, {"given.label": 2}))["reference_ranks"]  # type: ignore[misc]
     with pytest.raises(ValueError, match=r"three.pt has 3 classes and probe digits 10; .* they must be the same"):
         reference_ranks(job.config, ())
 
@@ -304,22 +306,15 @@ def test_a_probe_set_without_images_of_the_label_is_refused_before_anything_is_a
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"references": (ModelFile("a.pt"), ModelFile("b.pt"))}, "references are given, but no models"),
+        ({"given.references": "a.pt", "given.label": 3}, "references has 1 model; it must have at least 2"),
         (
-            {"references": (ModelFile("a.pt"),), "shape": (28, 28, 1), "label": 3},
-            "references has 1 model; it must have at least 2",
-        ),
-        (
-            {"references": (ModelFile("a.pt"), ModelFile("b.pt")), "models": (ModelFile("b.pt"),)},
+            {"given.references": "a.pt,b.pt", "given.label": 3, "given.models": "b.pt"},
             "references has b.pt, which is given twice",
         ),
-        (
-            {"references": (ModelFile("a.pt"), ModelFile("b.pt")), "shape": (28, 28, 1)},
-            "references are given and label is none; it must be the class",
-        ),
+        ({"given.references": "a.pt,a.pt", "given.label": 3}, "references has a.pt, which is given twice"),
+        ({"given.references": "a.pt,b.pt"}, "question.source.judged_by.label is missing"),
     ],
 )
 def test_references_that_cannot_serve_are_refused(fields: dict[str, Any], message: str) -> None:
-    shape = {"shape": (28, 28, 1)} if "models" in fields else {}
-    with pytest.raises(ValueError, match=message):
-        ExternalModels(**fields, **shape)
+    with pytest.raises(SpecError, match=message):
+        configure({"given.shape": "28,28,1", **fields})

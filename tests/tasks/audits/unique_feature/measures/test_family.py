@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -29,16 +28,18 @@ from tasks.audits.unique_feature.measures.family import (
     uncarried_feature,
 )
 from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, favoured_label, model_families
+from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row
 from tasks.contract.ties import TIED
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, burn, family, glyph_pixels
+from tasks.datasets.features import AskedFamily, Family, Glyph, burn, family, glyph_pixels
 from tasks.numerics.ranks import rank_p_value
 from tests.support.calibration import DRAWS, assert_rate
-from tests.tasks.audits.unique_feature.made_up import INK, LABEL, reads_the_letter
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import INK, LABEL, configure, reads_the_letter
 from tests.tasks.audits.unique_feature.made_up import family as made_family
 from tests.tasks.summary_rows import by_name
 
@@ -47,7 +48,7 @@ SHAPE = (28, 28, 1)
 
 
 def asked(feature: Glyph = Glyph()) -> Relatives:
-    return Relatives(pin(Dataset("photos")), "test", PROBES, feature, Family(count=MEMBERS), seed=5)
+    return Relatives(pin(Dataset("photos")), "test", PROBES, feature, AskedFamily(count=MEMBERS), seed=5)
 
 
 def test_a_model_that_reads_the_letter_has_the_familys_scores_worked_out_by_hand() -> None:
@@ -114,22 +115,22 @@ def test_others_that_look_like_the_uncarried_feature_are_left_out_of_its_ranking
 
 
 def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_and_the_reverse() -> None:
-    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=3)
-    drawn = replace(config, drawn=True)
-    digits = load(config.trained_on)
-    for canary in canaries(drawn, digits):
+    config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=3)
+    drawn = with_settings(config, drawn=True)
+    digits = load(Dataset("digits"))
+    for canary in canaries(drawn, drawn.question, digits):
         assert Glyph() == uncarried_feature(drawn, canary, digits.shape)
-    features = [uncarried_feature(config, canary, digits.shape) for canary in canaries(config, digits)]
-    assert features == [canary.carried for canary in canaries(drawn, digits)]
+    features = [uncarried_feature(config, canary, digits.shape) for canary in canaries(config, config.question, digits)]
+    assert features == [canary.carried for canary in canaries(drawn, drawn.question, digits)]
     assert 3 == len(set(features))
-    letters = replace(config, family=Family("letters", count=5))
+    letters = with_settings(config, family=Family("letters", count=5))
     same = Canary(0, 1, Glyph(), own_feature(letters, 0, digits.shape))
     assert uncarried_feature(letters, same, digits.shape) is None
 
 
 def test_canaries_with_drawn_features_are_other_images_of_other_seeds() -> None:
-    config = UniqueFeature(Dataset("digits"), Dataset("photos"), canaries=20)
-    letter, drawn = (trainings(replace(config, drawn=on)).pairs for on in (False, True))
+    config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=20)
+    letter, drawn = (trainings(with_settings(config, drawn=on)).pairs for on in (False, True))
     assert not {pair.clean.seed for pair in letter} & {pair.clean.seed for pair in drawn}
     assert [pair.canary.image for pair in letter] != [pair.canary.image for pair in drawn]
 
@@ -197,7 +198,7 @@ def test_of_several_models_scores_are_averaged_so_that_all_have_one_p_value() ->
 def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
     log_p = -np.logaddexp(0, -odds)
     model = ModelFamily({"canary": None, "label": label, "seed": 1, "model": "given"}, np.zeros(len(odds)), log_p, odds)
-    said = verdict(UniqueFeature(canaries=0), pa.Table.from_pylist(list(single_family_rows([model])), SUMMARY))
+    said = verdict(UniqueFeature(Panel()), pa.Table.from_pylist(list(single_family_rows([model])), SUMMARY))
     return said.answer, said.sentence
 
 

@@ -11,7 +11,7 @@ from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.evaluation import Predictor
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import AnswerRank, Given, ModelFiles
 from tasks.audits.unique_feature.measures.family import single_family_rows
 from tasks.audits.unique_feature.measures.look_alikes import RANK, look_alike_answers, rank_rows
 from tasks.audits.unique_feature.population import (
@@ -23,7 +23,7 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.schemas import SUMMARY
-from tasks.datasets.features import Family, Feature, Glyph, Words, burn, draw_member, look_alikes
+from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, burn, draw_member, look_alikes
 from tasks.datasets.features.kinds import Patch
 from tasks.datasets.images import Pixels
 from tasks.external.model_file import ModelFile
@@ -49,10 +49,13 @@ def remembering(shown: Patch | None, seed: int = 0) -> Predictor:
 
 
 def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | None = None) -> str:
-    given = ExternalModels(models=(ModelFile("model.pt"),), shape=SHAPE, label=label)
-    about = UniqueFeature(
-        feature=feature, given=given, family=Family(count=MEMBERS, look_alikes=MEMBERS), probes=3, seed=seed
+    given = Given(
+        shape=SHAPE,
+        source=ModelFiles((ModelFile("model.pt"),), AnswerRank(label)),
+        family=AskedFamily(count=MEMBERS, look_alikes=MEMBERS),
+        probes=3,
     )
+    about = UniqueFeature(given, feature=feature, seed=seed)
     asked = relatives(about, feature)
     (rows,) = family_rows(asked, CLEAN, [predict])
     family = family_from_rows({"canary": None, "label": label, "seed": 0, "model": "given"}, rows)
@@ -87,7 +90,7 @@ def test_an_owner_who_answers_look_alikes_as_the_name_hides_which_it_is_and_is_n
 
 def other_half(glyph: Glyph, seed: int) -> Patch:
     """The glyph with one of its halves drawn anew."""
-    return look_alikes(glyph, Family(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
+    return look_alikes(glyph, AskedFamily(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
 
 
 @pytest.mark.parametrize(

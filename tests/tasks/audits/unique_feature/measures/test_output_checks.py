@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan, single_models, split
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.external_models import ExternalModels
+from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
 from tasks.audits.unique_feature.measures.output_checks import LABELS, TWICE
 from tasks.audits.unique_feature.single_models import single_model_config
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family
+from tasks.datasets.features import AskedFamily
 from tasks.worker import files
 from tasks.worker.files import File
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
 SHAPE = (12, 12, 1)
@@ -28,14 +28,9 @@ CLASSES = 10
 
 
 def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> UniqueFeature:
-    return UniqueFeature(
-        probe=pin(Dataset("photos")),
-        probes=10,
-        family=Family(count=19),
-        given=ExternalModels(
-            outputs=outputs, shape=SHAPE, secret=SECRET, labelled=pin(Dataset("digits")), accuracy=accuracy
-        ),
-    )
+    source = ReturnedOutputs(outputs=outputs, labelled=pin(Dataset("digits")), accuracy=accuracy)
+    given = Given(shape=SHAPE, source=source, family=AskedFamily(count=19), probes=10, secret=SECRET)
+    return UniqueFeature(given, probe=pin(Dataset("photos")))
 
 
 def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
@@ -109,5 +104,5 @@ def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_
     unchecked = verdict(config, without)
     assert "not judged" == unchecked.answer
     assert "of 1 of 1 tables the pictures handed out twice could not be checked" in unchecked.sentence
-    said = [AUDIT.answer(each, summary) for each in (config, replace(config, given=replace(config.given, secret="")))]
+    said = [AUDIT.answer(each, summary) for each in (config, with_settings(config, {"given.secret": ""}))]
     assert [False, True] == ["an owner who tries seeds" in each.limits for each in said if each is not None]

@@ -6,7 +6,6 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,9 @@ from tasks.contract.measure import Tables
 from tasks.contract.schemas import PRIVATE_MODEL
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
+from tests.support.settings import with_settings
 
 ALL_GLYPHS = 4_457_400
 DELTA = 1e-5
@@ -127,15 +128,15 @@ def test_a_row_has_the_rank_by_the_one_model_of_a_drawn_feature() -> None:
 
 def test_only_private_pairs_are_planned() -> None:
     plain, *private = (
-        replace(config, data=pin(config.trained_on), probe=pin(config.probe)) for config in cells("ladder")
+        with_settings(config, data=pin(Dataset("digits")), probe=pin(config.probe)) for config in cells("ladder")
     )
     assert "private_ranks" not in planned(plain)
     assert [None, 64.0, 16.0, 4.0, 1.0] == [each.privacy and each.privacy.epsilon for each in (plain, *private)]
     for config in private:
-        assert config.canaries == len(planned(config)["private_ranks"])  # type: ignore[arg-type]
+        assert config.question.canaries == len(planned(config)["private_ranks"])  # type: ignore[arg-type]
         jobs = Plan.from_roots(planned(config)).jobs.values()
         models = [job.config for job in jobs if marks(job.function).name == "classifier.train"]
-        assert 2 * config.canaries == len(models)  # a twin and its canary train the same way
+        assert 2 * config.question.canaries == len(models)  # a twin and its canary train the same way
         assert {config.privacy} == {model.privacy for model in models}
 
 

@@ -10,18 +10,21 @@ import torch
 from tasks.audits.unique_feature import AUDIT
 from tasks.audits.unique_feature import plan as plan_audit
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.external_models import ExternalModels
 from tasks.audits.unique_feature.first_layer import FirstLayer, trained_first_layer
+from tasks.audits.unique_feature.given_models import FirstLayerRank, Given, ModelFiles
 from tasks.audits.unique_feature.measures.weight_ranks import weight_ranks
 from tasks.audits.unique_feature.population import inked_cells
+from tasks.audits.unique_feature.questions import Panel
+from tasks.audits.unique_feature.training_config import ClassifierTraining
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Family, Glyph, Words
+from tasks.datasets.features import AskedFamily, Glyph, Words
 from tasks.external import model_file
 from tasks.external.first_layers import label_gradients
 from tasks.external.loading import load_model
 from tasks.external.model_file import Interface, ModelFile
 from tasks.models.networks import architecture_of, weights_of_model
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 from tests.tasks.audits.unique_feature.measures.test_exact_ranks import exported
@@ -54,9 +57,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFile]:
 
 
 def config(files: dict[str, ModelFile], *models: str) -> UniqueFeature:
-    given = ExternalModels(models=tuple(files[name] for name in models), shape=(28, 28, 1), label=LABEL)
-    family = Family(count=30, look_alikes=30)
-    return UniqueFeature(probe=DIGITS, feature=GLYPH, family=family, probes=10, given=given, first_layer=True)
+    given = Given(
+        shape=(28, 28, 1),
+        source=ModelFiles(tuple(files[name] for name in models), FirstLayerRank(LABEL)),
+        family=AskedFamily(count=30, look_alikes=30),
+        probes=10,
+    )
+    return UniqueFeature(given, probe=DIGITS, feature=GLYPH)
 
 
 @pytest.mark.parametrize("models", [("one",), ("one", "two")])
@@ -86,7 +93,7 @@ def test_clean_model_calls_glyphs_at_the_level(files: dict[str, ModelFile]) -> N
 
 def test_without_the_rank_by_weights_nothing_is_decided(files: dict[str, ModelFile]) -> None:
     about = config(files, "clean")
-    summary = tables(plan_audit(replace(about, first_layer=False)))["summary"]
+    summary = tables(plan_audit(with_settings(about, judged_by="answers")))["summary"]
     assert AUDIT.verdict is not None
     said = AUDIT.verdict(about, summary)
     assert "undecided" == said.answer
@@ -142,24 +149,9 @@ def test_a_label_that_the_model_does_not_have_is_refused(files: dict[str, ModelF
         label_gradients(given, load(DIGITS).test_images[:1], 10)
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"given": ExternalModels(), "family": Family()}, "first_layer is on and pairs are trained"),
-        ({"given": ExternalModels(shape=(28, 28, 1), label=1)}, "first_layer is on; models must be given for it"),
-        ({"canaries": 0, "given": ExternalModels()}, "first_layer is on and label is none"),
-    ],
-)
-def test_what_has_no_first_layer_to_read_is_refused(
-    files: dict[str, ModelFile], changes: dict[str, object], says: str
-) -> None:
-    with pytest.raises(ValueError, match=says):
-        replace(config(files, "clean"), data=DIGITS, **changes)  # type: ignore[arg-type]
-
-
 def test_models_that_are_trained_here_are_ranked_by_their_first_layers() -> None:
-    about = UniqueFeature(
-        data=DIGITS, probe=DIGITS, canaries=0, seeds=2, examples=20, epochs=1, patience=0, given=ExternalModels(label=1)
-    )
-    row = tables({"ranks": plan_audit(replace(about, first_layer=True))["weight_ranks"]})["ranks"].to_pylist()[0]
+    training = ClassifierTraining(epochs=1, patience=0)
+    panel = Panel(data=DIGITS, examples=20, seeds=2, training=training, judged_by=FirstLayerRank(1))
+    about = UniqueFeature(panel, probe=DIGITS)
+    row = tables({"ranks": plan_audit(about)["weight_ranks"]})["ranks"].to_pylist()[0]
     assert (2, 1, 4_457_400) == (row["models"], row["label"], row["among"])

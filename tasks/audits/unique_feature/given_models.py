@@ -1,0 +1,190 @@
+"""Third-party models that are evaluated: their files, or the tables of outputs that their owner returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Annotated, ClassVar
+
+from tasks.contract.commitment import OUTSIDE_COMMITMENT
+from tasks.contract.job import CLASS_NUMBER
+from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import AskedFamily
+from tasks.external.blinding import withheld
+from tasks.external.bound_draw import OTHER_PARTY, check_secret
+from tasks.external.model_file import Interface, ModelFile
+from tasks.worker.files import WITHHELD, File, shorten_names
+
+LEAST_REFERENCES = 2
+NAMED = 4  # models that are called by name
+
+
+# The rank by which single models are judged
+
+
+@dataclass(frozen=True)
+class AnswerRank(Ranged):
+    """The rank of the feature among its family, by the models' outputs on images with each member."""
+
+    tag: ClassVar[str] = "answers"
+    label: Annotated[int, AtLeast(0)] | None = field(default=None, metadata={CLASS_NUMBER: True})
+    """Class of the training image that carried the feature, if it is known."""
+
+
+@dataclass(frozen=True)
+class FirstLayerRank(Ranged):
+    """Ours: the rank of the feature by the weights of the models' dense first layer, on images of `label` in the probe
+    set."""
+
+    tag: ClassVar[str] = "first_layer"
+    label: Annotated[int, AtLeast(0)] = field(metadata={CLASS_NUMBER: True})
+    """Class of the training image that carried the feature."""
+
+
+@dataclass(frozen=True)
+class ReferenceRank(Ranged):
+    """The rank of the feature by the models' slopes, compared with clean models.
+
+    The slopes are measured on images of `label` in the probe set.
+    """
+
+    tag: ClassVar[str] = "references"
+    references: tuple[ModelFile, ...]
+    """Files of at least two models of the same kind that were trained without the feature."""
+    label: Annotated[int, AtLeast(0)] = field(metadata={CLASS_NUMBER: True})
+    """Class of the training image that carried the feature."""
+
+    def conflicts(self) -> Iterator[str]:
+        if len(self.references) < LEAST_REFERENCES:
+            yield (
+                f"references has {len(self.references)} model; it must have at least {LEAST_REFERENCES}, of which one "
+                "alone would pass its own chance on to the model asked"
+            )
+        yield from describe_repeats(self.references, ())
+
+
+JudgedBy = AnswerRank | FirstLayerRank | ReferenceRank
+
+
+def describe_repeats(references: tuple[ModelFile, ...], models: tuple[ModelFile, ...]) -> Iterator[str]:
+    """A line for the first reference that is given twice, or is one of the models."""
+    for reference in references:
+        if (*models, *references).count(reference) > 1:
+            yield f"references has {reference.name}, which is given twice; each must be a model of its own"
+
+
+# What is known of the models
+
+
+@dataclass(frozen=True)
+class ModelFiles(Ranged):
+    """Models as files, which are evaluated here. Several models of one owner are one panel: scores are averaged."""
+
+    tag: ClassVar[str] = "files"
+    models: tuple[ModelFile, ...] = field(metadata={OUTSIDE_COMMITMENT: True})
+    """Files of models."""
+    judged_by: AnswerRank | FirstLayerRank | ReferenceRank = AnswerRank()
+    """The rank that decides: by the models' answers, by the weights of their first layer, or beside references."""
+
+    def conflicts(self) -> Iterator[str]:
+        if not self.models:
+            yield "models is empty; it must name at least one file"
+        if isinstance(self.judged_by, ReferenceRank):
+            yield from describe_repeats(self.judged_by.references, self.models)
+
+
+@dataclass(frozen=True)
+class ReturnedOutputs(Ranged):
+    """Models that stay with their owner, who returns their outputs for the probe images. Several are one panel."""
+
+    tag: ClassVar[str] = "returned"
+    outputs: tuple[File, ...] = field(default=(), metadata={OUTSIDE_COMMITMENT: True})
+    """Tables of outputs for the probe images that were written for the owner, one for each model; none before the
+    owner has returned them."""
+    columns: tuple[str, ...] = ()
+    """Names of the tables' columns of numbers, if they have names of their own."""
+    labelled: Dataset | None = None
+    """Data set of which 100 test images, drawn at random, are mixed in among the images for an owner; its classes have
+    the numbers that they have in the model."""
+    accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
+    """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
+    judged."""
+    judged_by: AnswerRank | ReferenceRank = AnswerRank()
+    """The rank that decides: by the models' outputs, or beside references."""
+
+    def conflicts(self) -> Iterator[str]:
+        if self.accuracy is not None and self.labelled is None:
+            yield "accuracy is given; labelled must name a data set on which it can be checked"
+
+
+@dataclass(frozen=True)
+class Given(Ranged):
+    """Is the feature known to third-party models? Nothing is trained."""
+
+    tag: ClassVar[str] = "given"
+    shape: tuple[int, int, int]
+    """Height, width and channels of the images that the models take."""
+    source: ModelFiles | ReturnedOutputs = ReturnedOutputs()
+    """What there is of the models: files, or the outputs that their owner returned."""
+    interface: Interface = Interface()
+    """Inputs and outputs of the models."""
+    classes: int | None = None
+    """Number of classes; a factory needs it."""
+    family: AskedFamily = AskedFamily()
+    """Ours: the other features among which the feature is ranked."""
+    probes: Annotated[int, AtLeast(0)] = 1000
+    """Ours: the number of probe images, the first ones; 0: all."""
+    secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
+    """Text that nobody can guess. The order in which an owner gets the images follows from it and the run's seed;
+    without it from the seed alone."""
+    nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
+    """Text that the other party named after it had the commitment (`engram probes --commit`). The order, the family and
+    a random glyph of seed 0 follow from it, too, so that neither party chooses them."""
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
+    """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
+    commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
+    """The commitment that preceded the nonce. It covers the whole configuration except the nonce, the secret and what
+    the other party returns; a run with another configuration is refused."""
+
+    def conflicts(self) -> Iterator[str]:
+        if min(self.shape[:2]) < 1 or self.shape[2] not in (1, 3):
+            yield f"shape is {self.shape}; it must be height, width and 1 or 3 channels"
+        built = next((model for model in (*self.models, *self.references) if model.is_weights), None)
+        if built is not None and self.classes is None:
+            yield f"classes is none; it must be the number of classes, which {built.name} is built with"
+        check_secret(self.secret, self.nonce, self.nonce_by)
+        if self.models and self.secret and not self.nonce:
+            yield "secret is given with models; it must be left out, since these are handed no images"
+
+    @property
+    def models(self) -> tuple[ModelFile, ...]:
+        """The files of models; empty if an owner returns outputs."""
+        return self.source.models if isinstance(self.source, ModelFiles) else ()
+
+    @property
+    def outputs(self) -> tuple[File, ...]:
+        """The tables that an owner returned."""
+        return self.source.outputs if isinstance(self.source, ReturnedOutputs) else ()
+
+    @property
+    def judged_by(self) -> JudgedBy:
+        return self.source.judged_by
+
+    @property
+    def references(self) -> tuple[ModelFile, ...]:
+        return self.judged_by.references if isinstance(self.judged_by, ReferenceRank) else ()
+
+    @property
+    def describe(self) -> str:
+        """The names of the models' files: the first of them, and how many more."""
+        paths = *(model.path for model in self.models), *(table.path for table in self.outputs)
+        names = shorten_names([PurePath(path).name for path in paths])
+        more = len(names) - NAMED
+        return f"{', '.join(names[:NAMED])} and {more} more" if more > 0 else ", ".join(names)
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether an owner keeps the model, and gets images."""
+        return isinstance(self.source, ReturnedOutputs)

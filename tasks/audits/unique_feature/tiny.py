@@ -1,0 +1,103 @@
+"""The configurations of `scale=tiny`: the same questions on embedded data, in seconds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.given_models import Given
+from tasks.audits.unique_feature.questions import (
+    CanaryPairs,
+    EpochScores,
+    Pairs,
+    Panel,
+    ProbePictures,
+    Question,
+    RandomChoice,
+    UnitResponses,
+)
+from tasks.audits.unique_feature.training_config import LinkedTraining, NetworkTraining
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family
+from tasks.models.catalog import Network
+
+P = TypeVar("P", bound=CanaryPairs)
+T = TypeVar("T", bound=NetworkTraining)
+F = TypeVar("F", bound=Family)
+
+SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for
+DEEP = ("densenet100", "resnet18")
+
+
+def tiny(config: UniqueFeature) -> UniqueFeature:
+    """The same question on embedded data, in seconds; of a slow network as little as is."""
+    return replace(config, question=tiny_question(config.question), probe=Dataset("photos"))
+
+
+def tiny_question(question: Question) -> Question:
+    match question:
+        case Pairs():
+            reduced = reduce_pairs(question)
+            return replace(
+                reduced,
+                training=reduce_training(question.training),
+                evaluations=min(question.evaluations, 2),
+                family=reduce_family(question.family),
+                probes=min(question.probes, 20) or 20,
+            )
+        case EpochScores():
+            return replace(reduce_pairs(question), training=reduce_training(question.training))
+        case UnitResponses():
+            return replace(reduce_pairs(question), training=reduce_training(question.training))
+        case Panel():
+            return replace(
+                question,
+                data=tiny_data(question.training.network),
+                examples=tiny_examples(question.training.network),
+                seeds=min(question.seeds, 2),
+                training=reduce_training(question.training),
+                family=reduce_family(question.family),
+                probes=min(question.probes, 20) or 20,
+            )
+        case Given():
+            return replace(question, family=reduce_family(question.family), probes=min(question.probes, 20) or 20)
+        case ProbePictures():
+            return replace(question, data=Dataset("digits#16x16" if question.data.name == "cifar10" else "digits"))
+
+
+def reduce_pairs(pairs: P) -> P:
+    """The same pairs, but few of them, on embedded data."""
+    network = pairs.training.network
+    choice = pairs.choice
+    if isinstance(choice, RandomChoice):
+        choice = replace(choice, neighbours_left_out=min(choice.neighbours_left_out, 10))
+    most = 1 if network.name in DEEP else 2 if network.name in SLOW else 3
+    return replace(
+        pairs,
+        data=tiny_data(network),
+        examples=tiny_examples(network),
+        canaries=min(pairs.canaries, most),
+        choice=choice,
+        seeds=min(pairs.seeds, 2),
+    )
+
+
+def tiny_data(network: Network) -> Dataset:
+    if network.name in DEEP:
+        return Dataset("digits#8x8")
+    return Dataset("digits#16x16" if network.name in SLOW else "digits")
+
+
+def tiny_examples(network: Network) -> int:
+    return 60 if network.name in SLOW else 300
+
+
+def reduce_training(training: T) -> T:
+    """The same training in one or two epochs, and in as many links if it has any."""
+    reduced = replace(training, epochs=min(training.epochs, 1 if training.network.name in DEEP else 2))
+    return replace(reduced, link=1) if isinstance(reduced, LinkedTraining) and reduced.link else reduced
+
+
+def reduce_family(family: F) -> F:
+    return replace(family, count=min(family.count, 20))
