@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -127,7 +126,7 @@ SharedStore = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Show what it prints until it ends; exit with its code.")]
 
 
-@take_run_options("address", "dashboard")
+@take_run_options("submit")
 def submit(
     what: AuditOrFile,
     fields: Fields = None,
@@ -163,16 +162,16 @@ def submit(
         say(describe_idle_fields(idle, asked))
     cells = resolve_cells(asked)
     files = factory_files(cell.config for cell in cells)
-    if options.prices is not None:
-        files["prices.yaml"] = path_of("--prices", options.prices)
-        options = replace(options, prices="prices.yaml")
+    if options["prices"] is not None:
+        files["prices.yaml"] = path_of("--prices", options["prices"])
+        options = options.replace(prices="prices.yaml")
     if is_file(what):
         files["audit.yaml"] = Path(what)
         what = "audit.yaml"
     arguments = ["run", what, *(fields or ()), "--address", "auto", "--store", location]
     arguments += [] if preset is None else ["--preset", preset]
     arguments += [word for each in sweep or () for word in ("--sweep", each)]
-    if not options.again:
+    if not options["again"]:
         with suppress(StoreError):  # the store may be out of reach from this machine
             if is_there(location):
                 check_undriven(cells, open_store(location, create=False))
@@ -202,12 +201,12 @@ def _withhold_password(options: RunOptions) -> RunOptions:
 
     Raises SpecError for one that is given on the command line.
     """
-    if not has_password(options.mlflow):
+    if not has_password(options["mlflow"]):
         return options
-    if options.mlflow != os.environ.get("MLFLOW_TRACKING_URI"):
+    if options["mlflow"] != os.environ.get("MLFLOW_TRACKING_URI"):
         raise SpecError(f"--mlflow holds a password, which everybody on the cluster could read; {CREDENTIALS}")
     say(f"MLFLOW_TRACKING_URI holds a password and is not handed to the cluster; {CREDENTIALS}")
-    return replace(options, mlflow=None)
+    return options.replace(mlflow=None)
 
 
 def shared_location(store: str | None) -> str:

@@ -27,6 +27,7 @@ from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
+from orchestrator.spec.options import GpusName
 from orchestrator.spec.resolve import (
     Cell,
     describe_data,
@@ -36,7 +37,7 @@ from orchestrator.spec.resolve import (
     pin_one,
     resolve_cells,
 )
-from orchestrator.spec.specification import GpusName, Spec, execution
+from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import Store, is_there, open_store, store_location
 from tasks.contract.extras import Extra
 from tasks.contract.job import marks

@@ -39,8 +39,9 @@ from orchestrator.scheduling.driver import Driver, Observer
 from orchestrator.scheduling.rounds import Rounds
 from orchestrator.scheduling.stop import Budget, Stop
 from orchestrator.scheduling.waiting import SYSTEM, Clock
+from orchestrator.spec.options import Execution
 from orchestrator.spec.resolve import Cell, LeftOut, describe_data, left_out_as_json, pinned_data
-from orchestrator.spec.specification import Execution, Spec
+from orchestrator.spec.specification import Spec
 from orchestrator.store import Store, lease
 from orchestrator.store.holder import Holder, takeover_message
 
@@ -119,12 +120,10 @@ def start(
     return replace(_run(parts, store, execution, observe, sweep, clock), left_out=tuple(left_out))
 
 
-def resume(
-    run: str, store: Store, execution: Execution, observe: Observer | None = None, *, same_code: bool = False
-) -> Report:
+def resume(run: str, store: Store, execution: Execution, observe: Observer | None = None) -> Report:
     """Continue a run or sweep, given its full name.
 
-    Raises SpecError if code of the user's has changed since, unless `same_code` accepts that.
+    Raises SpecError if the user's code has changed since, unless `execution.same_code` accepts that.
     """
     runs = store.folder("runs")
     journal = Journal(runs / run)
@@ -134,7 +133,7 @@ def resume(
     is_sweep = "cells" in about
     journals = [Journal(runs / name) for name in about["cells"]] if is_sweep else [journal]
     for cell in journals:
-        check_code(cell, store, same_code)
+        check_code(cell, store, execution.same_code)
     parts = [_reopen(cell) for cell in journals]
     deciding.check_execution(parts, execution)
 

@@ -32,7 +32,7 @@ from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.recommendation import describe_choices, format_interval, recommend, winner
 from orchestrator.searches.trials import FAILED, STOPPED, Trial, read, table
 from orchestrator.spec import resolve
-from orchestrator.spec.specification import Execution
+from orchestrator.spec.options import Execution
 from orchestrator.store import Store, atomic_write, lease
 from tasks.numerics import seeds
 
