@@ -150,13 +150,13 @@ def submit(
 
     options = _withhold_password(options)
     asked = command_line_spec(what, fields, preset, sweep, store, options)
-    if has_password(asked.execution.get("mlflow")):
+    if _has_password(asked.execution.get("mlflow")):
         raise SpecError(
             f"{what} names a tracking store with a password, which a cluster shows to its users; {CREDENTIALS}"
         )
     if server is None:
         raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
-    location = shared_location(asked.store)
+    location = _shared_location(asked.store)
     idle = find_idle_fields(asked, {})
     if idle:
         say(describe_idle_fields(idle, asked))
@@ -188,7 +188,7 @@ def submit(
 CREDENTIALS = "set MLFLOW_TRACKING_URI on the cluster's nodes, or MLFLOW_TRACKING_USERNAME and _PASSWORD there"
 
 
-def has_password(uri: str | None) -> bool:
+def _has_password(uri: str | None) -> bool:
     """Whether a URI holds a password, or a user name, which may be a token."""
     try:
         return uri is not None and "@" in urlsplit(uri).netloc
@@ -201,7 +201,7 @@ def _withhold_password(options: RunOptions) -> RunOptions:
 
     Raises SpecError for one that is given on the command line.
     """
-    if not has_password(options["mlflow"]):
+    if not _has_password(options["mlflow"]):
         return options
     if options["mlflow"] != os.environ.get("MLFLOW_TRACKING_URI"):
         raise SpecError(f"--mlflow holds a password, which everybody on the cluster could read; {CREDENTIALS}")
@@ -209,7 +209,7 @@ def _withhold_password(options: RunOptions) -> RunOptions:
     return options.replace(mlflow=None)
 
 
-def shared_location(store: str | None) -> str:
+def _shared_location(store: str | None) -> str:
     """The store of a run on a cluster, by a name that holds on every node. SpecError if none is given."""
     store = given_location(store)
     if store is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-def run_option(name: str) -> Any:
+def _run_option(name: str) -> Any:
     """What typer needs of the option of `engram run` that has this name: its names, help and variable."""
     return _typer_option(name, EXECUTION[name])
 
@@ -87,10 +87,10 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),
 ]
-Address = Annotated[str | None, run_option("address")]
-Mlflow = Annotated[str | None, run_option("mlflow")]
-Experiment = Annotated[str | None, run_option("experiment")]
-ShowImages = Annotated[bool | None, run_option("show_images")]
+Address = Annotated[str | None, _run_option("address")]
+Mlflow = Annotated[str | None, _run_option("mlflow")]
+Experiment = Annotated[str | None, _run_option("experiment")]
+ShowImages = Annotated[bool | None, _run_option("show_images")]
 ProbesFolder = Annotated[
     str | None, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)
 ]

@@ -30,7 +30,7 @@ SamplerName = Literal["random", "grid", "optuna"]
 SAMPLERS: tuple[str, ...] = get_args(SamplerName)
 
 
-def parse_together(value: int | Literal["auto"]) -> int | None:
+def _parse_together(value: int | Literal["auto"]) -> int | None:
     """The number of jobs that share a call; None for `auto`."""
     from orchestrator.spec.fields import coerce
 
@@ -43,7 +43,7 @@ def parse_together(value: int | Literal["auto"]) -> int | None:
     return number
 
 
-def parse_duration(value: str | float) -> float:
+def _parse_duration(value: str | float) -> float:
     """The seconds of `3h50m`, `90s`, `1d` or a plain number."""
     text = str(value).strip()
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
@@ -55,7 +55,7 @@ def parse_duration(value: str | float) -> float:
     return seconds
 
 
-def parse_prices(value: str | os.PathLike[str]) -> Prices:
+def _parse_prices(value: str | os.PathLike[str]) -> Prices:
     """The prices in the YAML file at this path."""
     from orchestrator.spec.yaml_file import read_prices
 
@@ -93,12 +93,12 @@ class Option:
         return f"{accepted} | None"
 
 
-def option(default: Any, help: str, kind: Any, **details: Any) -> Any:
+def _option(default: Any, help: str, kind: Any, **details: Any) -> Any:
     """A field of a dataclass that is an option with this default; `details` are the other fields of `Option`."""
     return dataclass_field(default=default, metadata={Option: Option(help, kind, **details)})
 
 
-def declared_options(group: type[Any]) -> dict[str, Option]:
+def _declared_options(group: type[Any]) -> dict[str, Option]:
     """The options that a dataclass declares, by the names of its fields."""
     return {field.name: field.metadata[Option] for field in fields(group)}
 
@@ -107,7 +107,7 @@ def declared_options(group: type[Any]) -> dict[str, Option]:
 class Execution:
     """How a run is computed, tracked and shown; never part of a key."""
 
-    address: str | None = option(
+    address: str | None = _option(
         None,
         "local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
         str,
@@ -115,81 +115,81 @@ class Execution:
         variable="RAY_ADDRESS",
         not_of=("submit",),
     )
-    gpus: GpusName = option(
+    gpus: GpusName = _option(
         "auto",
         "Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
         str,
         metavar="auto|none|wait",
     )
-    gpus_per_job: int = option(
+    gpus_per_job: int = _option(
         1,
         "GPUs of a machine that each job takes: for models that one cannot hold.",
         int,
         metavar="N",
     )
-    together: int | None = option(  # also the most models that are trained in one step
+    together: int | None = _option(  # also the most models that are trained in one step
         None,
         "Jobs that share a call, at most. [default: auto]",
-        parse_together,
+        _parse_together,
         metavar="auto|N",
     )
-    way: StrategyName = option(  # auto: chosen once per run, device and network
+    way: StrategyName = _option(  # auto: chosen once per run, device and network
         "auto",
         "How models are trained. [default: auto, the fastest here]",
         str,
         metavar="auto|loop|stack|graph",
     )
-    tolerate: int = option(0, "Finish although this many jobs failed.", int, metavar="N")
-    fail_fast: bool = option(False, "Stop at the first failed job.", bool, not_of=("search",))
-    stop_after: float | None = option(
+    tolerate: int = _option(0, "Finish although this many jobs failed.", int, metavar="N")
+    fail_fast: bool = _option(False, "Stop at the first failed job.", bool, not_of=("search",))
+    stop_after: float | None = _option(
         None,
         "Stop after so long, in good order.",
-        parse_duration,
+        _parse_duration,
         metavar="3h50m",
         not_of=("search",),
     )
-    max_gpu_hours: float | None = option(
+    max_gpu_hours: float | None = _option(
         None,
         "Stop, in good order, once this start has used so many.",
         float,
         metavar="N",
         not_of=("search",),  # a search has --budget
     )
-    max_cost: float | None = option(
+    max_cost: float | None = _option(
         None,
         "Stop once this start has cost so much, at --prices.",
         float,
         metavar="N",
         not_of=("search",),
     )
-    prices: Prices | None = option(
+    prices: Prices | None = _option(
         None,
         "What an hour costs: gpu, cpu and currency.",
-        parse_prices,
+        _parse_prices,
         metavar="FILE.yaml",
         not_of=("search",),
     )
-    timeout: float | None = option(
+    timeout: float | None = _option(
         None,
         "End a job that takes longer, and send it again; not with --address none. [default: learnt in the run]",
-        parse_duration,
+        _parse_duration,
         metavar="10m",
     )
-    keep: KeepName = option(  # states that an unfinished run needs are kept in any case
+    keep: KeepName = _option(  # states that an unfinished run needs are kept in any case
         "none",
         "Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
         str,
         metavar="state|none",
         not_of=("search",),
     )
-    again: bool = option(
+    again: bool = _option(
         False,
         "Start a new run; stored results are reused.",
         bool,
         not_of=("resume", "search"),
         is_in_file=False,
     )
-    all_cells: bool = option(
+    all_cells: bool = _option(
         False,
         "Refuse where data of any cell of a preset are missing; without it such cells are left out.",
         bool,
@@ -197,14 +197,14 @@ class Execution:
         not_of=("resume", "search"),
         is_in_file=False,
     )
-    same_code: bool = option(
+    same_code: bool = _option(
         False,
         "Your code has changed, but computes the same: use results of the code before. The page says so.",
         bool,
         not_of=("search",),
         is_in_file=False,
     )
-    mlflow: str | None = option(
+    mlflow: str | None = _option(
         None,
         "Where runs are tracked. [default: an sqlite file in the store]",
         str,
@@ -212,7 +212,7 @@ class Execution:
         variable="MLFLOW_TRACKING_URI",
         not_of=("plan",),
     )
-    experiment: str | None = option(
+    experiment: str | None = _option(
         None,
         "The MLflow experiment. [default: engram]",
         str,
@@ -220,7 +220,7 @@ class Execution:
         variable="MLFLOW_EXPERIMENT_NAME",
         not_of=("plan",),
     )
-    report: bool = option(
+    report: bool = _option(
         True,
         "Write a report at the end. [default: yes]",
         bool,
@@ -228,14 +228,14 @@ class Execution:
         variable="ENGRAM_REPORT",
         not_of=("plan",),
     )
-    show_images: bool = option(
+    show_images: bool = _option(
         False,
         "Write a second page that shows your own data, images or texts.",
         bool,
         names=("--show-images", "--show-texts"),
         not_of=("plan", "search"),
     )
-    dashboard: bool = option(
+    dashboard: bool = _option(
         False,
         "Start Ray's dashboard with a cluster on this machine, and say where.",
         bool,
@@ -247,27 +247,29 @@ class Execution:
 class SearchOptions:
     """How a search proceeds."""
 
-    trials: int | None = option(None, "How many trials. [default: 24; a grid's points]", int, metavar="N")
-    budget: float | None = option(None, "Begin no trial after so long.", parse_duration, metavar="2h")
-    sampler: SamplerName = option("random", "Who proposes trials. [default: random]", str, metavar="random|grid|optuna")
-    sampler_seed: int = option(0, "Seed of the sampler. [default: 0]", int, metavar="N")
-    rungs: tuple[int, ...] = option(
+    trials: int | None = _option(None, "How many trials. [default: 24; a grid's points]", int, metavar="N")
+    budget: float | None = _option(None, "Begin no trial after so long.", _parse_duration, metavar="2h")
+    sampler: SamplerName = _option(
+        "random", "Who proposes trials. [default: random]", str, metavar="random|grid|optuna"
+    )
+    sampler_seed: int = _option(0, "Seed of the sampler. [default: 0]", int, metavar="N")
+    rungs: tuple[int, ...] = _option(
         (),
         "Epochs after which only the most useful trials go on. [default: none, all are trained]",
         tuple[int, ...],
         metavar="E,F,G",
     )
-    keep_one_in: int = option(3, "Of how many trials one goes on. [default: 3]", int, metavar="N")
-    give_up: float | None = option(
+    keep_one_in: int = _option(3, "Of how many trials one goes on. [default: 3]", int, metavar="N")
+    give_up: float | None = _option(
         None, "Utility that may be lost, in its unit. [default: the audit's]", float, metavar="X"
     )
-    concurrent: int = option(
+    concurrent: int = _option(
         1, "Trials at one time; with rungs or optuna more than 1 depends on their pace.", int, metavar="N"
     )
 
 
-EXECUTION: Mapping[str, Option] = declared_options(Execution)
-SEARCH: Mapping[str, Option] = declared_options(SearchOptions)
+EXECUTION: Mapping[str, Option] = _declared_options(Execution)
+SEARCH: Mapping[str, Option] = _declared_options(SearchOptions)
 
 
 def read_options(options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def _check_address(address: str) -> None:
             raise SpecError(str(error)) from None
 
 
-def setting(text: str) -> tuple[str, str]:
+def _setting(text: str) -> tuple[str, str]:
     """`field=value`, as given on a command line."""
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -162,7 +162,7 @@ def setting(text: str) -> tuple[str, str]:
 def settings(texts: Iterable[str]) -> dict[str, str]:
     """Parse several `field=value`. Raises SpecError if a field is given twice with different values."""
     fields: dict[str, str] = {}
-    for name, value in map(setting, texts):
+    for name, value in map(_setting, texts):
         if fields.setdefault(name, value) != value:
             raise SpecError(f"{name} is given twice: {fields[name]!r} and {value!r}")
     return fields
@@ -171,7 +171,7 @@ def settings(texts: Iterable[str]) -> dict[str, str]:
 def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
     """Parse several `field=a,b,c`. Commas inside brackets belong to a value: `epochs=[1,2],[3,4]`."""
     fields: dict[str, list[str]] = {}
-    for name, value in map(setting, texts):
+    for name, value in map(_setting, texts):
         values = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", value)]
         if name in fields:
             raise SpecError(f"{name} is swept twice; give all its values together, as --sweep {name}=a,b,c")

@@ -111,10 +111,10 @@ def test_type_checkers_know_options_and_allow_fields(tmp_path: Path) -> None:
     [("3h50m", 13_800.0), ("90s", 90.0), ("1d", 86_400.0), ("1d2h3m4s", 93_784.0), ("2.5", 2.5), (7, 7.0)],
 )
 def test_durations_are_read_as_seconds(text: str | float, seconds: float) -> None:
-    assert options.parse_duration(text) == seconds
+    assert EXECUTION["stop_after"].read(text, "stop_after") == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5x", "-3h", "0", "h", "3m2h"])
 def test_other_texts_are_no_durations(text: str) -> None:
     with pytest.raises(SpecError, match="write it like 3h50m"):
-        options.parse_duration(text)
+        EXECUTION["stop_after"].read(text, "stop_after")
