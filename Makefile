@@ -102,6 +102,7 @@ bench: .venv/ready
 # The pages of docs/ as a site in site/, with the page of commands written anew; a link that leads nowhere ends it.
 docs: .venv/ready
 	$(BIN)/python -m orchestrator.cli.reference docs
+	$(BIN)/python -m orchestrator.python_stub
 	$(BIN)/zensical build --strict
 
 # What the machines of cluster.yaml install: dist/*.whl, so a wheel of another version goes; nothing else in dist/ does.

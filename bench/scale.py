@@ -34,7 +34,7 @@ from measurement.files import write_whole
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Item, Lost, Missing, Outcome
 from orchestrator.executors.gpu_packing import SHARERS, GpuMeasurement
 from orchestrator.planning.plan import Plan
-from orchestrator.runs import lifecycle
+from orchestrator.runs import held_runs, lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.waiting import Clock
 from orchestrator.spec.resolve import Cell
@@ -378,7 +378,7 @@ def start(store: Store, jobs: int, executor: Simulated, phases: Phases) -> Repor
     execution = Execution(mlflow="off", report=False, tolerate=jobs)
     plan = Plan.from_roots(campaign(jobs))
     with (
-        mock.patch.object(lifecycle, "open_executor", return_value=executor),
+        mock.patch.object(held_runs, "open_executor", return_value=executor),
         mock.patch.object(lifecycle, "plan_of", return_value=plan),
     ):
         return lifecycle.start([Cell("scale", Part())], store, execution, phases.observe, clock=executor.clock)

@@ -76,7 +76,7 @@ def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
 def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
     """Check one answer by itself: its type, its range, and whether the file or data set that it names exists.
 
-    What several answers must fulfil together is checked by `build_config`. Raises SpecError or EngramError in one line.
+    `_build_config` checks what several answers must fulfil together. Raises SpecError or EngramError, in one line.
     """
     if not answer:
         if asked.optional:
@@ -88,9 +88,9 @@ def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
             pin_one(part, {})
 
 
-def build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
+def _build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
     """The config with all answers set at once. Raises SpecError if they do not fit together."""
-    return replace_fields(guide.base_config(), collect_settings(guide, answers))
+    return replace_fields(guide.base_config(), _collect_settings(guide, answers))
 
 
 def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
@@ -99,11 +99,11 @@ def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
     Raises SpecError if the answers do not fit together.
     """
     name = audits.find(guide.audit).audit.wording.stand_in
-    config = build_config(guide, answers)
+    config = _build_config(guide, answers)
     return "" if name is None else name(config)
 
 
-def collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]:
+def _collect_settings(guide: Guide, answers: Mapping[str, str]) -> dict[str, Any]:
     """The fields that the situation and these answers set, in the order of the questions."""
     settings: dict[str, Any] = dict(guide.situation.sets)
     for asked in guide.situation.asks:
@@ -159,7 +159,7 @@ def document(guide: Guide, answers: Mapping[str, str], file: str) -> str:
     Where probes are handed out first, a secret is drawn for it if the situation has one.
     """
     situation = guide.situation
-    settings = collect_settings(guide, answers)
+    settings = _collect_settings(guide, answers)
     if situation.secret and waits_for_table(guide, answers) and situation.secret not in settings:
         settings[situation.secret] = secrets.token_hex(16)
     lines = [f"# yaml-language-server: $schema={schema_address(guide.audit)}"]

@@ -23,14 +23,14 @@ def audits_and_files(incomplete: str) -> list[str]:
     from orchestrator.spec import audits
 
     files = sorted(path.name for path in Path().iterdir() if path.suffix in SUFFIXES)
-    return beginning([*audits.names(), *files], incomplete)
+    return _beginning([*audits.names(), *files], incomplete)
 
 
 def names(incomplete: str) -> list[str]:
     """The audits that begin so."""
     from orchestrator.spec import audits
 
-    return beginning(audits.names(), incomplete)
+    return _beginning(audits.names(), incomplete)
 
 
 def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -42,19 +42,19 @@ def parts_of(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
     described = describe_fields(audit)
     tags = [tag for field in described.values() for tag in field.choices]
-    return beginning(dict.fromkeys((*audit.presets, *described, *tags)), incomplete)
+    return _beginning(dict.fromkeys((*audit.presets, *described, *tags)), incomplete)
 
 
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     """The presets of the audit that stands on the line."""
     audit = _audit(ctx.params)
-    return [] if audit is None else beginning(audit.presets, incomplete)
+    return [] if audit is None else _beginning(audit.presets, incomplete)
 
 
 def fields(ctx: typer.Context, incomplete: str) -> list[str]:
     """The fields of the audit's config, each up to its =, or the values that one may have where these are known."""
     audit = _audit(ctx.params)
-    return [] if audit is None else beginning(_settings(audit.config, incomplete), incomplete)
+    return [] if audit is None else _beginning(_settings(audit.config, incomplete), incomplete)
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -64,12 +64,12 @@ def runs(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         with command_store(ctx.params.get("store")) as opened:
-            return beginning(status.journals(opened), incomplete)
+            return _beginning(status.journals(opened), incomplete)
     except EngramError:
         return []
 
 
-def beginning(words: Iterable[str], incomplete: str) -> list[str]:
+def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
     return [word for word in words if word.startswith(incomplete)]
 
 

@@ -42,7 +42,7 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     if options.fail_on is None:
         return Gate((), junit)
     known = audits.find(audit).audit.wording.answers
-    asked = tuple(dict.fromkeys(split_answers(options.fail_on, known)))
+    asked = tuple(dict.fromkeys(_split_answers(options.fail_on, known)))
     for answer in asked:
         if answer not in known:
             raise SpecError(
@@ -51,7 +51,7 @@ def open_gate(options: GateOptions, audit: str) -> Gate:
     return Gate(asked, junit)
 
 
-def split_answers(text: str, known: Container[str]) -> Iterator[str]:
+def _split_answers(text: str, known: Container[str]) -> Iterator[str]:
     """The answers in a list with commas, of which a known answer may have one itself."""
     parts = [part.strip() for part in text.split(",")]
     while parts:

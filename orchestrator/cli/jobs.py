@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
@@ -127,7 +126,7 @@ SharedStore = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Show what it prints until it ends; exit with its code.")]
 
 
-@take_run_options("address", "dashboard")
+@take_run_options("submit")
 def submit(
     what: AuditOrFile,
     fields: Fields = None,
@@ -151,28 +150,28 @@ def submit(
 
     options = _withhold_password(options)
     asked = command_line_spec(what, fields, preset, sweep, store, options)
-    if has_password(asked.execution.get("mlflow")):
+    if _has_password(asked.execution.get("mlflow")):
         raise SpecError(
             f"{what} names a tracking store with a password, which a cluster shows to its users; {CREDENTIALS}"
         )
     if server is None:
         raise SpecError("which cluster? give --address http://HOST:8265, or RAY_API_SERVER_ADDRESS")
-    location = shared_location(asked.store)
+    location = _shared_location(asked.store)
     idle = find_idle_fields(asked, {})
     if idle:
         say(describe_idle_fields(idle, asked))
     cells = resolve_cells(asked)
     files = factory_files(cell.config for cell in cells)
-    if options.prices is not None:
-        files["prices.yaml"] = path_of("--prices", options.prices)
-        options = replace(options, prices="prices.yaml")
+    if options["prices"] is not None:
+        files["prices.yaml"] = path_of("--prices", options["prices"])
+        options = options.replace(prices="prices.yaml")
     if is_file(what):
         files["audit.yaml"] = Path(what)
         what = "audit.yaml"
     arguments = ["run", what, *(fields or ()), "--address", "auto", "--store", location]
     arguments += [] if preset is None else ["--preset", preset]
     arguments += [word for each in sweep or () for word in ("--sweep", each)]
-    if not options.again:
+    if not options["again"]:
         with suppress(StoreError):  # the store may be out of reach from this machine
             if is_there(location):
                 check_undriven(cells, open_store(location, create=False))
@@ -189,7 +188,7 @@ def submit(
 CREDENTIALS = "set MLFLOW_TRACKING_URI on the cluster's nodes, or MLFLOW_TRACKING_USERNAME and _PASSWORD there"
 
 
-def has_password(uri: str | None) -> bool:
+def _has_password(uri: str | None) -> bool:
     """Whether a URI holds a password, or a user name, which may be a token."""
     try:
         return uri is not None and "@" in urlsplit(uri).netloc
@@ -202,15 +201,15 @@ def _withhold_password(options: RunOptions) -> RunOptions:
 
     Raises SpecError for one that is given on the command line.
     """
-    if not has_password(options.mlflow):
+    if not _has_password(options["mlflow"]):
         return options
-    if options.mlflow != os.environ.get("MLFLOW_TRACKING_URI"):
+    if options["mlflow"] != os.environ.get("MLFLOW_TRACKING_URI"):
         raise SpecError(f"--mlflow holds a password, which everybody on the cluster could read; {CREDENTIALS}")
     say(f"MLFLOW_TRACKING_URI holds a password and is not handed to the cluster; {CREDENTIALS}")
-    return replace(options, mlflow=None)
+    return options.replace(mlflow=None)
 
 
-def shared_location(store: str | None) -> str:
+def _shared_location(store: str | None) -> str:
     """The store of a run on a cluster, by a name that holds on every node. SpecError if none is given."""
     store = given_location(store)
     if store is None:

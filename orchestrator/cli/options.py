@@ -1,23 +1,44 @@
-"""The arguments and options that commands share, with their help, and what they say as a specification."""
+"""The arguments and options that commands share, with their help, and the specification that they make."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_type_hints
 
 import typer
 
 from orchestrator.cli import completion
 from orchestrator.errors import SpecError
+from orchestrator.spec.options import EXECUTION, SEARCH, Option, read_options
 from orchestrator.store import DEFAULT_STORE, given_location
 
 if TYPE_CHECKING:
     from orchestrator.spec.specification import Spec
 
 R = TypeVar("R")
+
+
+def _run_option(name: str) -> Any:
+    """What typer needs of the option of `engram run` that has this name: its names, help and variable."""
+    return _typer_option(name, EXECUTION[name])
+
+
+def _typer_option(name: str, option: Option) -> Any:
+    return typer.Option(
+        *_command_line_names(name, option),
+        metavar=option.metavar,
+        envvar=option.variable,
+        help=option.help,
+        show_default=False,
+    )
+
+
+def _command_line_names(name: str, option: Option) -> tuple[str, ...]:
+    return option.names or (f"--{name.replace('_', '-')}",)
+
 
 AuditOrFile = Annotated[
     str,
@@ -66,36 +87,10 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="PATH|URI", envvar="ENGRAM_STORE", help=f"The store. [default: {DEFAULT_STORE}]"),
 ]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        "--address",  # named here, since typer 0.27 takes a metavar of the same letters for the name
-        metavar="ADDRESS",
-        envvar="RAY_ADDRESS",
-        help="local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
-    ),
-]
-Mlflow = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URI|off",
-        envvar="MLFLOW_TRACKING_URI",
-        help="Where runs are tracked. [default: an sqlite file in the store]",
-    ),
-]
-Experiment = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", envvar="MLFLOW_EXPERIMENT_NAME", help="The MLflow experiment. [default: engram]"),
-]
-ShowImages = Annotated[
-    bool | None,
-    typer.Option(
-        "--show-images",
-        "--show-texts",
-        help="Write a second page that shows your own data, images or texts.",
-        show_default=False,
-    ),
-]
+Address = Annotated[str | None, _run_option("address")]
+Mlflow = Annotated[str | None, _run_option("mlflow")]
+Experiment = Annotated[str | None, _run_option("experiment")]
+ShowImages = Annotated[bool | None, _run_option("show_images")]
 ProbesFolder = Annotated[
     str | None, typer.Option("--out", metavar="FOLDER", help="The folder to write.", show_default=False)
 ]
@@ -115,113 +110,66 @@ More = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How a run is computed, tracked and shown: each field is an option of `plan`, `run`, `resume` and `search`."""
+class GivenOptions:
+    """Options as given on a command line, by name; None for an option that is not given."""
 
-    address: Address = None
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|none|wait",
-            help="Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
-        ),
-    ] = None
-    gpus_per_job: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="GPUs of a machine that each job takes: for models that one cannot hold."),
-    ] = None
-    together: Annotated[
-        str | None, typer.Option(metavar="auto|N", help="Jobs that share a call, at most. [default: auto]")
-    ] = None
-    way: Annotated[
-        str | None,
-        typer.Option(metavar="auto|loop|stack|graph", help="How models are trained. [default: auto, the fastest here]"),
-    ] = None
-    tolerate: Annotated[int | None, typer.Option(metavar="N", help="Finish although this many jobs failed.")] = None
-    fail_fast: Annotated[
-        bool | None, typer.Option("--fail-fast", help="Stop at the first failed job.", show_default=False)
-    ] = None
-    stop_after: Annotated[str | None, typer.Option(metavar="3h50m", help="Stop after so long, in good order.")] = None
-    max_gpu_hours: Annotated[
-        float | None, typer.Option(metavar="N", help="Stop, in good order, once this start has used so many.")
-    ] = None
-    max_cost: Annotated[
-        float | None, typer.Option(metavar="N", help="Stop once this start has cost so much, at --prices.")
-    ] = None
-    prices: Annotated[
-        str | None, typer.Option(metavar="FILE.yaml", help="What an hour costs: gpu, cpu and currency.")
-    ] = None
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="10m",
-            help="End a job that takes longer, and send it again; not with --address none. "
-            "[default: learnt in the run]",
-        ),
-    ] = None
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            metavar="state|none",
-            help="Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
-        ),
-    ] = None
-    again: Annotated[bool, typer.Option("--again", help="Start a new run; stored results are reused.")] = False
-    all_cells: Annotated[
-        bool,
-        typer.Option(
-            "--all", help="Refuse where data of any cell of a preset are missing; without it such cells are left out."
-        ),
-    ] = False
-    same_code: Annotated[
-        bool,
-        typer.Option(
-            "--same-code",
-            help="Your code has changed, but computes the same: use results of the code before. The page says so.",
-        ),
-    ] = False
-    mlflow: Mlflow = None
-    experiment: Experiment = None
-    report: Annotated[
-        bool | None,
-        typer.Option(
-            "--report/--no-report",
-            envvar="ENGRAM_REPORT",
-            help="Write a report at the end. [default: yes]",
-            show_default=False,
-        ),
-    ] = None
-    show_images: ShowImages = None
-    dashboard: Annotated[
-        bool | None,
-        typer.Option(
-            "--dashboard",
-            help="Start Ray's dashboard with a cluster on this machine, and say where.",
-            show_default=False,
-        ),
-    ] = None
+    declared: ClassVar[Mapping[str, Option]]
+
+    def __init__(self, **given: Any) -> None:
+        self._given = given
+
+    def __getitem__(self, name: str) -> Any:
+        return self._given.get(name)
 
     def settings(self) -> dict[str, Any]:
-        """The settings of execution, tracking and reports that were given."""
-        from orchestrator.spec import specification
+        """The values of the options that are given."""
+        return read_options(self.declared, self._given)
 
-        given = {name: getattr(self, name) for name in specification.EXECUTION}
-        return specification.execution_settings(given | {"again": self.again or None})
+    @classmethod
+    def parameters(cls, command: str) -> dict[str, inspect.Parameter]:
+        """The parameters by which typer reads the options of a command."""
+        parameters = {}
+        for name, option in cls.declared.items():
+            if command not in option.not_of:
+                # A value that a function reads is text on a command line.
+                kind = option.kind if option.kind in (int, float, bool) else str
+                annotation = Annotated[kind | None, _typer_option(name, option)]  # type: ignore[valid-type]
+                parameters[name] = inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+                )
+        return parameters
+
+
+class RunOptions(GivenOptions):
+    """The options of `plan`, `run`, `resume`, `search` and `submit`: see `orchestrator.spec.options.Execution`."""
+
+    declared = EXECUTION
+
+    def replace(self, **changes: Any) -> RunOptions:
+        """These options with others in the place of some."""
+        return RunOptions(**{**self._given, **changes})
 
     def words(self) -> list[str]:
-        """The options that were given, as a command line says them."""
+        """The options that are given, as the words of a command line."""
         words: list[str] = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None or value == field.default:
+        for name, option in self.declared.items():
+            value = self[name]
+            if value is None:
                 continue
-            name = "all" if field.name == "all_cells" else field.name.replace("_", "-")
-            if isinstance(value, bool):
-                words.append(f"--{name}" if value else f"--no-{name}")
+            first = _command_line_names(name, option)[0].partition("/")[0]
+            if value is True:
+                words.append(first)
+            elif value is False:
+                words.append(f"--no-{first.removeprefix('--')}")
             else:
-                words += [f"--{name}", str(value)]
+                words += [first, str(value)]
         return words
+
+
+class SearchOptions(GivenOptions):
+    """The options of `search` alone: see `orchestrator.spec.options.SearchOptions`."""
+
+    declared = SEARCH
 
 
 NO_OPTIONS = RunOptions()
@@ -278,42 +226,54 @@ class GateOptions:
 
 
 NO_GATE = GateOptions()
-BUDGET = ("max_gpu_hours", "max_cost", "prices")  # of a run; a search has --budget
 
 
-def take_run_options(*left_out: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Give a command the fields of each parameter that is a dataclass, but for those left out, in its place.
+def take_run_options(command_name: str = "") -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Replace each parameter that stands for a group of options by those options, in the signature that typer reads.
 
-    A command with the whole signature is what typer reads; the command itself gets one value.
+    A group is a dataclass, whose fields are options, or a subclass of `GivenOptions`, whose options are those that the
+    command of this name takes. The command itself gets one value for each group.
     """
 
     def expand(command: Callable[..., R]) -> Callable[..., R]:
         parameters: list[inspect.Parameter] = []
-        gathered: dict[str, tuple[type[Any], list[str]]] = {}
+        groups: dict[str, tuple[type[Any], list[str]]] = {}
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            kind = parameter.annotation
-            if not (isinstance(kind, type) and is_dataclass(kind)):
+            group = parameter.annotation
+            options = _group_parameters(group, command_name)
+            if options is None:
                 parameters.append(parameter)
                 continue
-            hints = get_type_hints(kind, include_extras=True)
-            taken = [field for field in fields(kind) if field.name not in left_out]
-            gathered[parameter.name] = (kind, [field.name for field in taken])
-            parameters += [
-                inspect.Parameter(field.name, parameter.kind, default=field.default, annotation=hints[field.name])
-                for field in taken
-            ]
+            groups[parameter.name] = (group, list(options))
+            parameters += [option.replace(kind=parameter.kind) for option in options.values()]
 
         @wraps(command)
         def run_command(**given: Any) -> R:
-            options = {
-                name: kind(**{field: given.pop(field) for field in taken}) for name, (kind, taken) in gathered.items()
-            }
-            return command(**options, **given)
+            values = {}
+            for name, (group, options) in groups.items():
+                values[name] = group(**{option: given.pop(option) for option in options})
+            return command(**values, **given)
 
         run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run_command
 
     return expand
+
+
+def _group_parameters(group: Any, command: str) -> dict[str, inspect.Parameter] | None:
+    """The parameters of a group of options; None for an annotation that is none."""
+    if not isinstance(group, type):
+        return None
+    if issubclass(group, GivenOptions):
+        return group.parameters(command)
+    if not is_dataclass(group):
+        return None
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return {
+        field.name: inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+        for field in fields(group)
+    }
 
 
 def command_line_spec(
@@ -337,7 +297,5 @@ def command_line_spec(
         swept,
         options.settings(),
         location,
-        all_cells=options.all_cells,
-        same_code=options.same_code,
     )
     return read_spec(what, flags)

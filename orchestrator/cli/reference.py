@@ -69,39 +69,39 @@ def write_pages(folder: Path) -> None:
 def update_page(page: str) -> str:
     """A page with what stands between its two marks written anew."""
     before, _, rest = page.partition(BEGIN)
-    return before + BEGIN + "\n" + "\n".join(reference()) + "\n" + END + rest.partition(END)[2]
+    return before + BEGIN + "\n" + "\n".join(_reference()) + "\n" + END + rest.partition(END)[2]
 
 
-def reference() -> Iterator[str]:
+def _reference() -> Iterator[str]:
     """The lines of the page."""
     all_commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     commands: dict[str, Any] = {}
     for heading, names in GROUPS.items():
         yield from (f"## {heading}", "", "| command | |", "|---|---|")
-        shown = dict(pair for name in names for pair in walk_commands(name, all_commands[name]))
+        shown = dict(pair for name in names for pair in _walk_commands(name, all_commands[name]))
         for name, command in shown.items():
-            yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {summary(command)} |"
+            yield f"| [`engram {name}`](#engram-{name.replace(' ', '-')}) | {_summary(command)} |"
         yield ""
         for name, command in shown.items():
-            yield from command_section(name, command)
+            yield from _command_section(name, command)
         commands |= shown
     yield from ("## Exit codes", "", "| code | meaning |", "|---|---|")
     yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
     yield from ("", "## Environment", "", "| variable | meaning |", "|---|---|")
-    yield from (f"| `{name}` | {meaning} |" for name, meaning in sorted(environment(commands).items()))
+    yield from (f"| `{name}` | {meaning} |" for name, meaning in sorted(_environment(commands).items()))
     yield ""
 
 
-def walk_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
+def _walk_commands(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     """The command with its name, or those below it with theirs."""
     if hasattr(command, "commands"):
         for below, each in command.commands.items():
-            yield from walk_commands(f"{name} {below}", each)
+            yield from _walk_commands(f"{name} {below}", each)
     else:
         yield name, command
 
 
-def command_section(name: str, command: Any) -> Iterator[str]:
+def _command_section(name: str, command: Any) -> Iterator[str]:
     context = typer.Context(command, info_name=f"engram {name}")
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield from (f"### `engram {name}`", "", "```text", " ".join(usage.split()), "```", "")
@@ -109,35 +109,35 @@ def command_section(name: str, command: Any) -> Iterator[str]:
     shown = [each for each in command.params if not getattr(each, "hidden", False)]
     if shown:
         yield from ("| argument or option | meaning |", "|---|---|")
-        yield from (f"| {option_syntax(each)} | {cell(each.help)} |" for each in shown)
+        yield from (f"| {_option_syntax(each)} | {_cell(each.help)} |" for each in shown)
         yield ""
 
 
-def summary(command: Any) -> str:
+def _summary(command: Any) -> str:
     """The first paragraph of a command's help."""
-    return cell((command.help or "").split("\n\n")[0])
+    return _cell((command.help or "").split("\n\n")[0])
 
 
-def option_syntax(parameter: Any) -> str:
+def _option_syntax(parameter: Any) -> str:
     """An argument or an option with its other names and its value, as code."""
     if parameter.param_type_name == "argument":
-        return code(parameter.metavar or parameter.name.upper())
+        return _code(parameter.metavar or parameter.name.upper())
     names = ", ".join((*parameter.opts, *parameter.secondary_opts))
-    return code(f"{names} {parameter.metavar}" if parameter.metavar else names)
+    return _code(f"{names} {parameter.metavar}" if parameter.metavar else names)
 
 
-def environment(commands: Any) -> dict[str, str]:
+def _environment(commands: Any) -> dict[str, str]:
     """Every variable that is read, with what it is: of those in place of an option, the option's help."""
     options = [each for command in commands.values() for each in command.params if isinstance(each.envvar, str)]
-    instead = {each.envvar: f"`{each.opts[0]}`: {cell(each.help)}" for each in options}
+    instead = {each.envvar: f"`{each.opts[0]}`: {_cell(each.help)}" for each in options}
     return ENVIRONMENT | instead
 
 
-def code(text: str) -> str:
-    return f"`{cell(text)}`"
+def _code(text: str) -> str:
+    return f"`{_cell(text)}`"
 
 
-def cell(text: str) -> str:
+def _cell(text: str) -> str:
     """A text on one line, whose bars do not end a table's cell."""
     return " ".join((text or "").split()).replace("|", r"\|")
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from json import dumps
 
 from orchestrator.cli.options import (
-    BUDGET,
     NO_GATE,
     NO_OPTIONS,
     TO_THE_END,
@@ -33,13 +32,14 @@ from orchestrator.cli.options import (
 from orchestrator.cli.store import command_store, output_folder, report_interrupt
 from orchestrator.cli.terminal import emit, paragraph, say, show, table
 from orchestrator.errors import SpecError
+from orchestrator.spec.options import EXECUTION
 from orchestrator.store import store_location
 
 FEW = 6  # sets of images that are listed by name
 PROBES = {"images": "picture", "records": "record", "questions": "question"}  # their kinds, and what one is called
 
 
-@take_run_options("mlflow", "experiment", "report", "show_images", "dashboard")
+@take_run_options("plan")
 def plan(
     what: AuditOrFile,
     fields: Fields = None,
@@ -72,7 +72,7 @@ def plan(
         paragraph(line)
 
 
-@take_run_options()
+@take_run_options("run")
 def run(
     what: AuditOrFile,
     fields: Fields = None,
@@ -128,7 +128,7 @@ def run(
                 return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
 
 
-@take_run_options("again", "all_cells")
+@take_run_options("resume")
 def resume(
     run: OptionalRun = None,
     most: More = None,
@@ -162,23 +162,29 @@ def resume(
                 raise SpecError(
                     f"--most is given, and {journal.run} is a search, whose trials train all of their pairs"
                 )
-            given = {**vars(options), **vars(gate)}
-            for name in ("fail_fast", "stop_after", *BUDGET, "keep", "show_images", "dashboard", *vars(gate)):
-                if given[name] is not None:
-                    option = f"--{name.replace('_', '-')}"
-                    raise SpecError(f"{option} is given, and {journal.run} is a search: see engram search --help")
+            _check_search_options(journal.run, options, gate)
             return search.resume_search(journal.run, opened, how, store, json)
         name = journal.run
         asked_of = open_gate(gate, journal.about()["audit"])
         with watching() as observe:
             observe({"event": "step", "step": "reading the run"})
             if most is None:
-                ended = lifecycle.resume(name, opened, how, observe, same_code=options.same_code)
+                ended = lifecycle.resume(name, opened, how, observe)
             else:
                 ended = lifecycle.start([with_more_pairs(journal, most)], opened, how, observe)
         with list_once():
             code = verdict.display(ended, store, json)
             return pass_gate(asked_of, Journal(opened.folder("runs", ended.run)), opened, code)
+
+
+def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -> None:
+    """Raise SpecError for an option that the runs of a search do not take."""
+    given = {name: options[name] for name, option in EXECUTION.items() if "search" in option.not_of}
+    given.pop("same_code")  # accepted and without effect
+    for name, value in {**given, **vars(gate)}.items():
+        if value is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise SpecError(f"{option} is given, and {search} is a search: see engram search --help")
 
 
 def probes(

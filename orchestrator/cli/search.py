@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.cli import completion
 from orchestrator.cli.options import (
-    BUDGET,
     NO_OPTIONS,
     Fields,
     Json,
     Preset,
     RunOptions,
+    SearchOptions,
     StoreOption,
     command_line_spec,
     take_run_options,
@@ -29,7 +28,8 @@ from orchestrator.store import store_location
 if TYPE_CHECKING:
     from orchestrator.scheduling.driver import Observer
     from orchestrator.searches.definition import Search
-    from orchestrator.spec.specification import Execution, Spec
+    from orchestrator.spec.options import Execution
+    from orchestrator.spec.specification import Spec
     from orchestrator.store import Store
 
 SomeSearch = Annotated[
@@ -49,50 +49,10 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue a search as it 
 LISTED = 12  # trials that are shown
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """How a search proceeds: each field is an option of `search`."""
-
-    trials: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="How many trials. [default: 24; a grid's points]"),
-    ] = None
-    budget: Annotated[str | None, typer.Option(metavar="2h", help="Begin no trial after so long.")] = None
-    sampler: Annotated[
-        str | None, typer.Option(metavar="random|grid|optuna", help="Who proposes trials. [default: random]")
-    ] = None
-    sampler_seed: Annotated[int | None, typer.Option(metavar="N", help="Seed of the sampler. [default: 0]")] = None
-    rungs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="E,F,G",
-            help="Epochs after which only the most useful trials go on. [default: none, all are trained]",
-        ),
-    ] = None
-    keep_one_in: Annotated[
-        int | None, typer.Option(metavar="N", help="Of how many trials one goes on. [default: 3]")
-    ] = None
-    give_up: Annotated[
-        float | None, typer.Option(metavar="X", help="Utility that may be lost, in its unit. [default: the audit's]")
-    ] = None
-    concurrent: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Trials at one time; with rungs or optuna more than 1 depends on their pace."),
-    ] = None
-
-    def settings(self) -> dict[str, Any]:
-        """The settings that were given."""
-        from orchestrator.spec import specification
-
-        return specification.search_settings(vars(self))
-
-
 NO_SEARCH_OPTIONS = SearchOptions()
 
 
-@take_run_options(
-    "fail_fast", "stop_after", *BUDGET, "keep", "again", "all_cells", "same_code", "show_images", "dashboard"
-)
+@take_run_options("search")
 def search(
     what: SomeSearch = None,
     fields: Fields = None,

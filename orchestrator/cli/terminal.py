@@ -91,11 +91,11 @@ def paragraph(text: str, style: str = "", lead: str = "", before: str = "") -> N
     lines = wrap_text(printable_lines(text), columns(sys.stdout))
     before, lead = printable_lines(before), printable_lines(lead)
     if lead and lines[0].startswith(before + lead):
-        lines[0] = f"{before}{apply_style(lead, style)}{lines[0][len(before + lead) :]}"
+        lines[0] = f"{before}{_apply_style(lead, style)}{lines[0][len(before + lead) :]}"
     _write("\n".join(lines))
 
 
-def apply_style(text: str, style: str) -> str:
+def _apply_style(text: str, style: str) -> str:
     """The text in a style of rich's, as stdout takes it: unchanged where it is no terminal, and with NO_COLOR."""
     if not supports_colour(sys.stdout):
         return text
@@ -124,7 +124,7 @@ def _show_table(forms: Sequence[Sequence[Mapping[str, str]]], right: Collection[
     fitting = [lines for rows in forms if (lines := align_columns(rows, right, width)) is not None]
     drawn = min(fitting, key=len) if fitting else stack_rows(forms[-1], width)
     if fitting and drawn:
-        drawn[0] = apply_style(drawn[0], "bold")
+        drawn[0] = _apply_style(drawn[0], "bold")
     _write("\n".join(drawn))
 
 

@@ -93,7 +93,7 @@ def display(report: Report, store: str | None, json: bool, left_out: Sequence[st
 def status_line(status: Status) -> str:
     """A run in one line."""
     jobs = status.jobs
-    trials = "" if status.search is None else f"{describe_trials(status.search)}, "
+    trials = "" if status.search is None else f"{_describe_trials(status.search)}, "
     parts = [
         f"{status.run} {status.state}: {trials}{jobs['stored']} of {jobs['planned']} jobs stored, "
         f"{jobs['failed']} failed",
@@ -117,7 +117,7 @@ def ray_lines(status: Status) -> list[str]:
     return [f"Ray's page on the {about}: {address}" for about, address in status.ray.items()]
 
 
-def describe_trials(search: SearchResults) -> str:
+def _describe_trials(search: SearchResults) -> str:
     """How many of a search's trials have been made, in words."""
     return f"{search.made} of {format_count(search.planned, 'trial')} made"
 
@@ -130,7 +130,7 @@ def row(status: Status, answer: str) -> dict[str, Any]:
     jobs = status.jobs
     state = status.state
     if status.search is not None:
-        state += "" if state == "finished" else f", {describe_trials(status.search)}"
+        state += "" if state == "finished" else f", {_describe_trials(status.search)}"
     elif state not in ("finished", "unreadable"):  # of a decided run, too, how much less it took
         state += f", {jobs['stored']} of {format_count(jobs['planned'], 'job')}"
     if jobs["failed"]:

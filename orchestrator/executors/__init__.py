@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from orchestrator.executors.calls import Call, Finished
-from orchestrator.spec.specification import GpusName
+from orchestrator.spec.options import GpusName
 from orchestrator.store import Store
 
 

@@ -192,7 +192,7 @@ def perform(call: Call, store: Store) -> Finished:
             made = Computation(seconds, len(ready), worker, call.sharers, dict(notes), said)
             compute_context.note()  # clear: notes on this result do not belong to the next
             outcomes.append(_commit(item, result, made, store, states.left.pop(item.key, None)))
-            if marks(function_of(item)).many is None:
+            if marks(_function_of(item)).many is None:
                 printed.clear()  # nor does what was printed
     if call.gpus:
         _let_go()
@@ -225,7 +225,7 @@ class Checkpoints:
         self.left[item.key] = data
 
 
-def function_of(item: Item) -> Function:
+def _function_of(item: Item) -> Function:
     """The task function that an item names."""
     module, _, name = item.function.partition(":")
     function: Function = operator.attrgetter(name)(importlib.import_module(module))
@@ -255,7 +255,7 @@ def _results(
     """Yield each job with its seconds and its table or exception as it ends."""
     if not ready:
         return
-    function = function_of(ready[0][0])
+    function = _function_of(ready[0][0])
     many = marks(function).many
     clock = time.perf_counter()
     if many is None or len(ready) == 1:
@@ -311,7 +311,7 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
         return Failed(item.key, _line(result), text)
     if not isinstance(result, pa.Table):
         kind = type(result).__name__
-        error = TypeError(f"{marks(function_of(item)).name} returned a {kind}; a task returns a pyarrow.Table")
+        error = TypeError(f"{marks(_function_of(item)).name} returned a {kind}; a task returns a pyarrow.Table")
         return _commit(item, error, made, store, None)
     record = _record(item, made)
     try:
@@ -331,7 +331,7 @@ def _commit(item: Item, result: pa.Table | Exception, made: Computation, store: 
 
 
 def _record(item: Item, made: Computation) -> dict[str, Any]:
-    mark = marks(function_of(item))
+    mark = marks(_function_of(item))
     record = {
         "key": item.key,
         "task": mark.name,

@@ -79,7 +79,7 @@ def marked_processes(mark: str) -> Iterator[int]:
             yield int(name)
 
 
-def stat(pid: int) -> tuple[int, str] | None:
+def _stat(pid: int) -> tuple[int, str] | None:
     """The parent and the start time of a living process, which identify it, since process ids are reused."""
     fields = _fields(pid)
     return None if fields is None or fields[0] in "ZX" else (int(fields[1]), fields[19])
@@ -104,7 +104,7 @@ def family(mark: str) -> dict[int, str]:
 
     Ray's agents, which write their titles over their own memory, have been seen without the mark; their parent has it.
     """
-    processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := stat(int(name)))}
+    processes = {int(name): seen for name in os.listdir("/proc") if name.isdigit() and (seen := _stat(int(name)))}
     members = set(marked_processes(mark)) & set(processes)
     grown = True
     while grown:
@@ -116,7 +116,7 @@ def family(mark: str) -> dict[int, str]:
 
 def sweep(mark: str, known: dict[int, str]) -> int:
     """Kill every process that is known or carries the mark; return the number killed."""
-    known_pids = [pid for pid, since in known.items() if (seen := stat(pid)) and seen[1] == since]
+    known_pids = [pid for pid, since in known.items() if (seen := _stat(pid)) and seen[1] == since]
     for pid in known_pids:  # before the search: reading the environment of a busy process can take long
         _kill(pid)
     late = [pid for pid in marked_processes(mark) if pid not in known_pids]

@@ -9,7 +9,7 @@ from orchestrator.errors import EngramError
 from orchestrator.executors import environment
 from orchestrator.executors.calls import Call, Finished, Poisoned, perform
 from orchestrator.executors.environment import count_gpus, variables
-from orchestrator.spec.specification import GpusName
+from orchestrator.spec.options import GpusName
 from orchestrator.store import open_store
 
 

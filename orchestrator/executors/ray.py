@@ -25,7 +25,7 @@ from orchestrator.executors.cluster import Machine, Sent, calls_with_slots
 from orchestrator.executors.connection import connect, reachable
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.executors.gpu_packing import SHARERS
-from orchestrator.spec.specification import GpusName
+from orchestrator.spec.options import GpusName
 from orchestrator.store import Store
 from orchestrator.store.provenance import identity
 from tasks.worker.hardware import MemoryKind

@@ -50,14 +50,14 @@ def _read_choice(store: Store, run: str, name: str) -> Choice | None:
     if data is None:
         return None
     try:
-        return decode(name, data)
+        return _decode(name, data)
     except ValueError as error:
         store.set_aside_run_file(run, file_of(name), data, str(error))
         return None
 
 
 def _make_choice(store: Store, run: str, name: str, choose: Callable[[], Choice]) -> Choice:
-    mine = encode(name, choose())
+    mine = _encode(name, choose())
     for _ in range(ATTEMPTS):
         store.keep_run_file(run, file_of(name), mine)
         if (choice := _read_choice(store, run, name)) is not None:
@@ -71,13 +71,13 @@ def file_of(name: str) -> str:
     return f"{plain}.{hashlib.sha256(name.encode()).hexdigest()[:12]}.json"
 
 
-def encode(name: str, choice: Choice) -> bytes:
+def _encode(name: str, choice: Choice) -> bytes:
     """A choice as bytes. Raises TypeError for values that JSON cannot represent."""
     says = {"name": name, "choice": dict(choice)}
     return json.dumps({**says, "sha256": _digest(says)}, indent=2).encode()
 
 
-def decode(name: str, data: bytes) -> Choice:
+def _decode(name: str, data: bytes) -> Choice:
     """The choice in these bytes. Raises ValueError, with the reason, if they are not as they were written."""
     try:
         says = json.loads(data)

@@ -78,7 +78,7 @@ class Disclosure:
         if "config" not in about:
             return about
         config = typed_config(about)
-        shown = redact_text(about["config"]) if config is None else plain(self.public(config))
+        shown = _redact_text(about["config"]) if config is None else plain(self.public(config))
         if config is not None and plain(config) == shown:
             shown = about["config"]  # as it was written, without fields added to the code since
         setting = {"setting": self._setting(config, about["setting"])} if about.get("setting") else {}
@@ -133,14 +133,14 @@ class Disclosure:
     def _public_value(self, config: Any, name: str, value: Any) -> Any:
         path = name.split(".")
         if config is None:
-            return redact_text(value)
+            return _redact_text(value)
         kind: Any = type(config)
         if path[0] not in field_types(kind):
             return value  # `scale`, which is not a field of the config
         held, shown = config, self.public(config)
         for part in path:
             if not hasattr(held, part):
-                return redact_text(value)
+                return _redact_text(value)
             held, shown = getattr(held, part), getattr(shown, part)
         if held == shown:
             return value
@@ -163,9 +163,9 @@ def is_private(value: Any) -> bool:
     return bool(Disclosure().public(value) != value)
 
 
-def redact_text(value: Any) -> Any:
+def _redact_text(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: redact_text(part) for name, part in value.items()}
+        return {name: _redact_text(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [redact_text(part) for part in value]
+        return [_redact_text(part) for part in value]
     return UNKNOWN if isinstance(value, str) else value

@@ -32,11 +32,11 @@ Key = tuple[str, str, str]  # what a page calls a thing, its name, its digest
 State = Literal["agrees", "changed", "unchecked"]
 
 
-def key(entry: AuditedItem) -> Key:
+def _key(entry: AuditedItem) -> Key:
     return entry.what, entry.name, entry.digest
 
 
-def run_things(run: str, store: Store) -> dict[Key, Thing]:
+def _run_things(run: str, store: Store) -> dict[Key, Thing]:
     """The things that the run's config names, where they were audited. Raises StoreError if it cannot be read."""
     found: dict[Key, Thing] = {}
     for _, thing in page_seal.things(Journal(store.folder("runs") / run)):
@@ -45,7 +45,7 @@ def run_things(run: str, store: Store) -> dict[Key, Thing]:
     return found
 
 
-def find_by_name(entry: AuditedItem) -> Thing | None:
+def _find_by_name(entry: AuditedItem) -> Thing | None:
     """The thing if its name says where it is: an embedded or usual data set, a model of the hub's cache, a network.
 
     None for one that lies at a path, which the page does not tell.
@@ -58,7 +58,7 @@ def find_by_name(entry: AuditedItem) -> Thing | None:
     return thing if isinstance(thing, Named) else None
 
 
-def existing(file: str) -> Path:
+def _existing(file: str) -> Path:
     """The file or folder of this path. Raises SpecError where there is none that can be read."""
     try:
         path = expand_home(file).absolute()
@@ -75,9 +75,9 @@ def existing(file: str) -> Path:
     return path
 
 
-def find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
+def _find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
     """The thing at this path; None if neither the content nor the name of what lies there is the thing's."""
-    if entry.of_bytes and path.is_file() and file_digest(path) == entry.digest:
+    if entry.of_bytes and path.is_file() and _file_digest(path) == entry.digest:
         return File(str(path))
     name, shape, options = entry.name.partition("#") if entry.what == Dataset.noun else (entry.name, "", "")
     before = name.removesuffix(path.name)
@@ -86,7 +86,7 @@ def find_at_path(entry: AuditedItem, path: Path) -> Thing | None:
     return _read(entry, f"{before}{path}{shape}{options}")
 
 
-def file_digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes. Raises SpecError where it cannot be read to its end."""
     try:
         with path.open("rb") as file:
@@ -95,7 +95,7 @@ def file_digest(path: Path) -> str:
         raise SpecError(f"--file {path}: {error.strerror or error}") from None
 
 
-def current_digest(thing: Thing) -> str:
+def _current_digest(thing: Thing) -> str:
     """The digest of the thing's content as it is now, read anew. ValueError or OSError where it cannot be."""
     unpinned: Any = replace(thing, digest="")  # type: ignore[type-var]
     pinned: Any = catalog.pin(unpinned, {}) if isinstance(unpinned, Dataset) else unpinned.pin({})
@@ -170,7 +170,7 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
     With a store the tables and things are those of its runs, whatever the seal names, and the page is drawn again.
     Raises SpecError for a file that is not there.
     """
-    given = {file: existing(file) for file in files}
+    given = {file: _existing(file) for file in files}
     yield _page(page)
     for table in page.seal.tables:
         yield _table(table, store)
@@ -180,14 +180,14 @@ def checks(page: SealedPage, store: Store | None, files: Sequence[str]) -> Itera
     places, unreadable = _things_in_runs(page.seal, store)
     yield from unreadable
     for entry in page.seal.audited:
-        match = next(((file, thing) for file, path in given.items() if (thing := find_at_path(entry, path))), None)
+        match = next(((file, thing) for file, path in given.items() if (thing := _find_at_path(entry, path))), None)
         if match is not None:
             given.pop(match[0])
             yield _thing(entry, match[1], f"as {match[0]}")
         else:
-            yield _thing(entry, places.get(key(entry)) or find_by_name(entry))
+            yield _thing(entry, places.get(_key(entry)) or _find_by_name(entry))
     for file, path in given.items():
-        found = file_digest(path) if path.is_file() else ""
+        found = _file_digest(path) if path.is_file() else ""
         yield SealCheck("file", file, "changed", "", found, "the page rests on nothing with this content or name")
 
 
@@ -219,7 +219,7 @@ def _contents(page: SealedPage, store: Store | None) -> SealCheck:
 def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
     """The tables and things of the page's runs that its seal does not name."""
     sealed_tables = {(table.run, table.name) for table in seal.tables}
-    sealed_things = {key(entry) for entry in seal.audited}
+    sealed_things = {_key(entry) for entry in seal.audited}
     note = "the page's seal does not name it"
     for run in seal.runs:
         try:
@@ -229,7 +229,7 @@ def _left_out(seal: Seal, store: Store) -> Iterator[SealCheck]:
                     name = f"{table.name} of {table.run}"
                     yield SealCheck("table", name, "changed", "", table.digest, note)
             for entry in page_seal.audited_items(journal, store):
-                if key(entry) not in sealed_things:
+                if _key(entry) not in sealed_things:
                     yield SealCheck(entry.what, entry.name, "changed", "", entry.digest, note)
         except (StoreError, OSError) as error:
             yield SealCheck("run", run, "unchecked", "", "", str(error))
@@ -243,7 +243,7 @@ def _things_in_runs(seal: Seal, store: Store | None) -> tuple[Mapping[Key, Thing
         return places, unreadable
     for run in seal.runs:
         try:
-            places |= run_things(run, store)
+            places |= _run_things(run, store)
         except StoreError as error:
             unreadable.append(SealCheck("run", run, "changed", "", "", str(error)))
     return places, unreadable
@@ -296,7 +296,7 @@ def _thing(entry: AuditedItem, thing: Thing | None, place: str = "") -> SealChec
         note = "it is not known where it lies; name it with --file"
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", note)
     try:
-        found = current_digest(thing)
+        found = _current_digest(thing)
     except (ValueError, OSError) as error:
         return SealCheck(entry.what, entry.name, "unchecked", entry.digest, "", f"{error}; name it with --file")
     if found == entry.digest:

@@ -27,6 +27,7 @@ from orchestrator.spec.audits import RegisteredAudit
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
+from orchestrator.spec.options import GpusName
 from orchestrator.spec.resolve import (
     Cell,
     describe_data,
@@ -36,7 +37,7 @@ from orchestrator.spec.resolve import (
     pin_one,
     resolve_cells,
 )
-from orchestrator.spec.specification import GpusName, Spec, execution
+from orchestrator.spec.specification import Spec, execution
 from orchestrator.store import Store, is_there, open_store, store_location
 from tasks.contract.extras import Extra
 from tasks.contract.job import marks
@@ -70,13 +71,13 @@ def preview(asked: Spec) -> dict[str, Any]:
     missing = whole.missing(stored)
     slots = slots_at(how.address)
     check_extras(whole, lambda: stored, how.address)
-    price = price_of(whole, missing, store, how.address, how.gpus)
+    price = _price_of(whole, missing, store, how.address, how.gpus)
     idle = find_idle_fields(asked, known)
     names = [run_id(cell.audit, list(plan.jobs), cell.config) for cell, plan in zip(cells, plans, strict=True)]
     looks = _expected_looks(store, names, cells, plans)
 
     def describe_seconds(plan: Plan, keys: Sequence[str]) -> str:
-        said = describe_price(price_of(plan, keys, store, how.address, how.gpus), slots)
+        said = describe_price(_price_of(plan, keys, store, how.address, how.gpus), slots)
         return said.partition(":")[0]
 
     counts, there, absent = whole.count(), whole.count(stored), whole.count(missing)
@@ -86,7 +87,7 @@ def preview(asked: Spec) -> dict[str, Any]:
         "planned": len(whole.jobs),
         "stored": len(stored),
         "missing": len(missing),
-        **price_json(price, slots),
+        **_price_json(price, slots),
         "slots": slots,
         "tasks": [
             {"task": task, "planned": count, "stored": there[task], "missing": absent[task]}
@@ -102,17 +103,17 @@ def preview(asked: Spec) -> dict[str, Any]:
         "code_changes": [
             {**asdict(change), **_cost(change, cells, plans, keys, describe_seconds)} for change in changes
         ],
-        "power": describe_power(cells),
+        "power": _describe_power(cells),
         "warnings": [
             *([describe_idle_fields(idle, asked)] if idle else []),
             *describe_data(cells, known),
-            *warn_of_power(cells),
+            *_warn_of_power(cells),
             *_describe_looks(names, looks),
         ],
     }
 
 
-def describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def _describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """What the cells' audits find and how often, each statement once, as numbers and as a line."""
     found: dict[str, dict[str, Any]] = {}
     for cell in cells:
@@ -121,7 +122,7 @@ def describe_power(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def warn_of_power(cells: Sequence[Cell]) -> list[str]:
+def _warn_of_power(cells: Sequence[Cell]) -> list[str]:
     """That the cells' audits cannot clear, and what would let them, each line once."""
     lines: dict[str, None] = {}
     for cell in cells:
@@ -180,7 +181,7 @@ def _cost(
     return {"recomputed": len(lost), "line": f"{change.describe()}; {effect}"}
 
 
-def price_of(
+def _price_of(
     plan: Plan, missing: Iterable[str], store: Store | None, address: str | None, wanted: GpusName = "auto"
 ) -> Price:
     """The price of a plan's missing jobs on this machine, by the timings in the store where it has some."""
@@ -196,7 +197,7 @@ def price_of(
     return price_plan(plan, missing, known, slots_at(address), address, gpus_at(address, wanted), speed_folder)
 
 
-def price_json(price: Price, slots: int) -> dict[str, Any]:
+def _price_json(price: Price, slots: int) -> dict[str, Any]:
     """A price as numbers and in words."""
     low, high = price.bounds
     return {
@@ -274,7 +275,7 @@ def _describe_preset(
         except EngramError:  # what a plan of this data would refuse is told by `engram plan`
             return preset
         stored = set() if store is None else store.keys()
-        price = price_json(price_of(whole, whole.missing(stored), store, None), slots_at(None))
+        price = _price_json(_price_of(whole, whole.missing(stored), store, None), slots_at(None))
     links = sum(marks(job.function).trains for job in whole.jobs.values())
     trainings = sum(marks(job.function).trains for key, job in whole.jobs.items() if key not in whole.after)
     extras = _packages(required_extras(job.config for job in whole.jobs.values()))

@@ -130,7 +130,7 @@ def answer(journal: Journal, store: Store) -> Verdict | None:
 
     None for a sweep, too: its cells have answers. Raises EngramError if the audit does not declare the answer.
     """
-    circumstances = read_circumstances(journal)
+    circumstances = _read_circumstances(journal)
     return _judge_run(
         journal, store, lambda registered, config, table: registered.audit.answer(config, table, circumstances)
     )
@@ -169,7 +169,7 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
         except SpecError:
             return pa.table({})
 
-    circumstances = read_circumstances(journal)
+    circumstances = _read_circumstances(journal)
 
     def certify(registered: RegisteredAudit, config: Any, table: pa.Table) -> Certificate | None:
         made = registered.audit.certify(registered.question, config, table, read_if_there, circumstances)
@@ -178,7 +178,7 @@ def certificate(journal: Journal, store: Store) -> Certificate | None:
     return _judge_run(journal, store, certify)
 
 
-def read_circumstances(journal: Journal) -> Circumstances:
+def _read_circumstances(journal: Journal) -> Circumstances:
     """What the folder of a run records for its answer. Of a run of an earlier version a commitment holds the draw."""
     about = journal.about()
     binding: Binding | None = about.get("binding")

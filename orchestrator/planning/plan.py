@@ -120,9 +120,9 @@ class Plan:
 
     @cached_property
     def groups(self) -> Mapping[str, str]:
-        """`group_of` every job, by key; jobs of a group share its name."""
+        """The group of every job, by key: jobs of one group may share a call and take about as long."""
         names: dict[str, str] = {}
-        groups = {key: group_of(job) for key, job in self.jobs.items()}
+        groups = {key: _group_of(job) for key, job in self.jobs.items()}
         return {key: names.setdefault(name, name) for key, name in groups.items()}
 
     def dependents(self, keys: Container[str]) -> set[str]:
@@ -221,7 +221,7 @@ def plan_of(cell: Cell) -> Plan:
         raise SpecError(f"{cell.audit}: {error}") from None
 
 
-def group_of(job: Job) -> str:
+def _group_of(job: Job) -> str:
     """The name of the group of jobs that may share a call with this one and take about as long."""
     mark = marks(job.function)
     if mark.batch_key is None:

@@ -80,7 +80,7 @@ def price_plan(
         for key in spans:
             if plan.groups[key] not in known:
                 spans[key] = spans[key].times(factor, 1 / apart, apart)
-    ends = [wall_clock(plan, {key: getattr(each, name) for key, each in spans.items()}, slots, gpus) for name in ENDS]
+    ends = [_wall_clock(plan, {key: getattr(each, name) for key, each in spans.items()}, slots, gpus) for name in ENDS]
     total = Span(*ends)
     if there and (spans or not unknown):
         total = total + _startup_span(known, address, reference, factor)
@@ -165,7 +165,7 @@ def _startup_span(known: Mapping[str, float], address: str | None, reference: Re
     return Span.with_factor(reference.around.get(group, 0.0) * factor, 2.0) if reference is not None else NOTHING
 
 
-def wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
+def _wall_clock(plan: Plan, seconds: Mapping[str, float], slots: int, gpus: int = 0) -> float:
     """Wall-clock seconds of these jobs, by key, on `slots` slots.
 
     The maximum of the total work divided by the slots, the work of jobs that ask for a GPU divided by `gpus` (if
@@ -188,7 +188,7 @@ def describe_price(price: Price, slots: int) -> str:
     here, more = price.here, len(price.unknown) - NAMED
     names = ", ".join(price.unknown[:NAMED]) + (f" and {more} more" if more > 0 else "")
     if not price.unknown:
-        sure = f"{format_duration(here.expected)} here" if price.ran_here else format_bounds(here)
+        sure = f"{format_duration(here.expected)} here" if price.ran_here else _format_bounds(here)
         return f"{sure}, {workers}"
     nothing = f"nothing like {names} has run here, or for the reference"
     low, high = price.bounds
@@ -197,7 +197,7 @@ def describe_price(price: Price, slots: int) -> str:
     return f"at least {format_duration(here.low)} {workers}: {nothing}" if here.low >= 1 else f"unknown: {nothing}"
 
 
-def format_bounds(here: Span) -> str:
+def _format_bounds(here: Span) -> str:
     """`42 min here, 30 to 60`: the bounds in the unit of the expected time where they share it."""
     for unit, seconds in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if here.expected >= 2 * seconds or unit == "s":

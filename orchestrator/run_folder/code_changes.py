@@ -80,17 +80,17 @@ def changes_of_run(journal: Journal) -> list[CodeChange]:
 
 
 def find_changes(cells: Iterable[Cell], store: Store) -> list[CodeChange]:
-    """The changes of the code behind these pinned cells since the newest runs of it, as `newest_changes` finds them."""
+    """The changes of the code behind these pinned cells since the newest runs of it: see `_newest_changes`."""
     codes: dict[str, Code] = {}
     for cell in cells:
         audit = audits.find(cell.audit).audit
         # Planning takes seconds where jobs are many, and only an audit of one's own has tasks in files of the user's.
         plan = plan_of(cell) if source_of(audit.plan.__module__) else None
         codes |= {source.name: source for source in code.code_of(cell.config, plan)}
-    return newest_changes(store, codes.values())
+    return _newest_changes(store, codes.values())
 
 
-def newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
+def _newest_changes(store: Store, codes: Iterable[Code]) -> list[CodeChange]:
     """For each code the newest run that was planned with it, if its keys hold another digest than the present one."""
     wanted = {source.name: source for source in codes}
     if not wanted:

@@ -279,7 +279,7 @@ def cell_description(cell: Cell) -> dict[str, Any]:
         "key_format": KEY_FORMAT,
         "binding": binding_of(draw_of(cell.audit, cell.config)),
     }
-    return about | spec_description(cell.asked_alone)
+    return about | _spec_description(cell.asked_alone)
 
 
 def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, Any]:
@@ -288,10 +288,10 @@ def sweep_description(cells: Sequence[Cell], runs: Sequence[str]) -> dict[str, A
     whole = specs[0] if all(spec == specs[0] for spec in specs) else None
     # A cell's folder may be older than the sweep and not hold its setting, so the sweep keeps the settings.
     settings = [dict(cell.setting) for cell in cells]
-    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | spec_description(whole)
+    return {"audit": cells[0].audit, "cells": list(runs), "settings": settings} | _spec_description(whole)
 
 
-def spec_description(spec: Spec | None) -> dict[str, Any]:
+def _spec_description(spec: Spec | None) -> dict[str, Any]:
     """The specification as stored in `run.json`: the parts that affect results."""
     if spec is None:
         return {}

@@ -63,13 +63,13 @@ def read_past_runs(audit: str, runs: Path) -> list[PastRun]:
     return found
 
 
-def count_looks(cell: Cell, plan: Plan, past: Iterable[PastRun], own: Collection[str] = ()) -> Look:
+def _count_looks(cell: Cell, plan: Plan, past: Iterable[PastRun], own: Collection[str] = ()) -> Look:
     """Which look a run of this cell and plan would be at its question, after the runs that were answered before it.
 
     `own` are names of runs that are no looks before it.
     """
     trained = {key for key, task in plan.tasks.items() if task in plan.trains}
-    question = question_of(cell.audit, cell.config)
+    question = _question_of(cell.audit, cell.config)
     look = FIRST
     for run in past:
         if run.run in own or run.is_null != _is_null(cell.preset):
@@ -86,7 +86,7 @@ def expected_look(cell: Cell, plan: Plan, run: Journal, past: Iterable[PastRun])
     with suppress(StoreError):
         if run.exists and "look" in (about := run.about()):
             return read_look(about).number
-    return count_looks(cell, plan, past, (run.run,)).number
+    return _count_looks(cell, plan, past, (run.run,)).number
 
 
 def _is_null(preset: str | None) -> bool:
@@ -107,13 +107,13 @@ def record_looks(journals: Sequence[Journal], plans: Sequence[Plan]) -> None:
         if registered is None or registered.audit.verdict is None:
             continue  # it gives no answer
         cell = reopen_cell(journal)
-        counted = count_looks(cell, plan, past(cell.audit, journal.folder.parent), fresh)
+        counted = _count_looks(cell, plan, past(cell.audit, journal.folder.parent), fresh)
         look = replace(counted, cells=len(journals))
         summed = audits.find(cell.audit).audit.summed_error(cell.config, look)
         journal.rewrite({**journal.about(), "look": {**asdict(look), "summed_error": summed}})
 
 
-def question_of(audit: str, config: Any) -> Any:
+def _question_of(audit: str, config: Any) -> Any:
     """The configuration without seeds, sizes, thresholds of the answer and rules of stopping."""
     stopping = audits.find(audit).audit.stopping
     rules = () if stopping is None else (stopping.level, stopping.pairs)
@@ -172,5 +172,5 @@ def _question_of_run(about: Mapping[str, Any]) -> Any:
     """The question of a run; None if its audit has gone or has changed since."""
     with suppress(EngramError, KeyError):
         config = coerce(about["config"], audits.find(about["audit"]).audit.config, "config")
-        return question_of(about["audit"], config)
+        return _question_of(about["audit"], config)
     return None

@@ -12,8 +12,8 @@ from orchestrator.run_folder.journal import Journal, reopen_cell
 from orchestrator.runs.session import Session, SessionRun
 from orchestrator.scheduling.driver import Driver
 from orchestrator.scheduling.rounds import Rounds, extend
+from orchestrator.spec.options import Execution
 from orchestrator.spec.resolve import Cell
-from orchestrator.spec.specification import Execution
 from orchestrator.store import Store
 
 AGAIN = 3  # rounds that may add nothing, because results are damaged as soon as they are written

@@ -17,7 +17,7 @@ from orchestrator.run_folder.journal import COMPLETE
 from orchestrator.runs.report import Report
 from orchestrator.runs.session import Session
 from orchestrator.scheduling.stop import Stop
-from orchestrator.spec.specification import Execution
+from orchestrator.spec.options import Execution
 from orchestrator.store import Store, list_once
 from orchestrator.tracking.delivery import Delivery, addresses
 from orchestrator.tracking.tracking_store import Untracked, target

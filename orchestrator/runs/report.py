@@ -42,7 +42,7 @@ EXIT_CODES: Mapping[State, int] = {
 }
 
 
-def certificate(page: Path) -> str | None:
+def _certificate(page: Path) -> str | None:
     """The first page of a report in a frame of its own, so that its styles stay in it; None where it has none."""
     try:
         text = regular_text(page)
@@ -56,7 +56,7 @@ def certificate(page: Path) -> str | None:
     return f'<iframe {frame} srcdoc="{escape(inside)}"></iframe>'
 
 
-def outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+def _outline(title: str, paragraphs: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     """A heading, paragraphs, and the first rows of a summary as HTML."""
     parts = [f"<p><strong>{escape(title)}</strong></p>", *(f"<p>{escape(text)}</p>" for text in paragraphs if text)]
     if rows:
@@ -155,7 +155,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         """The page's certificate; without one the state, the answer and the first rows of the summary."""
-        shown = certificate(self.page) if self.page is not None else None
+        shown = _certificate(self.page) if self.page is not None else None
         if shown is not None:
             return shown
         of_cells = () if self.search else self.cells
@@ -164,7 +164,7 @@ class Report:
         title = f"{self.audit}: {self.verdict.answer if self.verdict else self.state}"
         jobs = f"Run {self.run}, {self.state}: {self.jobs['stored']} of {self.jobs['planned']} jobs stored."
         rows = [] if self.search else results.summary(self._journal, self._store).table.to_pylist()
-        return outline(title, [*said, jobs], rows)
+        return _outline(title, [*said, jobs], rows)
 
     @property
     def _store(self) -> Store:

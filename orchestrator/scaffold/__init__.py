@@ -36,7 +36,7 @@ def new_audit(name: str, into: Path | None = None) -> NewAudit:
     SpecError for a name that is none or is taken, also by another module, and for a file that is there; EngramError
     where a file cannot be written.
     """
-    check_name(name)
+    _check_name(name)
     checkout = _checkout() if into is None else None
     if checkout is not None:
         audit, test = checkout
@@ -75,7 +75,7 @@ def new_audit(name: str, into: Path | None = None) -> NewAudit:
     return NewAudit(tuple(texts), tuple(following))
 
 
-def check_name(name: str) -> None:
+def _check_name(name: str) -> None:
     """Raise SpecError unless an audit may be called so."""
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise SpecError(

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from orchestrator.executors.calls import Call
-from orchestrator.spec.specification import Execution
+from orchestrator.spec.options import Execution
 from orchestrator.spec.yaml_file import Prices
 
 GRACE = 10.0  # seconds that running calls have to end once the run is to stop

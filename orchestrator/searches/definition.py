@@ -8,13 +8,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 from orchestrator.errors import SpecError
 from orchestrator.planning.identity import KEY_FORMAT, canonical
 from orchestrator.quantities import jsonable
 from orchestrator.spec import audits, specification
 from orchestrator.spec.fields import alternatives, coerce, field_types, nearest, split_list, text
+from orchestrator.spec.options import SAMPLERS, SearchOptions
 from orchestrator.spec.resolve import Cell, resolve_cells
 from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.specification import Spec
@@ -25,8 +26,6 @@ from tasks.contract.objectives import Objectives
 SPAN = re.compile(r"(?P<log>log\()?\s*(?P<low>[^\s.,()][^\s,()]*?)\.\.(?P<high>[^\s,()]+?)\s*(?(log)\))")
 HOW = "write it as a,b,c, as low..high or as log(low..high)"
 DIGITS = 3  # significant ones of a value that is drawn from a range: more tell no two trainings apart
-Sampler = Literal["random", "grid", "optuna"]
-SAMPLERS: tuple[str, ...] = get_args(Sampler)
 TRIALS = 24
 EPOCHS, SEED, LINK = "epochs", "seed", "link"  # fields of every audit that trains
 
@@ -123,21 +122,10 @@ def _values(name: str, value: Any) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a search proceeds. `over` is what may vary, as text; the rest is as in `engram search --help`.
-
-    What is None was not given. The names are those of the file.
-    """
+class Settings(SearchOptions):
+    """How a search proceeds, and in `over` what may vary, as text by field. The names are those of the file."""
 
     over: Mapping[str, Any] = field(default_factory=dict)
-    sampler: str = "random"
-    sampler_seed: int = 0
-    trials: int | None = None
-    rungs: tuple[int, ...] = ()
-    keep_one_in: int = 3
-    give_up: float | None = None
-    concurrent: int = 1
-    budget: float | None = None
 
     def extras(self) -> tuple[Extra, ...]:
         return (OPTUNA,) if self.sampler == "optuna" else ()

@@ -18,7 +18,7 @@ from orchestrator.scheduling.driver import Observer
 from orchestrator.searches.definition import Search
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, Trial, Value
 from orchestrator.spec import resolve
-from orchestrator.spec.specification import Execution
+from orchestrator.spec.options import Execution
 from orchestrator.store import Store, open_store
 from tasks.contract.objectives import Objective
 

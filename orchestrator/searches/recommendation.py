@@ -67,17 +67,17 @@ def winner(trials: Sequence[Trial], objectives: Objectives, allowance: float) ->
         for trial in trials
         if trial.whole
         and trial.part == SEARCHED
-        and loss(start, trial, objectives) <= allowance
-        and less(start, trial, objectives) > 0
+        and _loss(start, trial, objectives) <= allowance
+        and _less(start, trial, objectives) > 0
     ]
-    return max(there, key=lambda trial: (less(start, trial, objectives), -trial.number), default=None)
+    return max(there, key=lambda trial: (_less(start, trial, objectives), -trial.number), default=None)
 
 
 def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float) -> SearchAnswer:
     """The answer of a search whose winner and start have been audited again, as far as there is one."""
     made = [trial for trial in trials if trial.part == SEARCHED and trial.number != START]
     start, best = _find(trials, SEARCHED, START), winner(trials, objectives, allowance)
-    given_up = f"at most {format_amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
+    given_up = f"at most {_format_amount(objectives.utility, allowance)} of {objectives.utility.name} given up"
     if start is None or not start.whole:
         return SearchAnswer(NONE, "No answer: what the search begins from has no estimate.")
     if best is None:
@@ -93,14 +93,14 @@ def recommend(trials: Sequence[Trial], objectives: Objectives, allowance: float)
     return _compare_fresh(fresh[0], fresh[1], objectives, allowance)
 
 
-def less(start: Trial, other: Trial, objectives: Objectives) -> float:
+def _less(start: Trial, other: Trial, objectives: Objectives) -> float:
     """How much less another trial remembers."""
     assert start.memorization is not None
     assert other.memorization is not None
     return objectives.memorization.sign * (other.memorization.estimate - start.memorization.estimate)
 
 
-def loss(start: Trial, other: Trial, objectives: Objectives) -> float:
+def _loss(start: Trial, other: Trial, objectives: Objectives) -> float:
     """How much less useful another trial is."""
     assert start.utility is not None
     assert other.utility is not None
@@ -147,8 +147,8 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
     pair = (start.memorization, best.memorization)
     gained = difference(*(pair if memorization.better == "lower" else pair[::-1]))
     ends = (gained.estimate, gained.low, gained.high)
-    lost = loss(start, best, objectives)
-    cost = f"{'for' if lost > 0 else 'with a gain of'} {format_amount(utility, abs(lost))} of {utility.name}"
+    lost = _loss(start, best, objectives)
+    cost = f"{'for' if lost > 0 else 'with a gain of'} {_format_amount(utility, abs(lost))} of {utility.name}"
     if abs(lost) <= HARDLY * allowance:
         cost = f"at the same {utility.name}"
     levels = f"{_number(start.utility.estimate)} to {_number(best.utility.estimate)}"
@@ -174,7 +174,7 @@ def _compare_fresh(start: Trial, best: Trial, objectives: Objectives, allowance:
         return SearchAnswer(
             NOT_USEFUL,
             f"Nothing is recommended: with {describe_choices(best)} {memorization.name} falls {values}, and at most "
-            f"{format_amount(utility, allowance)} were to be given up.",
+            f"{_format_amount(utility, allowance)} were to be given up.",
             best.number,
             *ends,
         )
@@ -188,7 +188,7 @@ def _find(trials: Sequence[Trial], part: str, number: int) -> Trial | None:
     return next((trial for trial in trials if (trial.part, trial.number) == (part, number)), None)
 
 
-def format_amount(objective: Objective, value: float) -> str:
+def _format_amount(objective: Objective, value: float) -> str:
     """An amount of utility in words: of a share in points of a hundred."""
     if objective.unit == SHARE:
         points = f"{100 * value:.2g}"
@@ -236,7 +236,7 @@ def question_text(search: SearchResults, objectives: Objectives) -> str:
         f"differ in {named_fields} were compared with the one that the search began from. What is memorised is "
         f"measured by {memorization.name} ({memorization.better} is better), what the model is good for by "
         f"{utility.name} ({utility.better} is better), of which at most "
-        f"{format_amount(utility, search.settings['give_up'])} "
+        f"{_format_amount(utility, search.settings['give_up'])} "
         "may be given up."
     )
 

@@ -32,7 +32,7 @@ from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.recommendation import describe_choices, format_interval, recommend, winner
 from orchestrator.searches.trials import FAILED, STOPPED, Trial, read, table
 from orchestrator.spec import resolve
-from orchestrator.spec.specification import Execution
+from orchestrator.spec.options import Execution
 from orchestrator.store import Store, atomic_write, lease
 from tasks.numerics import seeds
 
@@ -104,7 +104,7 @@ class SearchFolder:
             raise Unwritable(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def search_folder(store: Store, name: str, search: Search) -> SearchFolder:
+def _search_folder(store: Store, name: str, search: Search) -> SearchFolder:
     """The folder of this name, which need not be there yet."""
     return SearchFolder(Journal(store.folder("runs") / name), search)
 
@@ -173,7 +173,7 @@ def run(search: Search, store: Store, execution: Execution, observe: Observer | 
     environment = {name: value for name, value in os.environ.items() if name.startswith(CARRIED)}
     evaluation = Evaluation(search, store.location, within, environment)
     tell = _event_sender(observe)
-    there = search_folder(store, search.name, search)
+    there = _search_folder(store, search.name, search)
     check_extras(plan_of(search.start), store.keys, execution.address, search.settings)
     there.begin(_create_start_run(search, store))
     with lease.acquire([there.journal.folder], tell=lambda line: tell("told", line=line)):
@@ -268,7 +268,7 @@ def _audit_again(
     best = winner(list(there.trials.values()), search.objectives, search.allowance)
     if best is None:
         return ""
-    seed = fresh_seed(search)
+    seed = _fresh_seed(search)
     for number, setting in ((START, {}), (best.number, best.setting)):
         tell("step", step=f"auditing {'the winner' if number else 'what the search began from'} with fresh seeds")
         epochs = search.settings.rungs[-1] if search.settings.rungs and number else None
@@ -281,7 +281,7 @@ def _audit_again(
     return ""
 
 
-def fresh_seed(search: Search) -> int:
+def _fresh_seed(search: Search) -> int:
     """The seed of the fresh audits: another one than the search's, and the same whenever it is continued."""
     own = int(getattr(search.start.config, "seed", 0))
     seed = seeds.derive(own, "fresh audit") % SEEDS

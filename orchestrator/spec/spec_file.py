@@ -9,22 +9,26 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.spec import specification
 from orchestrator.spec.config_parts import flatten
-from orchestrator.spec.fields import Reader, nearest, text
+from orchestrator.spec.fields import Reader, coerce, nearest, text
+from orchestrator.spec.options import EXECUTION, SEARCH, Option
 from orchestrator.spec.yaml_file import load_yaml
 
 
-def _as(kind: Any) -> Reader:
-    """Read a value as `specification.read_setting` does, but refuse text for a number or a truth value.
-
-    YAML distinguishes them.
-    """
+def _reader(option: Option) -> Reader:
+    """Read a value as the option does, but refuse text for a number or a truth value, which YAML distinguishes."""
 
     def read(value: Any, where: str) -> Any:
-        made = specification.read_setting(kind, value, where)
-        if isinstance(kind, type) and isinstance(value, str) and not isinstance(made, str):
-            raise SpecError(f"{where} is {value!r}, which is text; write it as {text(made)}")
-        return made
+        converted = option.read(value, where)
+        if isinstance(option.kind, type) and isinstance(value, str) and not isinstance(converted, str):
+            raise SpecError(f"{where} is {value!r}, which is text; write it as {text(converted)}")
+        return converted
 
+    return read
+
+
+def _text(value: Any, where: str) -> str:
+    """Check that the value is text."""
+    read: str = coerce(value, str, where)
     return read
 
 
@@ -48,21 +52,16 @@ def _swept(value: Any, where: str) -> Mapping[str, tuple[Any, ...]]:
     return {name: tuple(values) for name, values in value.items()}
 
 
-EXECUTION: Mapping[str, Reader] = {
-    "store": _as(str),
-    **{name: _as(kind) for name, kind in specification.EXECUTION.items() if name != "again"},
-}
-SEARCH: Mapping[str, Reader] = {
-    "over": _mapping,
-    **{name: _as(kind) for name, kind in specification.SEARCH.items()},
-}
+IN_FILE = {name: _reader(option) for name, option in EXECUTION.items() if option.is_in_file}
+EXECUTION_KEYS: Mapping[str, Reader] = {"store": _text, **IN_FILE}
+SEARCH_KEYS: Mapping[str, Reader] = {"over": _mapping, **{name: _reader(option) for name, option in SEARCH.items()}}
 FILE: Mapping[str, Reader] = {
-    "audit": _as(str),
-    "preset": _as(str),
+    "audit": _text,
+    "preset": _text,
     "set": lambda value, where: dict(flatten(_mapping(value, where))),
     "sweep": _swept,
-    "execution": lambda value, where: _entries(_mapping(value, where), EXECUTION, f"{where}."),
-    "search": lambda value, where: _entries(_mapping(value, where), SEARCH, f"{where}."),
+    "execution": lambda value, where: _entries(_mapping(value, where), EXECUTION_KEYS, f"{where}."),
+    "search": lambda value, where: _entries(_mapping(value, where), SEARCH_KEYS, f"{where}."),
 }
 
 

@@ -12,53 +12,21 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.spec.fields import coerce, nearest, text
-from orchestrator.spec.yaml_file import Prices, read_prices
+from orchestrator.spec.options import GPUS, KEEPS, Execution
 from orchestrator.sqlite_uri import SCHEME, sqlite_path, sqlite_uri
-from tasks.worker.compute_context import STRATEGIES, StrategyName
+from tasks.worker.compute_context import STRATEGIES
 
-KeepName = Literal["none", "state"]
-KEEPS: tuple[str, ...] = get_args(KeepName)
-GpusName = Literal["auto", "none", "wait"]
-GPUS: tuple[str, ...] = get_args(GpusName)
 PLACES = ("none", "local", "auto")  # addresses of clusters that are words
 DEFAULT_CLIENT_PORT = 10001
 # Labels of a name, or an IPv6 address; anything else is refused before a lookup, which may crash on it.
 V6 = r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?"
 HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?" + rf"|{V6}|\[{V6}\]", re.ASCII)
 PORT_NUMBER = re.compile("[0-9]{1,5}")
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Execution settings; never part of a key. None is the default: local cluster, automatic grouping."""
-
-    address: str | None = None  # "local", "auto", "HOST:PORT", or "none" for this process
-    # Whether trainings ask for a GPU: where the cluster has one or may get one; never; or always, and wait for it.
-    gpus: GpusName = "auto"
-    together: int | None = None  # the most jobs in a call, and the most models trained in one step
-    tolerate: int = 0  # the number of failed jobs that the tables may lack
-    fail_fast: bool = False
-    stop_after: float | None = None  # seconds
-    way: StrategyName = "auto"  # of training models; auto takes the fastest, chosen once per run, device and network
-    # Whether the state of a finished training is kept, so that another run may continue it. States that an unfinished
-    # run needs are kept in any case.
-    keep: KeepName = "none"
-    again: bool = False  # start a new run; stored results are reused all the same
-    mlflow: str | None = None  # the tracking store's URI, or "off"; None: an sqlite file inside a local store
-    experiment: str | None = None
-    report: bool = True  # whether a page is drawn at the end
-    show_images: bool = False  # whether a page may show the user's own images
-    timeout: float | None = None  # seconds that a job may take; None: derived from jobs of its kind in this run
-    max_gpu_hours: float | None = None  # that this start may use
-    max_cost: float | None = None  # of this start, at these prices
-    prices: Prices | None = None
-    dashboard: bool = False  # whether a cluster that is started for the run has Ray's dashboard
-    gpus_per_job: int = 1  # above 1 for a language model that one GPU cannot hold: its layers lie on several
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -101,9 +69,7 @@ def absolute_uri(uri: str) -> str:
 class Spec:
     """A user's specification, not yet checked against the audit.
 
-    `execution` and `search` hold only the settings given; the latter are for `engram search` alone. With `all_cells` no
-    cell of a preset is left out where its data are missing. With `same_code` changes of the user's code are accepted:
-    results of the code before are used.
+    `execution` and `search` hold only the options that are given; the latter are for `engram search` alone.
     """
 
     audit: str
@@ -113,8 +79,16 @@ class Spec:
     execution: Mapping[str, Any] = field(default_factory=dict)
     store: str | None = None
     search: Mapping[str, Any] = field(default_factory=dict)
-    all_cells: bool = False
-    same_code: bool = False
+
+    @property
+    def all_cells(self) -> bool:
+        """Whether the run is refused if data of a preset's cell are missing; otherwise such cells are left out."""
+        return bool(self.execution.get("all_cells"))
+
+    @property
+    def same_code(self) -> bool:
+        """Whether changes of the user's code are accepted, so that results of the code before are used."""
+        return bool(self.execution.get("same_code"))
 
     def override_with(self, other: Spec) -> Spec:
         """This specification overridden by the other; a field is either set or swept, never both."""
@@ -128,8 +102,6 @@ class Spec:
             {**self.execution, **other.execution},
             other.store or self.store,
             {**self.search, **other.search},
-            other.all_cells or self.all_cells,
-            other.same_code or self.same_code,
         )
 
 
@@ -179,7 +151,7 @@ def _check_address(address: str) -> None:
             raise SpecError(str(error)) from None
 
 
-def setting(text: str) -> tuple[str, str]:
+def _setting(text: str) -> tuple[str, str]:
     """`field=value`, as given on a command line."""
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -190,7 +162,7 @@ def setting(text: str) -> tuple[str, str]:
 def settings(texts: Iterable[str]) -> dict[str, str]:
     """Parse several `field=value`. Raises SpecError if a field is given twice with different values."""
     fields: dict[str, str] = {}
-    for name, value in map(setting, texts):
+    for name, value in map(_setting, texts):
         if fields.setdefault(name, value) != value:
             raise SpecError(f"{name} is given twice: {fields[name]!r} and {value!r}")
     return fields
@@ -199,7 +171,7 @@ def settings(texts: Iterable[str]) -> dict[str, str]:
 def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
     """Parse several `field=a,b,c`. Commas inside brackets belong to a value: `epochs=[1,2],[3,4]`."""
     fields: dict[str, list[str]] = {}
-    for name, value in map(setting, texts):
+    for name, value in map(_setting, texts):
         values = [part.strip() for part in re.split(r",(?![^\[(]*[\])])", value)]
         if name in fields:
             raise SpecError(f"{name} is swept twice; give all its values together, as --sweep {name}=a,b,c")
@@ -207,78 +179,6 @@ def sweeps(texts: Iterable[str]) -> dict[str, list[str]]:
             raise SpecError(f"--sweep {name}={value}: a value is empty; write --sweep field=a,b,c")
         fields[name] = values
     return fields
-
-
-def together(value: Any) -> int | None:
-    """The number of jobs that share a call; None for `auto`."""
-    if value == "auto":
-        return None
-    try:
-        number: int = coerce(value, int, "together")
-    except SpecError:
-        raise SpecError(f"together is {value!r}; it must be auto, or 1 or more") from None
-    return number
-
-
-def duration(value: Any) -> float:
-    """The seconds of `3h50m`, `90s`, `1d` or a plain number."""
-    text = str(value).strip()
-    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
-    if not text or not parts:
-        raise SpecError(f"{value!r} is not a duration; write it like 3h50m, 90s or 1d")
-    seconds = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1), strict=True))
-    if seconds <= 0:
-        raise SpecError(f"a duration of {value!r} is no time at all; write it like 3h50m, 90s or 1d")
-    return seconds
-
-
-# The settings of execution and of a search, each with the type of its value, or the function that reads it.
-EXECUTION: Mapping[str, Any] = {
-    "address": str,
-    "gpus": str,
-    "gpus_per_job": int,
-    "together": together,
-    "way": str,
-    "tolerate": int,
-    "fail_fast": bool,
-    "stop_after": duration,
-    "max_gpu_hours": float,
-    "max_cost": float,
-    "prices": read_prices,
-    "timeout": duration,
-    "keep": str,
-    "again": bool,
-    "mlflow": str,
-    "experiment": str,
-    "report": bool,
-    "show_images": bool,
-    "dashboard": bool,
-}
-SEARCH: Mapping[str, Any] = {
-    "sampler": str,
-    "sampler_seed": int,
-    "trials": int,
-    "rungs": tuple[int, ...],
-    "keep_one_in": int,
-    "give_up": float,
-    "concurrent": int,
-    "budget": duration,
-}
-
-
-def read_setting(kind: Any, value: Any, name: str) -> Any:
-    """A setting's value as the type, or by the function, that EXECUTION or SEARCH has for it."""
-    return kind(value) if kind in (together, duration, read_prices) else coerce(value, kind, name)
-
-
-def execution_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The execution settings that are given; those that are None are left out."""
-    return {name: read_setting(EXECUTION[name], value, name) for name, value in given.items() if value is not None}
-
-
-def search_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a search that are given; those that are None are left out."""
-    return {name: read_setting(SEARCH[name], value, name) for name, value in given.items() if value is not None}
 
 
 def search_domains(given: Any) -> dict[str, Any]:

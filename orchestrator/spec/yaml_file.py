@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class Prices:
 
 def read_prices(file: Any) -> Prices:
     """The prices in a YAML file: `gpu` and `cpu`, of an hour (0 if left out), and `currency`. SpecError for others."""
-    path = Path(coerce(file, str, "prices"))
+    path = Path(coerce(os.fspath(file) if isinstance(file, os.PathLike) else file, str, "prices"))
     given = load_yaml(path)
     if not isinstance(given, Mapping) or not given:
         raise SpecError(f"{path} holds no prices; write it as gpu: 2.5, cpu: 0.04 (an hour of each), currency: EUR")

@@ -224,7 +224,7 @@ class Bucket:
             except (AlreadyExistsError, PreconditionError):
                 raise
             except (BaseError, FileNotFoundError) as error:
-                if time.monotonic() > end or not passing(error):
+                if time.monotonic() > end or not _passing(error):
                     raise Unwritable(f"cannot write {self.location}/{name}: {self._cause(error)}") from None
                 time.sleep(1.0)
 
@@ -245,7 +245,7 @@ class Bucket:
             if isinstance(error, FileNotFoundError):
                 raise
             place = f"{self.location}/{name}" if name else self.location
-            kind = Away if passing(error) else StoreError
+            kind = Away if _passing(error) else StoreError
             raise kind(f"cannot read {place}: {self._cause(error)}") from None
 
     def _cause(self, error: Exception) -> str:
@@ -268,7 +268,7 @@ def _tag(meta: Any) -> str:
     return tag if '"' in tag else f'"{tag}"'
 
 
-def passing(error: Exception) -> bool:
+def _passing(error: Exception) -> bool:
     """Whether an error is likely to be temporary."""
     return PASSING.search(_head(error)) is not None and "http://169.254." not in _head(error)
 

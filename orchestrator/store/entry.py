@@ -342,7 +342,11 @@ def unseal_state(key: str, file: memoryview) -> bytes:
     return data
 
 
-def remove_damaged_state(store: Store, key: str, error: Exception) -> Damaged:
+class StateRemover(Protocol):
+    def remove_state(self, key: str, /) -> None: ...
+
+
+def remove_damaged_state(store: StateRemover, key: str, error: Exception) -> Damaged:
     """Remove a damaged state; return the error, in one line."""
     became = "it is removed"
     try:

@@ -15,21 +15,19 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
 import pyarrow as pa
 
-from orchestrator.errors import Absent, Damaged, StoreError, Unreadable, Unwritable
+from orchestrator.errors import Absent, StoreError, Unreadable, Unwritable
 from orchestrator.store import atomic_write, entry, files, marker
 from orchestrator.store.atomic_write import file_lock
 from orchestrator.store.digests import Digests
-from orchestrator.store.durability import Folders, sync
-from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
-from orchestrator.store.interface import WriteEffect
-from orchestrator.store.lease import KEPT
+from orchestrator.store.durability import Folders, Names, sync
+from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX
+from orchestrator.store.file_store import FileStore, run_file_name
 from orchestrator.store.regular_file import (
     READ_ONLY,
     IrregularFile,
@@ -42,14 +40,14 @@ from orchestrator.store.regular_file import (
 TMP = "tmp"
 FOLDERS = (RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, TMP)
 STALE = 3600.0  # seconds after which no process can still be writing a file in tmp/
-ATTEMPTS = 8  # a damaged file or another writer may be in the way for a while
 BATCH = 64  # results that one thread verifies at a time
 
 
-class LocalStore:
+class LocalStore(FileStore):
     """A store in a folder of a file system with hard links and, preferably, locks."""
 
     mirror = None
+    obstacle = "what lies there is neither a result nor can be set aside"
 
     def __init__(self, location: Path, create: bool = True) -> None:
         self._root = Path(os.path.abspath(location.expanduser()))
@@ -76,32 +74,6 @@ class LocalStore:
             names = files.names(self._results / shard)
             keys |= {name.removesuffix(SUFFIX) for name in names if name.startswith(shard) and name.endswith(SUFFIX)}
         return keys
-
-    def read(self, key: str) -> pa.Table:
-        with self._checked_bytes(key) as data:
-            return entry.unseal(data, key)
-
-    def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
-        if not check:
-            return self._unchecked_record(key)
-        with self._checked_bytes(key) as data:
-            return entry.record_of(data, key)
-
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
-        path = self._path(key)
-        says = content(table)
-        parts = entry.seal(table, {**record, "key": key, "content": says})
-        for _ in range(ATTEMPTS):
-            if self._place(parts, path):
-                return WriteEffect.NEW
-            there = self._content(key)
-            if there == says:
-                self._last(path)
-                return WriteEffect.SAME
-            if there is not None:
-                self._place(parts, self._root / entry.conflict_name(key, says))
-                return WriteEffect.CONFLICT
-        raise Unwritable(f"cannot write {path}: what lies there is neither a result nor can be set aside")
 
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
         if not self._folders.stamping:
@@ -143,91 +115,12 @@ class LocalStore:
             return False
         return entry.is_sound(data, key)
 
-    def write_failure(self, key: str, text: str) -> None:
-        path = self._failure(key)
-        data = text.encode(errors="replace")
-        with atomic_write.writing(path, len(data)):
-            atomic_write.replace(self._tmp, path, data)
-        self._failed.add(key)
-
-    def failure(self, key: str) -> str | None:
-        path = self._failure(key)
-        try:
-            with files.reading(path):
-                return regular_bytes(path).decode(errors="replace")
-        except FileNotFoundError:
-            return None
-        except entry.CorruptError as error:
-            raise Unreadable(f"cannot read {path}: {error}") from None
-
-    def clear_failure(self, key: str) -> None:
-        if key in self._failed:
-            path = self._failure(key)
-            with atomic_write.writing(path):
-                path.unlink(missing_ok=True)
-            self._failed.discard(key)
-
-    @cached_property
-    def _failed(self) -> set[str]:
-        """Keys with a traceback at the first access: hardly any job has one."""
-        return entry.keys_of(files.names(self._root / FAILURES), entry.FAILURE_SUFFIX)
-
-    def state(self, key: str) -> bytes:
-        path = self._state(key)
-        try:
-            with files.reading(path):
-                return entry.unseal_state(key, memoryview(regular_bytes(path)))
-        except FileNotFoundError:
-            raise Absent(f"no state {key} in {self.location}") from None
-        except (entry.CorruptState, entry.CorruptError) as error:
-            raise entry.remove_damaged_state(self, key, error) from None
-
-    def write_state(self, key: str, data: bytes) -> None:
-        path = self._state(key)
-        parts = entry.seal_state(key, data)
-        with atomic_write.writing(path, sum(map(len, parts))):
-            self._folders.make(path.parent)
-            atomic_write.replace(self._tmp, path, *parts)
-
-    def remove_state(self, key: str) -> None:
-        path = self._state(key)
-        with atomic_write.writing(path):
-            path.unlink(missing_ok=True)
-
-    def states(self) -> set[str]:
-        return entry.keys_of(files.names(self._root / STATES), entry.STATE_SUFFIX)
-
-    def read_run_file(self, run: str, name: str) -> bytes | None:
-        path = self._run_file(run, name)
-        try:
-            return regular_bytes(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            if error.errno in atomic_write.LOST:
-                return b""  # differs from any bytes that were kept
-            raise StoreError(f"cannot read {path}: {error.strerror}") from None
-
-    def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
-        path = self._run_file(run, name)
-        for _ in range(ATTEMPTS):
-            with atomic_write.writing(path, len(data)):
-                self._folders.make(path.parent)
-                if atomic_write.link(self._tmp, path, data):
-                    return data
-            if (there := self.read_run_file(run, name)) is not None:
-                return there
-        raise StoreError(f"what lies at {path} comes and goes")
-
     def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
-        path = self._run_file(run, name)
+        path = self._root / run_file_name(run, name)
         quarantine = self._root / QUARANTINE
         with atomic_write.writing(path), file_lock(quarantine / "lock"):
             if self.read_run_file(run, name) == data:
                 self._to_quarantine(path, quarantine / f"{path.stem}.{time.time_ns()}.json", why)
-
-    def _run_file(self, run: str, name: str) -> Path:
-        return self._root / "runs" / run / KEPT / name
 
     def files(self, folder: str) -> dict[str, int]:
         found = {}
@@ -294,20 +187,33 @@ class LocalStore:
     def _path(self, key: str) -> Path:
         return self._root / entry.result_name(key)
 
-    def _failure(self, key: str) -> Path:
-        return self._root / entry.failure_name(key)
-
-    def _state(self, key: str) -> Path:
-        return self._root / entry.state_name(key)
-
-    def _place(self, parts: tuple[memoryview, bytes, memoryview], path: Path) -> bool:
-        """Write the file of a result, which verifies itself, unless it exists; return whether it was written."""
+    def _create(self, name: str, *parts: bytes | memoryview, verifies_itself: bool = False) -> bool:
+        path = self._root / name
         with atomic_write.writing(path, sum(map(len, parts))):
             self._folders.make(path.parent)
-            return atomic_write.link(self._tmp, path, *parts, names=self._folders.names)
+            # A file that verifies itself may have its name before its bytes are durable.
+            names = self._folders.names if verifies_itself else Names.FOLDER
+            return atomic_write.link(self._tmp, path, *parts, names=names)
 
-    def _last(self, path: Path) -> None:
-        """Make a result durable that was found stored: its writer may have died before it had synced it."""
+    def _put(self, name: str, *parts: bytes | memoryview) -> None:
+        path = self._root / name
+        with atomic_write.writing(path, sum(map(len, parts))):
+            self._folders.make(path.parent)
+            atomic_write.replace(self._tmp, path, *parts)
+
+    def _get(self, name: str) -> memoryview:
+        path = self._root / name
+        with files.reading(path):
+            try:
+                return memoryview(regular_bytes(path))
+            except NotADirectoryError as error:  # below a file there is no other file
+                raise FileNotFoundError(*error.args) from None
+
+    def _names(self, folder: str) -> Iterable[str]:
+        return files.names(self._root / folder)
+
+    def _make_durable(self, name: str) -> None:
+        path = self._root / name
         with atomic_write.writing(path):
             self._folders.make(path.parent)
             sync(path)
@@ -326,15 +232,9 @@ class LocalStore:
                 raise Unreadable(f"cannot read {path}: {error.strerror}") from None
             raise entry.damaged(key, error) from None
 
-    def _content(self, key: str) -> str | None:
-        """The content digest of the sound result under this key; None if there is none. Sets a damaged one aside.
-
-        An error of reading is raised as Unwritable, since the key cannot be written without it.
-        """
+    def _content_before_write(self, key: str) -> str | None:
         try:
-            return str(self.record(key)["content"])
-        except (Absent, Damaged):
-            return None
+            return self._content(key)
         except Unreadable as error:
             if not isinstance(error.__cause__, OSError):
                 raise

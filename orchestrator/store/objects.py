@@ -20,19 +20,19 @@ from orchestrator.errors import Absent, Damaged, StoreError, Unwritable
 from orchestrator.store import atomic_write, entry, marker
 from orchestrator.store.bucket import PATIENCE, Away, Bucket, Object
 from orchestrator.store.digests import Digests
-from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX, content
-from orchestrator.store.interface import WriteEffect
-from orchestrator.store.lease import KEPT
+from orchestrator.store.entry import CONFLICTS, FAILURES, QUARANTINE, RESULTS, STATES, SUFFIX
+from orchestrator.store.file_store import FileStore, run_file_name
 from orchestrator.store.mirror import JOURNEYS, Mirror
 
 FOLDERS = {RESULTS, FAILURES, STATES, QUARANTINE, CONFLICTS, "claims", "runs", "tmp"}
-ATTEMPTS = 8  # a damaged object or another writer may be in the way for a while
 FOOTER = 64 * 1024  # bytes in which the record of most results ends
 RUNS = "./engram-runs"  # the folder of run folders on this machine, unless ENGRAM_RUNS names another
 
 
-class ObjectStore:
+class ObjectStore(FileStore):
     """A store below a prefix of a bucket."""
+
+    obstacle = "what lies there comes and goes"
 
     def __init__(self, location: str, create: bool = True) -> None:
         self._bucket = Bucket(location)
@@ -57,35 +57,10 @@ class ObjectStore:
         return Mirror(self._bucket, folder / place)
 
     def keys(self) -> set[str]:
-        keys = entry.keys_of(_last_parts(self._bucket.objects(RESULTS)), SUFFIX)
+        keys = entry.keys_of(self._names(RESULTS), SUFFIX)
         if not keys and not is_there(self._bucket):  # a deleted bucket is listed as an empty one
             raise StoreError(f"the store {self.location} has gone")
         return keys
-
-    def read(self, key: str) -> pa.Table:
-        with self._checked_bytes(key) as data:
-            return entry.unseal(data, key)
-
-    def record(self, key: str, check: bool = True) -> Mapping[str, Any]:
-        if not check:
-            return self._unchecked_record(key)
-        with self._checked_bytes(key) as data:
-            return entry.record_of(data, key)
-
-    def write(self, key: str, table: pa.Table, record: Mapping[str, Any]) -> WriteEffect:
-        name = entry.result_name(key)
-        says = content(table)
-        parts = entry.seal(table, {**record, "key": key, "content": says})
-        for _ in range(ATTEMPTS):
-            if self._bucket.create(name, *parts) is not None:
-                return WriteEffect.NEW
-            there = self._looked_for(key)
-            if there == says:
-                return WriteEffect.SAME
-            if there is not None:
-                self._bucket.put(entry.conflict_name(key, says), *parts)
-                return WriteEffect.CONFLICT
-        raise Unwritable(f"cannot write {self.location}/{name}: what lies there comes and goes")
 
     def stamps(self, keys: Iterable[str]) -> Mapping[str, str]:
         versions = {entry.result_name(key): key for key in keys}
@@ -105,64 +80,9 @@ class ObjectStore:
             return key, error
         return None
 
-    def write_failure(self, key: str, text: str) -> None:
-        self._bucket.put(entry.failure_name(key), text.encode(errors="replace"))
-        self._failed.add(key)
-
-    def failure(self, key: str) -> str | None:
-        try:
-            return memoryview(self._bucket.get(entry.failure_name(key))).tobytes().decode(errors="replace")
-        except FileNotFoundError:
-            return None
-
-    def clear_failure(self, key: str) -> None:
-        if key in self._failed:
-            self._bucket.delete(entry.failure_name(key))
-            self._failed.discard(key)
-
-    @cached_property
-    def _failed(self) -> set[str]:
-        """Keys with a failure at the first access: hardly any job has one, and each lookup is a request."""
-        return entry.keys_of(_last_parts(self._bucket.objects(FAILURES)), entry.FAILURE_SUFFIX)
-
-    def state(self, key: str) -> bytes:
-        try:
-            return entry.unseal_state(key, memoryview(self._bucket.get(entry.state_name(key))))
-        except FileNotFoundError:
-            raise Absent(f"no state {key} in {self.location}") from None
-        except entry.CorruptState as error:
-            raise entry.remove_damaged_state(self, key, error) from None
-
-    def write_state(self, key: str, data: bytes) -> None:
-        self._bucket.put(entry.state_name(key), *entry.seal_state(key, data))
-
-    def remove_state(self, key: str) -> None:
-        self._bucket.delete(entry.state_name(key))
-
-    def states(self) -> set[str]:
-        return entry.keys_of(_last_parts(self._bucket.objects(STATES)), entry.STATE_SUFFIX)
-
-    def read_run_file(self, run: str, name: str) -> bytes | None:
-        try:
-            return memoryview(self._bucket.get(_run_file(run, name))).tobytes()
-        except FileNotFoundError:
-            return None
-
-    def keep_run_file(self, run: str, name: str, data: bytes) -> bytes:
-        name = _run_file(run, name)
-        for _ in range(ATTEMPTS):
-            if self._bucket.create(name, data) is not None:
-                return data
-            with suppress(FileNotFoundError):  # it has just been set aside
-                return memoryview(self._bucket.get(name)).tobytes()
-        raise StoreError(f"what lies at {self.location}/{name} comes and goes")
-
     def set_aside_run_file(self, run: str, name: str, data: bytes, why: str) -> None:
         if self.read_run_file(run, name) == data:
-            copy = f"{QUARANTINE}/{name.removesuffix('.json')}.{time.time_ns()}"
-            self._bucket.put(f"{copy}.json", data)
-            self._bucket.put(f"{copy}.txt", f"{_run_file(run, name)}\n{why}\n".encode())
-            self._bucket.delete(_run_file(run, name))
+            self._to_quarantine(run_file_name(run, name), name.removesuffix(".json"), ".json", data, why)
 
     def files(self, folder: str) -> dict[str, int]:
         return {stored.name: stored.size for stored in self._bucket.objects(folder)}
@@ -208,8 +128,23 @@ class ObjectStore:
         except (pa.ArrowException, ValueError, KeyError) as error:
             raise entry.damaged(key, error) from None
 
-    def _looked_for(self, key: str) -> str | None:
-        """`_content` before a write. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
+    def _create(self, name: str, *parts: bytes | memoryview, verifies_itself: bool = False) -> bool:  # noqa: ARG002
+        return self._bucket.create(name, *parts) is not None
+
+    def _put(self, name: str, *parts: bytes | memoryview) -> None:
+        self._bucket.put(name, *parts)
+
+    def _get(self, name: str) -> memoryview:
+        return memoryview(self._bucket.get(name))
+
+    def _make_durable(self, name: str) -> None:
+        """Nothing to do: an object is durable as soon as it exists."""
+
+    def _names(self, folder: str) -> Iterable[str]:
+        return _last_parts(self._bucket.objects(folder))
+
+    def _content_before_write(self, key: str) -> str | None:
+        """What `_content` returns. Raises Unwritable if the store cannot be reached within PATIENCE seconds."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
@@ -220,13 +155,6 @@ class ObjectStore:
                 if time.monotonic() > end or not isinstance(error, Away):
                     raise Unwritable(str(error)) from None
                 time.sleep(1.0)
-
-    def _content(self, key: str) -> str | None:
-        """The content digest of the sound result under this key; None if there is none. Sets a damaged one aside."""
-        try:
-            return str(self.record(key)["content"])
-        except (Absent, Damaged):
-            return None
 
     @contextmanager
     def _checked_bytes(self, key: str) -> Iterator[pa.Buffer]:
@@ -239,13 +167,16 @@ class ObjectStore:
     def _set_aside(self, key: str, data: pa.Buffer, why: str) -> None:
         """Copy a damaged result to quarantine and delete it, unless a sound one has been put in its place."""
         name = entry.result_name(key)
-        copy = f"{QUARANTINE}/{key}.{time.time_ns()}"
         with suppress(FileNotFoundError):
-            if not self._bucket.get(name).equals(data):
-                return
-            self._bucket.put(copy + SUFFIX, data)
-            self._bucket.put(copy + ".txt", f"{name}\n{why}\n".encode())
-            self._bucket.delete(name)
+            if self._bucket.get(name).equals(data):
+                self._to_quarantine(name, key, SUFFIX, data, why)
+
+    def _to_quarantine(self, name: str, stem: str, suffix: str, data: bytes | pa.Buffer, why: str) -> None:
+        """Copy these bytes of an object to quarantine with a note, and delete the object once both are stored."""
+        copy = f"{QUARANTINE}/{stem}.{time.time_ns()}"
+        self._bucket.put(copy + suffix, data)
+        self._bucket.put(copy + ".txt", f"{name}\n{why}\n".encode())
+        self._bucket.delete(name)
 
 
 def is_there(bucket: Bucket) -> bool:
@@ -264,10 +195,6 @@ def _create(bucket: Bucket) -> None:
     if foreign:
         raise StoreError(f"{bucket.location} is not a store and not empty (it holds {foreign[0]}); name another prefix")
     bucket.create(marker.MARKER, marker.text())
-
-
-def _run_file(run: str, name: str) -> str:
-    return f"runs/{run}/{KEPT}/{name}"
 
 
 def _last_parts(objects: Iterable[Object]) -> Iterator[str]:

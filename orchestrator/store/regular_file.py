@@ -27,23 +27,23 @@ class IrregularFile(OSError):
     """Something else than a regular file stands at the path."""
 
 
-def open_regular(path: str | Path) -> int:
+def _open_regular(path: str | Path) -> int:
     """A descriptor of the regular file at this path. Raises OSError; IrregularFile for anything else."""
     return _checked(_open(path, READ_ONLY, None), path)
 
 
 def regular_opener(path: str, _flags: int) -> int:
     """The `opener` with which `open` reads regular files alone."""
-    return open_regular(path)
+    return _open_regular(path)
 
 
 def regular_bytes(path: str | Path) -> bytes:
-    """The bytes of the regular file at this path, which a link may lead to. Raises as `open_regular`."""
-    return _read(open_regular(path))
+    """The bytes of the regular file at this path, which a link may lead to. Raises as `_open_regular`."""
+    return _read(_open_regular(path))
 
 
 def regular_text(path: str | Path) -> str:
-    """The text (UTF-8) of the regular file at this path. Raises as `open_regular`, and UnicodeDecodeError."""
+    """The text (UTF-8) of the regular file at this path. Raises as `_open_regular`, and UnicodeDecodeError."""
     return regular_bytes(path).decode()
 
 

@@ -44,7 +44,7 @@ class Artifact:
 
 def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) -> Iterator[Artifact]:
     """The artifacts of a run or sweep, or of a search, which is given, in their present state."""
-    for path in page_files(journal.folder):
+    for path in _page_files(journal.folder):
         data = regular_bytes(path)
         # In MLflow no other page lies beside it, and its frame follows no link.
         data = page_seal.make_standalone(data) if path.name == pages.PAGE else data
@@ -54,7 +54,7 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
     else:
         exported = {name: results.export(journal, store, name) for name in single(journal)}
     tables = {name: (rows.table, rows.alongside) for name, rows in exported.items()}
-    cells = pa.table({}) if search is not None else answers_of_cells(journal, store)
+    cells = pa.table({}) if search is not None else _answers_of_cells(journal, store)
     for name, (whole_table, alongside) in ({CELLS: (cells, ())} | tables if cells.num_rows else tables).items():
         table = shareable(whole_table)
         if not table.num_rows or table.nbytes > LARGEST:
@@ -69,7 +69,7 @@ def run_artifacts(journal: Journal, store: Store, search: SearchResults | None) 
         yield Artifact(shown, json.dumps({"columns": columns, "data": rows}).encode(), table=True)
 
 
-def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
+def _answers_of_cells(journal: Journal, store: Store) -> pa.Table:
     """A row for each cell of a sweep: what tells it apart, its answer, and the row on which that rests; else empty."""
     rows = [
         {
@@ -83,7 +83,7 @@ def answers_of_cells(journal: Journal, store: Store) -> pa.Table:
     return pa.Table.from_pylist(rows) if rows else pa.table({})
 
 
-def page_files(folder: Path) -> list[Path]:
+def _page_files(folder: Path) -> list[Path]:
     """The page and its figures; never the page with the user's own images."""
     page = pages.page(folder)
     figures = sorted(path for path in (folder / "figures").glob("*") if path.is_file())
@@ -103,7 +103,7 @@ def single(journal: Journal) -> list[str]:
 def fingerprint(journal: Journal, store: Store, search: SearchResults | None) -> str:
     """A hash that changes when any artifact does. Fast: a table is represented by its key and whether it is stored."""
     seen = hashlib.sha256()
-    for path in page_files(journal.folder):
+    for path in _page_files(journal.folder):
         seen.update(f"{path.name}\0{hashlib.sha256(regular_bytes(path)).hexdigest()}\n".encode())
     seen.update(json.dumps(journal.about(), sort_keys=True).encode())
     if search is not None:

@@ -132,7 +132,7 @@ class Input:
         return json.dumps({"data": self.name, "digest": self.digest})
 
 
-def config(about: Mapping[str, Any]) -> Any:
+def _config(about: Mapping[str, Any]) -> Any:
     """A run's config as the audit's config type; plain if the audit has gone or has changed since."""
     with_types = typed_config(about)
     return about.get("config", {}) if with_types is None else with_types
@@ -141,7 +141,7 @@ def config(about: Mapping[str, Any]) -> Any:
 def params(about: Mapping[str, Any]) -> dict[str, str]:
     """The config flattened to dotted names, after audit and preset."""
     fields = {"audit": about["audit"], "preset": about.get("preset")}
-    fields |= dict(flatten(config(about)))
+    fields |= dict(flatten(_config(about)))
     texts = {_safe_name(name): _text(value) for name, value in fields.items() if value is not None}
     return {name: text[:LONGEST_VALUE] for name, text in texts.items()}
 
@@ -155,7 +155,7 @@ def common(of_runs: list[dict[str, str]]) -> dict[str, str]:
 def inputs(about: Mapping[str, Any]) -> list[Input]:
     """The data sets of the config, each once."""
     contexts: dict[tuple[str, str], list[str]] = {}
-    for field, part in walk(config(about)):
+    for field, part in walk(_config(about)):
         if isinstance(part, Dataset):
             contexts.setdefault((part.name, part.digest), []).append(field)
     return [Input(name, digest, ", ".join(where)) for (name, digest), where in contexts.items()]

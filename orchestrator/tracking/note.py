@@ -90,7 +90,7 @@ def _set(about: Mapping[str, Any]) -> list[str]:
 
 def run_note(journal: Journal, store: Store, state: str, search: SearchResults | None = None) -> str:
     """The note of a run or sweep, or of a search, which is given, in this state, with the numbers stored so far."""
-    changes = [f"Code changed within this run. {line}." for line in accepted_changes(journal)]
+    changes = [f"Code changed within this run. {line}." for line in _accepted_changes(journal)]
     if search is not None:
         return "\n\n".join([*_search(search), *changes, *_ways(journal, state, search_results.TRIALS)])[:LONGEST_NOTE]
     about = journal.about()
@@ -101,7 +101,7 @@ def run_note(journal: Journal, store: Store, state: str, search: SearchResults |
     return text if len(text) <= LONGEST_NOTE else text[:LONGEST_NOTE] + " ..."
 
 
-def accepted_changes(journal: Journal) -> list[str]:
+def _accepted_changes(journal: Journal) -> list[str]:
     """A line for each change of code that the user accepted in a run, or in any cell of a sweep."""
     lines: dict[str, None] = {}
     for part in journal.parts():
@@ -111,7 +111,7 @@ def accepted_changes(journal: Journal) -> list[str]:
 
 def tags_of_accepted_code(journal: Journal) -> dict[str, str]:
     """The tag that holds the accepted changes of code; none if there are no such changes."""
-    changes = accepted_changes(journal)
+    changes = _accepted_changes(journal)
     return {"engram.accepted_code": "; ".join(changes)[:LONGEST_TAG]} if changes else {}
 
 

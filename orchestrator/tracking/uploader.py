@@ -130,7 +130,7 @@ def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[],
         for _ in range(2):  # an idle connection may turn out to be dead only now
             try:
                 uploader.sync(lambda entry: entry.finish(files=not driver.dead), True, acknowledge)
-                settle(uploader, driver, acknowledge)
+                _settle(uploader, driver, acknowledge)
                 return ""
             except Exception as error:
                 problem = reason(error, uploader.target)
@@ -139,7 +139,7 @@ def follow(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[],
         return problem
 
 
-def settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> None:
+def _settle(uploader: Uploader, driver: DriverMessages, acknowledge: Callable[[], None]) -> None:
     """Deliver the runs of a database that was set aside; those that another process is delivering stay recorded."""
     path = uploader.target.database
     waiting = database.owed_runs(path) if path else []

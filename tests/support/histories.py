@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.executors.gpu_packing import GpuMeasurement
-from orchestrator.planning.plan import Plan, group_of
+from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.contract.job import Function, Inputs, Job, marks, task
 from tests.support.seeds import try_seeds
@@ -114,7 +114,7 @@ class Model:
             sharers=settings.sharers,
             together=settings.together,
             fail_fast=settings.fail_fast,
-            seconds={group_of(job): 1e-4 for job in plan.jobs.values()} if settings.seconds else None,
+            seconds=dict.fromkeys(plan.groups.values(), 1e-4) if settings.seconds else None,
             failed={each.key: each for each in failed},
         )
         self.check()
@@ -168,7 +168,7 @@ class Model:
         assert 0 < len(keys) == len(set(keys))
         assert may.issuperset(keys)
         assert len(keys) <= (self.settings.together or 512)
-        assert 1 == len({group_of(self.plan.jobs[key]) for key in keys})
+        assert 1 == len({self.plan.groups[key] for key in keys})
         assert room or call.gpus
         assert bool(call.gpus) == bool(self.schedule.gpus and self._asks(keys[0]))
         assert call.number == self.calls + 1

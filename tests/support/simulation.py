@@ -29,7 +29,7 @@ import pyarrow as pa
 from orchestrator.errors import Held, Unwritable
 from orchestrator.executors.calls import Call, Finished, Lost, perform
 from orchestrator.planning.plan import Plan
-from orchestrator.runs import lifecycle
+from orchestrator.runs import held_runs, lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import POLL
 from orchestrator.scheduling.schedule import DEATHS, REOPENED
@@ -377,7 +377,7 @@ class Process:
                     assert key in world.sound or world.harmed[key] >= self.verified, f"{key[:8]} is not there"
             case "paused":
                 late = any(when >= self.verified for when in world.blows)  # found when tables were written
-                often = sum(when >= self.started for when in world.blows) > lifecycle.MENDED
+                often = sum(when >= self.started for when in world.blows) > held_runs.MENDED
                 assert self.refused or late or often, self.report.note
             case "interrupted":
                 assert self.limit is not None
@@ -556,7 +556,7 @@ def simulate(seed: int) -> World:
         with (
             mock.patch.object(lease, "acquire", acquired),
             mock.patch.object(lease, "this_process", holder),
-            mock.patch.object(lifecycle, "open_executor", executor),
+            mock.patch.object(held_runs, "open_executor", executor),
             mock.patch.object(lifecycle, "plan_of", planned),
             mock.patch.object(os, "fsync"),  # no simulated machine loses what it wrote
         ):

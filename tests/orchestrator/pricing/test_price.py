@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import toys
 
-from orchestrator.planning.plan import Plan, group_of, plan_of
+from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.pricing import reference as reference_timings
-from orchestrator.pricing.price import Price, describe_price, format_bounds, price_plan, prices_by_group, wall_clock
+from orchestrator.pricing.price import Price, describe_price, price_plan, prices_by_group
 from orchestrator.pricing.reference import Reference, Span, Speed, load_reference
 from orchestrator.run_folder import other_runs
 from orchestrator.spec.resolve import pin_cells, resolve_cells
@@ -23,7 +23,7 @@ HERE = Speed(2e-3, 4e-3)
 def a_plan(parts: int) -> tuple[Plan, str, str]:
     """A plan of parts below one sum, and the groups of the two kinds of job."""
     plan = Plan.from_roots(toys.plan(toys.Config(parts=parts)))
-    part, total = (group_of(plan.jobs[key]) for key in (plan.roots["parts"][0], plan.roots["summary"][0]))
+    part, total = (plan.groups[plan.roots[name][0]] for name in ("parts", "summary"))
     return plan, part, total
 
 
@@ -43,9 +43,10 @@ def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
 
 def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
     plan = Plan.from_roots({"trained": tuple(Job(train, Number(i)) for i in range(6)), "sums": Job(score, Number(0))})
-    seconds = {key: {"schedule.train": 3.0, "schedule.score": 4.0}[plan.task(key)] for key in plan.jobs}
-    assert 6 * 3.0 / 2 == wall_clock(plan, seconds, 16, gpus=2)
-    assert (6 * 3.0 + 4.0) / 2 == wall_clock(plan, seconds, 2)
+    tasks = {"schedule.train": 3.0, "schedule.score": 4.0}
+    seconds = {plan.groups[key]: tasks[plan.task(key)] for key in plan.jobs}
+    assert price_plan(plan, plan.jobs, seconds, 16, "none", gpus=2).here.expected == 6 * 3.0 / 2
+    assert price_plan(plan, plan.jobs, seconds, 2, "none").here.expected == (6 * 3.0 + 4.0) / 2
 
 
 def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_are() -> None:
@@ -81,7 +82,7 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     assert one.here.expected == pytest.approx(2 * slower.here.expected, rel=0.1)
     assert same.here.low < same.here.expected < same.here.high
     # Its own timings count where there are any, and are surer.
-    group = group_of(plan.jobs[plan.roots["summary"][0]])
+    group = plan.groups[plan.roots["summary"][0]]
     assert price_plan(plan, list(plan.jobs), {group: 1000.0}, 2, "none").here.expected > 500
 
 
@@ -143,10 +144,12 @@ def test_a_task_on_more_tables_lies_on_the_power_law_through_those_that_were_tim
 
 
 def test_a_price_is_told_with_its_bounds_in_one_unit() -> None:
-    assert "42 min here, 30 to 60" == format_bounds(Span(2520.0, 1800.0, 3600.0))
-    assert "40 s here, 20 to 80" == format_bounds(Span(40.0, 20.0, 80.0))
-    assert "2.5 h here, 1.2 to 5.0" == format_bounds(Span(9000.0, 4320.0, 18000.0))
-    assert "42 min here, 30 to 60, on 1 worker" == describe_price(Price(Span(2520.0, 1800.0, 3600.0)), 1)
+    for span, bounds in (
+        (Span(2520.0, 1800.0, 3600.0), "42 min here, 30 to 60"),
+        (Span(40.0, 20.0, 80.0), "40 s here, 20 to 80"),
+        (Span(9000.0, 4320.0, 18000.0), "2.5 h here, 1.2 to 5.0"),
+    ):
+        assert describe_price(Price(span), 1) == f"{bounds}, on 1 worker"
     between_both = Price(Span(60.0, 30.0, 90.0), ("mine.train",), (30.0, 3510.0))
     assert describe_price(between_both, 2).startswith(
         "from 1 min to 1 h on 2 workers: nothing like mine.train has run here"
@@ -181,4 +184,4 @@ def test_two_measurements_that_disagree_say_by_how_much() -> None:
 
 def test_every_kind_of_job_of_a_first_run_has_a_price_for_its_time_left() -> None:
     plan = asked("deja_vu", "quickstart")
-    assert {group_of(job) for job in plan.jobs.values()} == set(prices_by_group(plan, plan.jobs))
+    assert set(prices_by_group(plan, plan.jobs)) == set(plan.groups.values())

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.executors.calls import Call, Done, Failed, Finished, Lost, Missing, Outcome, Refused
 from orchestrator.executors.gpu_packing import FIRST_GROWING, GpuMeasurement, gpu_fraction
-from orchestrator.planning.plan import Plan, group_of
+from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.schedule import DEATHS, FRUITLESS, REOPENED, Schedule
 from tasks.contract.job import Inputs, Job, task
 
@@ -299,7 +299,7 @@ def test_groups_of_equal_depth_are_sent_in_their_order() -> None:
 
 def test_calls_become_smaller_towards_the_end_so_that_no_slot_waits() -> None:
     plan = a_plan(100)
-    group = group_of(next(iter(plan.jobs.values())))
+    group = next(iter(plan.groups.values()))
     schedule = Schedule(plan, set(), slots=3, seconds={group: 0.01})
     assert [16, 14, 11, 9, 8, 7, 5] == sizes(sent(schedule))[:7]
 

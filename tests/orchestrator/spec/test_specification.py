@@ -197,20 +197,6 @@ def test_a_sweep_without_values_or_twice_over_one_field_is_refused(texts: list[s
         specification.sweeps(texts)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("3h50m", 13_800.0), ("90s", 90.0), ("1d", 86_400.0), ("1d2h3m4s", 93_784.0), ("2.5", 2.5), (7, 7.0)],
-)
-def test_durations_are_read_as_people_write_them(text: str | float, seconds: float) -> None:
-    assert seconds == specification.duration(text)
-
-
-@pytest.mark.parametrize("text", ["", "soon", "5x", "-3h", "0", "h", "3m2h"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    with pytest.raises(SpecError, match="write it like 3h50m"):
-        specification.duration(text)
-
-
 def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
     path = write(
         tmp_path,
@@ -222,7 +208,16 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
     assert [toys.Config(parts=3, seconds=0.001, first=1), toys.Config(parts=3, seconds=0.001, first=2)] == configs(
         asked
     )
-    expected = Execution("none", "none", 4, 1, True, stop_after=13_800.0, timeout=600.0, way="stack")
+    expected = Execution(
+        address="none",
+        gpus="none",
+        together=4,
+        tolerate=1,
+        fail_fast=True,
+        stop_after=13_800.0,
+        timeout=600.0,
+        way="stack",
+    )
     assert expected == specification.execution(asked)
     assert "s" == asked.store
 

@@ -6,7 +6,9 @@ import hashlib
 import pickle
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,6 +160,28 @@ def test_a_result_written_again_or_differently_leaves_the_first_in_its_place(sto
     [newcomer] = place.names("conflicts")
     assert newcomer.startswith(f"conflicts/{key('a')}.")
     assert table("other") == pa.ipc.open_file(place.get(newcomer)).read_all()
+
+
+@pytest.mark.parametrize(("is_alike", "later"), [(True, WriteEffect.SAME), (False, WriteEffect.CONFLICT)])
+def test_first_of_several_writers_wins(place: Place, store: Store, is_alike: bool, later: WriteEffect) -> None:
+    def write(number: int) -> WriteEffect:
+        return open_store(place.location).write(key("a"), table("a" if is_alike else number), {})
+
+    with ThreadPoolExecutor(8) as pool:
+        effects = list(pool.map(write, range(8)))
+    assert Counter(effects) == {WriteEffect.NEW: 1, later: 7}
+    assert store.read(key("a")) == table("a" if is_alike else effects.index(WriteEffect.NEW))
+    assert len(place.names("conflicts")) == (0 if is_alike else 7)
+
+
+def test_all_writers_of_a_run_file_get_the_first_bytes(place: Place, store: Store) -> None:
+    def keep(number: int) -> bytes:
+        return open_store(place.location).keep_run_file("one", "way.json", str(number).encode())
+
+    store.folder("runs", "one")
+    with ThreadPoolExecutor(8) as pool:
+        kept = set(pool.map(keep, range(8)))
+    assert kept == {store.read_run_file("one", "way.json")}
 
 
 def test_a_table_that_cannot_be_stored_leaves_nothing_behind(store: Store, place: Place) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from orchestrator.errors import Damaged, StoreError, Unwritable
-from orchestrator.store import WriteEffect, claims, open_store
+from orchestrator.store import claims, open_store
 from orchestrator.store.bucket import Bucket, cause
 from orchestrator.store.objects import ObjectStore
 from tests.orchestrator.store.test_contract import key, put, table
@@ -109,14 +107,6 @@ def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
     data = bytes(range(256)) * 50_000
     bucket.put("large", data[:100], data[100:])
     assert data == memoryview(bucket.get("large")).tobytes()
-
-
-def test_of_writers_of_one_key_at_once_one_wins(s3: Server) -> None:
-    store = open_store(PLACE)
-    with ThreadPoolExecutor(8) as pool:
-        effects = list(pool.map(lambda number: store.write(key("a"), table(number), {}), range(8)))
-    assert Counter({WriteEffect.NEW: 1, WriteEffect.CONFLICT: 7}) == Counter(effects)
-    assert table(effects.index(WriteEffect.NEW)) == store.read(key("a"))
 
 
 def test_a_result_is_written_by_one_request_and_read_by_one(s3: Server) -> None:

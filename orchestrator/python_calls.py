@@ -1,0 +1,217 @@
+"""What Python programs call: `engram.run`, `search`, `open`, `plan` and `audits`.
+
+`run`, `search` and `plan` take the options that `orchestrator.spec.options` declares as keyword arguments; any other
+keyword is a field of the audit's configuration. Their signatures name all options, for `help` and notebooks; type
+checkers and editors read the same signatures in `orchestrator/__init__.pyi`, which `make docs` writes from them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orchestrator.errors import SpecError, short_traceback
+from orchestrator.spec.options import EXECUTION, SEARCH, Option, read_options
+
+if TYPE_CHECKING:
+    from orchestrator.runs.report import Report
+    from orchestrator.spec.specification import Spec
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+STORE = "the place of a store, as a path or URI"
+OF_SEARCH_RUNS = {name: option for name, option in EXECUTION.items() if "search" not in option.not_of}
+OF_PLAN = {name: EXECUTION[name] for name in ("address", "all_cells", "same_code")}
+
+
+def _name_options(*groups: Mapping[str, Option]) -> Callable[[Function], Function]:
+    """Put the options into the signature of a function that takes them, with an audit's fields, as `**keywords`."""
+
+    def sign(function: Function) -> Function:
+        *parameters, keywords = inspect.signature(function).parameters.values()
+        for group in groups:
+            for name, option in group.items():
+                parameters.append(
+                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option.python_type)
+                )
+        parameters.append(keywords.replace(name="fields"))
+        result = inspect.signature(function).return_annotation
+        function.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
+        return function
+
+    return sign
+
+
+def _take(options: Mapping[str, Option], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Move the values of these options out of the keywords; a text that is not given is read from its variable."""
+    values = {}
+    for name, option in options.items():
+        value = keywords.pop(name, None)
+        if option.variable is not None and option.kind is str:
+            value = value or os.environ.get(option.variable)
+        values[name] = value
+    return values
+
+
+@short_traceback
+@_name_options(EXECUTION)
+def run(
+    audit: str | os.PathLike[str],
+    *,
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    **keywords: Any,
+) -> Report:
+    """Run an audit, or a YAML file, to its end.
+
+    The report has the answer as `verdict` and its numbers as the table `summary`. Stored results are reused. A field of
+    the configuration is a keyword; a nested one is given as `**{"training.rate": 1e-3}`. The other keywords are the
+    options of `engram run`. An option that is None keeps the value of the YAML file or, without one, its default: no
+    failed job is tolerated, a report is drawn, and the user's own images are not shown.
+
+    The runs of a sweep, or of a preset of several cells, are in `cells`. Cells whose data are missing are in
+    `left_out`; with `all_cells` the run is refused instead. With `same_code`, changes of the user's code are accepted
+    and results of the earlier code are used.
+
+    Raises EngramError; its subclass SpecError for arguments that are not allowed.
+    """
+    from orchestrator.runs.lifecycle import prepare_cells, start
+    from orchestrator.spec import resolve, specification
+    from orchestrator.store import open_store, store_location
+
+    execution = _take(EXECUTION, keywords)
+    spec = _specification(audit, preset, store, keywords, specification.sweep_values(sweep), execution, observe)
+    cells = resolve.resolve_cells(spec)
+    opened = open_store(store_location(spec.store))
+    here, left_out = resolve.pin_available(cells, opened.digests())
+    here, lines = prepare_cells(spec, here, opened)
+    for line in lines:
+        if observe is not None:
+            observe({"event": "told", "line": line})
+    return start(here, opened, specification.execution(spec), observe, left_out=left_out)
+
+
+@short_traceback
+@_name_options(SEARCH, OF_SEARCH_RUNS)
+def search(
+    audit: str | os.PathLike[str],
+    *,
+    over: Mapping[str, str | Sequence[Any]] | None = None,
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    observe: Callable[[Mapping[str, Any]], None] | None = None,
+    **keywords: Any,
+) -> Report:
+    """Search the training that memorises least for the utility that is needed; `verdict` is the recommendation.
+
+    over: the fields to vary, each with its values or with text as on the command line, `"log(1e-4..1e-2)"`. The other
+    keywords are the options of `engram search` and fields of the configuration, as in `run`. An option that is None
+    keeps the value of the YAML file, or its default. The same call continues a search that was stopped; with more
+    `trials` the search continues from there. The tables are `trials` and `front`; the runs of the trials are in
+    `cells`.
+
+    Raises EngramError; its subclass SpecError for arguments that are not allowed.
+    """
+    from dataclasses import replace
+
+    from orchestrator.inspection import status
+    from orchestrator.runs.report import open_report
+    from orchestrator.searches import definition, searching
+    from orchestrator.spec import specification
+    from orchestrator.store import open_store, store_location
+
+    settings = read_options(SEARCH, _take(SEARCH, keywords))
+    execution = _take(OF_SEARCH_RUNS, keywords)
+    spec = _specification(audit, preset, store, keywords, {}, execution, observe)
+    searched = definition.search_from_spec(spec, specification.search_domains(over), settings)
+    how = specification.execution(spec)
+    searching.check(how)
+    opened = open_store(store_location(spec.store))
+    ended = searching.run(searched, opened, how, observe)
+    searching.publish_results(ended, opened, how, observe)
+    return replace(open_report(status.find(opened, ended.name), opened), note=ended.left)
+
+
+@short_traceback
+def open(run: str | os.PathLike[str], store: str | os.PathLike[str] | None = None) -> Report:
+    """The report of an earlier run or sweep, given its name, the beginning of it, or the path of its folder or page.
+
+    `store` is the location of its store: by default the one that the path is in, else ENGRAM_STORE or ./engram-store.
+    A run that is not finished has the results available so far. Raises SpecError if there is no such run.
+    """
+    from orchestrator.inspection import status
+    from orchestrator.runs.report import open_report
+    from orchestrator.spec import specification
+    from orchestrator.store import is_there, open_store, store_location
+
+    name = specification.name_or_path(run, "run", "the name of a run, or the path of its folder or page")
+    location = None if store is None else specification.name_or_path(store, "store", STORE)
+    if os.sep in name or os.path.exists(name):  # which, unlike Path's, is False for what can be no path
+        place = Path(os.path.expanduser(name)).absolute()
+        folder = place.parent if place.is_file() else place
+        if location is None and folder.parent.name != "runs":
+            raise SpecError(f"{name} is no folder or page of a run; those lie in runs/ of a store, which may be given")
+        name, location = folder.name, location or str(folder.parent.parent)
+    location = store_location(location)
+    if not is_there(location):
+        raise SpecError(f"there is no store at {location}; run something first, or give its place as store")
+    opened = open_store(location, create=False)
+    return open_report(status.find(opened, name), opened)
+
+
+@short_traceback
+@_name_options(OF_PLAN)
+def plan(
+    audit: str | os.PathLike[str],
+    *,
+    preset: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    sweep: Mapping[str, Sequence[Any]] | None = None,
+    **keywords: Any,
+) -> dict[str, Any]:
+    """The jobs of a run, those whose results are stored, and the price of the others in seconds; starts nothing.
+
+    The arguments are those of `run`; the answer is that of `engram plan --json`.
+
+    Raises EngramError; its subclass SpecError for arguments that are not allowed.
+    """
+    from orchestrator.inspection.preview import preview
+    from orchestrator.spec import specification
+
+    execution = _take(OF_PLAN, keywords)
+    return preview(_specification(audit, preset, store, keywords, specification.sweep_values(sweep), execution, None))
+
+
+@short_traceback
+def audits() -> dict[str, tuple[str, ...]]:
+    """The audits that are installed, each with the names of its presets."""
+    from orchestrator.spec.audits import find, names
+
+    return {name: tuple(find(name).audit.presets) for name in names()}
+
+
+def _specification(
+    audit: str | os.PathLike[str],
+    preset: str | None,
+    store: str | os.PathLike[str] | None,
+    fields: Mapping[str, Any],
+    sweep: Mapping[str, Sequence[Any]],
+    execution: Mapping[str, Any],
+    observe: object,
+) -> Spec:
+    """The specification that the arguments of `run`, `search` and `plan` make. Raises SpecError for a wrong one."""
+    from orchestrator.spec import resolve, specification
+    from orchestrator.store import given_location
+
+    source = specification.name_or_path(audit, "audit", "the name of an audit, or the path of a YAML file")
+    start_from = None if preset is None else specification.name_or_path(preset, "preset", "the name of a preset")
+    location = given_location(None if store is None else specification.name_or_path(store, "store", STORE))
+    flags = specification.Spec(source, start_from, fields, sweep, read_options(EXECUTION, execution), location)
+    if observe is not None and not callable(observe):
+        raise SpecError(f"observe is {observe!r}; it must be a function of one event")
+    return resolve.read_spec(source, flags)

@@ -1,0 +1,67 @@
+"""Writes `orchestrator/__init__.pyi`, in which type checkers and editors find the functions that Python programs call.
+
+The options of `run` and `search` are declared as data, which no type checker reads, and an audit's fields are further
+keywords. `Unpack[TypedDict]` cannot express both: mypy 2.4 refuses a keyword that the dictionary does not name, since
+it lacks `extra_items` (PEP 728). So the signatures are written out, by `python -m orchestrator.python_stub`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orchestrator
+
+STUB = Path(orchestrator.__file__).with_suffix(".pyi")
+FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    orchestrator.audits,
+    orchestrator.open,
+    orchestrator.plan,
+    orchestrator.run,
+    orchestrator.search,
+)
+HEAD = """\
+# Written by `make docs` from the signatures of the functions in python_calls.py.
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from orchestrator.errors import EngramError as EngramError
+from orchestrator.errors import SpecError as SpecError
+from orchestrator.runs.report import Report
+
+"""
+
+
+def format_stub() -> str:
+    """The text of the stub."""
+    exported = ", ".join(f'"{name}"' for name in orchestrator.__all__)
+    lines = [f"__all__ = [{exported}]", ""]
+    for function in FUNCTIONS:
+        lines += _format(function)
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def _format(function: Callable[..., Any]) -> Iterator[str]:
+    """The lines of a function, with one parameter per line."""
+    signature = inspect.signature(function)
+    if not signature.parameters:
+        yield f"def {function.__name__}() -> {signature.return_annotation}: ..."
+        return
+    yield f"def {function.__name__}("
+    keywords_have_begun = False
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not keywords_have_begun:
+            keywords_have_begun = True
+            yield "    *,"
+        prefix = "**" if parameter.kind is inspect.Parameter.VAR_KEYWORD else ""
+        default = "" if parameter.default is inspect.Parameter.empty else f" = {parameter.default!r}"
+        annotation = parameter.annotation.replace("'", '"')
+        yield f"    {prefix}{parameter.name}: {annotation}{default},"
+    yield f") -> {signature.return_annotation}: ..."
+
+
+if __name__ == "__main__":
+    STUB.write_text(format_stub(), encoding="utf-8")

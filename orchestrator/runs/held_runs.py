@@ -1,0 +1,304 @@
+"""Drives runs under their leases to their end: one run, or the cells of a sweep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+from orchestrator.errors import Absent, Damaged, Held, StoreError
+from orchestrator.executors import Executor, open_executor
+from orchestrator.executors.metrics import Metrics
+from orchestrator.executors.session_folder import session_folder
+from orchestrator.pricing.price import highest_price
+from orchestrator.run_folder import other_runs
+from orchestrator.run_folder.cancellation import Cancellation
+from orchestrator.run_folder.journal import Journal
+from orchestrator.run_folder.looks import record_looks
+from orchestrator.run_folder.other_runs import CheckpointGc, ConcurrentRuns
+from orchestrator.runs import deciding, finalise
+from orchestrator.runs.report import Report, session_report
+from orchestrator.runs.session import Session, SessionRun
+from orchestrator.scheduling.driver import Driver, Observer
+from orchestrator.scheduling.stop import Budget, Stop
+from orchestrator.scheduling.waiting import SYSTEM, Clock
+from orchestrator.spec.options import Execution
+from orchestrator.spec.resolve import pinned_data
+from orchestrator.store import Store, lease
+from orchestrator.store.holder import Holder, takeover_message
+
+MENDED = 3  # times that results found damaged at the end are computed again before the run pauses
+
+
+def drive_held(
+    parts: Sequence[SessionRun],
+    store: Store,
+    execution: Execution,
+    observe: Observer | None,
+    sweep: Journal | None,
+    clock: Clock = SYSTEM,
+    search: str | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> Report:
+    """Drive these runs under their leases; return their report. `check` raises an error if they cannot be driven."""
+    with ExitStack() as resources:
+        held_runs = HeldRuns(parts, store, execution, observe, sweep, clock, search, resources)
+        with held_runs.stop.handle_signals(held_runs.say):
+            if held_runs.session.is_settled():
+                return held_runs.report_settled()
+            check()
+            return held_runs.drive()
+
+
+class HeldRuns:
+    """Runs whose leases this process holds, with what drives them to their end.
+
+    Leases, claims, driver and delivery are released when `resources` closes. Raises Held if another living driver has
+    one of the runs.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[SessionRun],
+        store: Store,
+        execution: Execution,
+        observe: Observer | None,
+        sweep: Journal | None,
+        clock: Clock,
+        search: str | None,
+        resources: ExitStack,
+    ) -> None:
+        self._parts = parts
+        self._store = store
+        self._execution = execution
+        self._observe = observe
+        self._sweep = sweep.run if sweep else None
+        self._clock = clock
+        self._runs = store.folder("runs")
+        self._names = sorted(part.journal.run for part in parts)
+        # A caller's clock is used for everything; with the system's, heartbeats go by the file system's clock.
+        now = None if clock is SYSTEM else clock.now
+        folders = [self._runs / name for name in self._names]
+        self._leases = resources.enter_context(lease.acquire(folders, now, tell=self.say))
+        mirror = store.mirror
+        self._claims = None if mirror is None else resources.enter_context(mirror.claim(*self._names))
+        self.stop = Stop()
+        name = self._sweep or self._names[0]
+        self.session = Session(name, parts, store, observe, held=lambda: self._find_takeover() is None, search=search)
+        self._planned = self.session.plan  # all of it; the plan of the session may shrink
+        self._cancellation = Cancellation(store, name, clock.monotonic)
+        self._neighbours = ConcurrentRuns(self._runs, self._names, self._leases.since, now, clock.monotonic)
+        self._seconds = other_runs.mean_seconds(self._runs)
+        self._price = cache(self._highest_price)
+        self._states = CheckpointGc(store, self._runs, self._names, execution.keep == "state")
+        self._driver = self._create_driver()
+        resources.callback(self._driver.close)
+        self._delivery = finalise.delivery(self.session, self._sweep, execution)
+        if self._delivery is not None:
+            resources.callback(self._delivery.close)
+
+    def say(self, line: str) -> None:
+        """Report a line to the observer."""
+        if self._observe is not None:
+            self._observe({"event": "told", "line": line})
+
+    def report_settled(self) -> Report:
+        """The report of runs that finished earlier; pages and deliveries that are missing are completed."""
+        stored = set(self.session.stored)
+        self._states.clear(self._planned, stored)
+        report = session_report(self._driver, self.session, self._sweep, stored, sound=stored)
+        self.session.tell({"event": report.state, "run": report.run})
+        return finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
+
+    def drive(self) -> Report:
+        """Drive the runs to their end, or until there is a reason to stop; return their report."""
+        self._begin()
+        sound = self._compute_and_publish()
+        self._check_still_held()
+        progress = self._driver.progress
+        progress.paused = progress.paused or self.session.lacking
+        stored = self.session.stored_keys()
+        if not progress.paused:
+            self._states.clear(self._planned, stored)
+        if progress.around:
+            progress.seconds[other_runs.startup_group(self._execution.address)].append(progress.around)
+        report = self._log_end(stored, sound)
+        report = finalise.finish_run(report, self.session, self._execution, self._delivery, self.stop)
+        if report.state == "finished":
+            self.session.record_verified()
+        return report
+
+    def _begin(self) -> None:
+        """Log the start, and begin the delivery if there is something to compute."""
+        self.session.begin(self._seconds)
+        if self._delivery is not None and self.session.plan.missing(self.session.stored):
+            self._delivery.begin()
+
+    def _compute_and_publish(self) -> set[str] | None:
+        """Compute the missing results and publish the tables; return the keys that verify, None if unknown."""
+        sound: set[str] | None = None
+        try:
+            sound = self._drive_to_end()
+            self._driver.close()
+            self._check_still_held()
+            self.session.publish(True, sound)
+            self._record_looks(sound)
+        except StoreError as error:  # the store cannot be read for now
+            self._driver.progress.paused = self._driver.progress.paused or str(error)
+            self._driver.close()
+        return sound
+
+    def _drive_to_end(self) -> set[str] | None:
+        """Drive until every planned result that is needed is stored and verified, or there is a reason to stop.
+
+        Returns the keys whose results verify; None if the driver stopped before they were verified.
+        """
+        driver, session = self._driver, self.session
+        progress = driver.progress
+        if not deciding.drive_rounds(driver, session):
+            return None
+        for mended in range(1 + MENDED):
+            driver.drive(session.plan, self._store.keys() if mended else set(session.stored))
+            self._tolerate_failures()
+            is_unfinished = driver.stopped and session.plan.missing(session.stored_keys())
+            if is_unfinished or (progress.failed and driver.fail_fast):
+                return None
+            session.step("checking what is stored")
+            unsound = session.verify()
+            sound = set(session.plan.jobs) - set(unsound)
+            # Results that cannot be read, or are damaged and cannot be set aside, cannot be replaced.
+            stuck = [error for error in unsound.values() if not isinstance(error, Absent | Damaged)]
+            if stuck:
+                more = f" (and {len(stuck) - 1} more)" if len(stuck) > 1 else ""
+                progress.paused = progress.paused or f"{stuck[0]}{more}"
+                return sound
+            damaged = self._select_replaceable(unsound)
+            if not damaged or driver.stopped:
+                return sound
+            self._note_damaged(damaged)
+        progress.paused = "results are damaged again and again after they were written; check the disk"
+        return sound
+
+    def _tolerate_failures(self) -> None:
+        """Shrink the plan to what can be computed without the failed jobs, if they are few enough, and compute that."""
+        failed = self._driver.progress.failed
+        if 0 < len(failed) <= self._execution.tolerate and not self._driver.stopped:
+            self.session.tolerate(set(failed))
+            self._driver.drive(self.session.plan, self._store.keys())
+
+    def _select_replaceable(self, unsound: Mapping[str, StoreError]) -> dict[str, StoreError]:
+        """The unsound results that do not depend on a failed job."""
+        failed = self._driver.progress.failed
+        hopeless = self.session.plan.dependents(failed) if failed else set()
+        return {key: error for key, error in unsound.items() if key not in hopeless}
+
+    def _note_damaged(self, damaged: Mapping[str, StoreError]) -> None:
+        """Log results that were found damaged, and count them."""
+        task = self.session.plan.task
+        self.session.take(
+            [
+                {"event": "damaged", "key": key, "task": task(key), "problem": str(error)}
+                for key, error in damaged.items()
+            ]
+        )
+        self._driver.progress.damaged += len(damaged)
+
+    def _record_looks(self, sound: set[str] | None) -> None:
+        """Record the look at its question of each run whose results are complete, before anything shows them."""
+        answered = [part for part in self._parts if sound is not None and part.plan.jobs.keys() <= sound]
+        record_looks([part.journal for part in answered], [part.plan for part in answered])
+
+    def _log_end(self, stored: set[str], sound: set[str] | None) -> Report:
+        """Log how the runs ended; return their report."""
+        progress = self._driver.progress
+        report = session_report(self._driver, self.session, self._sweep, stored, sound)
+        states = []
+        for part, ended in zip(self._parts, report.cells or (report,), strict=True):
+            state = {"event": ended.state, "jobs": dict(ended.jobs), "note": ended.note}
+            states.append((part, {**state, **_unsound_keys(part, sound)}))
+        self.session.end(states)
+        for part in self._parts:
+            other_runs.write_timings(part.journal.folder, progress.seconds)
+        if self.session.lacking and not progress.paused:
+            progress.paused = self.session.lacking
+            report = session_report(self._driver, self.session, self._sweep, stored, sound)
+        self.session.tell({"event": report.state, "run": report.run})
+        return report
+
+    def _find_takeover(self) -> tuple[str, Holder | None] | None:
+        """A run that another driver has taken over, with that driver; None while all runs are ours."""
+        return self._leases.lost or (None if self._claims is None else self._claims.lost)
+
+    def _check_still_held(self) -> None:
+        """Raise Held if another driver has taken a run over: from then on its files are not ours to write."""
+        takeover = self._find_takeover()
+        if takeover is not None:
+            raise Held(takeover_message(*takeover))
+
+    def _create_driver(self) -> Driver:
+        execution = self._execution
+        first_run = self._parts[0].journal
+        runs = (self._sweep, *self._names) if self._sweep else (self._names[0], *other_runs.sweeps_with(first_run))
+        stand_ins: dict[str, str] = {}
+        for part in self._parts:
+            stand_ins.update(part.journal.about().get("stand_ins", {}))
+        return Driver(
+            self._store,
+            self._start_executor,
+            self.session.take,
+            self.stop,
+            gpus_per_job=execution.gpus_per_job,
+            together=execution.together,
+            way=execution.way,
+            stand_ins=stand_ins,
+            runs=runs,
+            fail_fast=execution.fail_fast,
+            deadline=None if execution.stop_after is None else self._clock.monotonic() + execution.stop_after,
+            budget=Budget(execution),
+            seconds=self._seconds,
+            timeout=execution.timeout,
+            price=self._price,
+            elsewhere=self._neighbours.find_claims,
+            cancelled=self._cancellation.look,
+            ours=self._check_still_held,
+            states=self._states,
+            metrics=Metrics(self.session.name),
+            clock=self._clock,
+        )
+
+    def _start_executor(self) -> Executor:
+        execution = self._execution
+        if execution.address != "none":
+            is_local = execution.address in (None, "local")
+            self.session.step("starting Ray" if is_local else "connecting to Ray and checking its nodes")
+        executor = open_executor(
+            execution.address, self._store, execution.gpus, self._data_of_missing_jobs, execution.dashboard
+        )
+        self.session.ready(executor.slots, executor.pages)
+        if execution.dashboard:
+            self.say(_describe_dashboard(executor.pages))
+        return executor
+
+    def _data_of_missing_jobs(self) -> list[Any]:
+        missing = self.session.plan.missing(self.session.stored_keys())
+        return pinned_data(self.session.plan.jobs[key].config for key in missing)
+
+    def _highest_price(self, group: str) -> float | None:
+        """The most seconds of a job of this group: by earlier runs of this store, else by the reference timings."""
+        return self._seconds[group] if group in self._seconds else highest_price(self.session.plan, group)
+
+
+def _describe_dashboard(pages: Mapping[str, str]) -> str:
+    """Where Ray's dashboard is, with the token of the cluster that this process has started; for the terminal alone."""
+    if not pages:
+        return f"Ray's dashboard did not start; {session_folder()}/session_latest/logs/dashboard.log may say why"
+    token = os.environ.get("RAY_AUTH_TOKEN", "of the cluster")
+    return f"Ray's dashboard: {pages['driver']}; it asks for the token {token}"
+
+
+def _unsound_keys(part: SessionRun, sound: set[str] | None) -> dict[str, list[str]]:
+    """The run's results that did not verify, which its counts leave out, as its log tells them."""
+    unsound = [] if sound is None else sorted(part.plan.jobs.keys() - sound)
+    return {"unsound": unsound} if unsound else {}

@@ -1,0 +1,277 @@
+"""The options of a run and of a search, each declared once.
+
+A field of `Execution` or `SearchOptions` has its type, its default, its help and the way its value is read. From these
+declarations come the options of the command line (`cli/options.py`), the keyword arguments of `engram.run` and
+`engram.search` (`python_calls.py`), and the keys below `execution` and `search` in a YAML file (`spec_file.py`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from dataclasses import field as dataclass_field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from orchestrator.errors import SpecError
+
+if TYPE_CHECKING:
+    import os
+
+    from orchestrator.spec.yaml_file import Prices
+    from tasks.worker.compute_context import StrategyName
+
+KeepName = Literal["none", "state"]
+KEEPS: tuple[str, ...] = get_args(KeepName)
+GpusName = Literal["auto", "none", "wait"]
+GPUS: tuple[str, ...] = get_args(GpusName)
+SamplerName = Literal["random", "grid", "optuna"]
+SAMPLERS: tuple[str, ...] = get_args(SamplerName)
+
+
+def _parse_together(value: int | Literal["auto"]) -> int | None:
+    """The number of jobs that share a call; None for `auto`."""
+    from orchestrator.spec.fields import coerce
+
+    if value == "auto":
+        return None
+    try:
+        number: int = coerce(value, int, "together")
+    except SpecError:
+        raise SpecError(f"together is {value!r}; it must be auto, or 1 or more") from None
+    return number
+
+
+def _parse_duration(value: str | float) -> float:
+    """The seconds of `3h50m`, `90s`, `1d` or a plain number."""
+    text = str(value).strip()
+    parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    if not text or not parts:
+        raise SpecError(f"{value!r} is not a duration; write it like 3h50m, 90s or 1d")
+    seconds = sum(float(part or 0) * unit for part, unit in zip(parts.groups(), (86400, 3600, 60, 1), strict=True))
+    if seconds <= 0:
+        raise SpecError(f"a duration of {value!r} is no time at all; write it like 3h50m, 90s or 1d")
+    return seconds
+
+
+def _parse_prices(value: str | os.PathLike[str]) -> Prices:
+    """The prices in the YAML file at this path."""
+    from orchestrator.spec.yaml_file import read_prices
+
+    return read_prices(value)
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an option is given: its help, the type of its value or the function that reads it, and who takes it."""
+
+    help: str
+    kind: Any
+    metavar: str | None = None
+    names: tuple[str, ...] = ()  # on the command line, if not the field's name with dashes
+    variable: str | None = None  # the environment variable that is read if the option is not given
+    not_of: tuple[str, ...] = ()  # the commands that do not take the option
+    is_in_file: bool = True
+
+    def read(self, value: Any, name: str) -> Any:
+        """The value, converted to the option's type. Raises SpecError if it cannot be converted."""
+        if inspect.isfunction(self.kind):
+            return self.kind(value)
+        from orchestrator.spec.fields import coerce  # `import engram` needs none of it
+
+        return coerce(value, self.kind, name)
+
+    @property
+    def python_type(self) -> str:
+        """The annotation of the keyword argument, with None."""
+        if inspect.isfunction(self.kind):
+            [parameter] = inspect.signature(self.kind).parameters.values()
+            accepted = parameter.annotation
+        else:
+            accepted = "Sequence[int]" if self.kind == tuple[int, ...] else self.kind.__name__
+        return f"{accepted} | None"
+
+
+def _option(default: Any, help: str, kind: Any, **details: Any) -> Any:
+    """A field of a dataclass that is an option with this default; `details` are the other fields of `Option`."""
+    return dataclass_field(default=default, metadata={Option: Option(help, kind, **details)})
+
+
+def _declared_options(group: type[Any]) -> dict[str, Option]:
+    """The options that a dataclass declares, by the names of its fields."""
+    return {field.name: field.metadata[Option] for field in fields(group)}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a run is computed, tracked and shown; never part of a key."""
+
+    address: str | None = _option(
+        None,
+        "local, auto, HOST:PORT of a Ray cluster, or none: in this process. [default: local]",
+        str,
+        metavar="ADDRESS",
+        variable="RAY_ADDRESS",
+        not_of=("submit",),
+    )
+    gpus: GpusName = _option(
+        "auto",
+        "Train on a cluster's GPUs: where it has or may get some, never, or wait for one. [default: auto]",
+        str,
+        metavar="auto|none|wait",
+    )
+    gpus_per_job: int = _option(
+        1,
+        "GPUs of a machine that each job takes: for models that one cannot hold.",
+        int,
+        metavar="N",
+    )
+    together: int | None = _option(  # also the most models that are trained in one step
+        None,
+        "Jobs that share a call, at most. [default: auto]",
+        _parse_together,
+        metavar="auto|N",
+    )
+    way: StrategyName = _option(  # auto: chosen once per run, device and network
+        "auto",
+        "How models are trained. [default: auto, the fastest here]",
+        str,
+        metavar="auto|loop|stack|graph",
+    )
+    tolerate: int = _option(0, "Finish although this many jobs failed.", int, metavar="N")
+    fail_fast: bool = _option(False, "Stop at the first failed job.", bool, not_of=("search",))
+    stop_after: float | None = _option(
+        None,
+        "Stop after so long, in good order.",
+        _parse_duration,
+        metavar="3h50m",
+        not_of=("search",),
+    )
+    max_gpu_hours: float | None = _option(
+        None,
+        "Stop, in good order, once this start has used so many.",
+        float,
+        metavar="N",
+        not_of=("search",),  # a search has --budget
+    )
+    max_cost: float | None = _option(
+        None,
+        "Stop once this start has cost so much, at --prices.",
+        float,
+        metavar="N",
+        not_of=("search",),
+    )
+    prices: Prices | None = _option(
+        None,
+        "What an hour costs: gpu, cpu and currency.",
+        _parse_prices,
+        metavar="FILE.yaml",
+        not_of=("search",),
+    )
+    timeout: float | None = _option(
+        None,
+        "End a job that takes longer, and send it again; not with --address none. [default: learnt in the run]",
+        _parse_duration,
+        metavar="10m",
+    )
+    keep: KeepName = _option(  # states that an unfinished run needs are kept in any case
+        "none",
+        "Keep the checkpoints of trainings that have ended, to train longer from. [default: none]",
+        str,
+        metavar="state|none",
+        not_of=("search",),
+    )
+    again: bool = _option(
+        False,
+        "Start a new run; stored results are reused.",
+        bool,
+        not_of=("resume", "search"),
+        is_in_file=False,
+    )
+    all_cells: bool = _option(
+        False,
+        "Refuse where data of any cell of a preset are missing; without it such cells are left out.",
+        bool,
+        names=("--all",),
+        not_of=("resume", "search"),
+        is_in_file=False,
+    )
+    same_code: bool = _option(
+        False,
+        "Your code has changed, but computes the same: use results of the code before. The page says so.",
+        bool,
+        not_of=("search",),
+        is_in_file=False,
+    )
+    mlflow: str | None = _option(
+        None,
+        "Where runs are tracked. [default: an sqlite file in the store]",
+        str,
+        metavar="URI|off",
+        variable="MLFLOW_TRACKING_URI",
+        not_of=("plan",),
+    )
+    experiment: str | None = _option(
+        None,
+        "The MLflow experiment. [default: engram]",
+        str,
+        metavar="NAME",
+        variable="MLFLOW_EXPERIMENT_NAME",
+        not_of=("plan",),
+    )
+    report: bool = _option(
+        True,
+        "Write a report at the end. [default: yes]",
+        bool,
+        names=("--report/--no-report",),
+        variable="ENGRAM_REPORT",
+        not_of=("plan",),
+    )
+    show_images: bool = _option(
+        False,
+        "Write a second page that shows your own data, images or texts.",
+        bool,
+        names=("--show-images", "--show-texts"),
+        not_of=("plan", "search"),
+    )
+    dashboard: bool = _option(
+        False,
+        "Start Ray's dashboard with a cluster on this machine, and say where.",
+        bool,
+        not_of=("plan", "search", "submit"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How a search proceeds."""
+
+    trials: int | None = _option(None, "How many trials. [default: 24; a grid's points]", int, metavar="N")
+    budget: float | None = _option(None, "Begin no trial after so long.", _parse_duration, metavar="2h")
+    sampler: SamplerName = _option(
+        "random", "Who proposes trials. [default: random]", str, metavar="random|grid|optuna"
+    )
+    sampler_seed: int = _option(0, "Seed of the sampler. [default: 0]", int, metavar="N")
+    rungs: tuple[int, ...] = _option(
+        (),
+        "Epochs after which only the most useful trials go on. [default: none, all are trained]",
+        tuple[int, ...],
+        metavar="E,F,G",
+    )
+    keep_one_in: int = _option(3, "Of how many trials one goes on. [default: 3]", int, metavar="N")
+    give_up: float | None = _option(
+        None, "Utility that may be lost, in its unit. [default: the audit's]", float, metavar="X"
+    )
+    concurrent: int = _option(
+        1, "Trials at one time; with rungs or optuna more than 1 depends on their pace.", int, metavar="N"
+    )
+
+
+EXECUTION: Mapping[str, Option] = _declared_options(Execution)
+SEARCH: Mapping[str, Option] = _declared_options(SearchOptions)
+
+
+def read_options(options: Mapping[str, Option], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The converted values of the given options; an option that is None is left out."""
+    return {name: options[name].read(value, name) for name, value in given.items() if value is not None}
