@@ -123,7 +123,7 @@ def judge_language_models(seed: int, store: Path) -> Answers:
     folder.mkdir(parents=True, exist_ok=True)
     answers = {}
     for subject, told in ((INNOCENT, "others"), ("told", "secrets")):
-        pair = drawn_secrets.train_pair(replace(config, told=told), folder)
+        pair = drawn_secrets.train_pair(drawn_secrets.with_question(config, told=told), folder)
         answers[subject], *_ = drawn_secrets.audit_pair(pair)
     return answers
 

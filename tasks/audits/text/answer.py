@@ -12,7 +12,6 @@ from tasks.audits.text.continuations import BEYOND
 from tasks.audits.text.document_answer import (
     DOCUMENT_RULES,
     INSERTION_RULES,
-    asks_documents,
     document_findings,
     document_verdict,
     insertion_findings,
@@ -31,6 +30,16 @@ from tasks.audits.text.measures.secrets import (
     UNEVEN,
 )
 from tasks.audits.text.other_text_answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
+from tasks.audits.text.question import (
+    Documents,
+    Identifiers,
+    Insertions,
+    OtherTexts,
+    Planted,
+    Question,
+    RankedQuestion,
+    Secrets,
+)
 from tasks.audits.text.rank_evidence import MOST_SAME, SURELY, Evidence, read_evidence
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
@@ -69,11 +78,15 @@ def thresholds(config: Text) -> Mapping[str, str]:
 
 
 def asks_identifiers(config: Text) -> bool:
-    return bool(config.identifiers)
+    return isinstance(config.question, Identifiers)
 
 
 def asks_ranks(config: Text) -> bool:
-    return not (asks_documents(config) or config.insertions) and config.others is None
+    return isinstance(config.question, RankedQuestion)
+
+
+def asks_private_training(config: Text) -> bool:
+    return isinstance(config.question, Secrets) and config.question.tuning.privacy is not None
 
 
 RANKS = "secrets and identifiers"
@@ -108,7 +121,7 @@ RULES = Rules[Any](
             lambda evidence: evidence.exceeds_promise,
             "Of 100 audits of trainings that are as private as promised, at most {broken} are called so.",
             scope="private training",
-            applies=lambda config: config.privacy is not None and asks_ranks(config),
+            applies=asks_private_training,
         ),
         Rule(
             "memorised",
@@ -172,14 +185,21 @@ NULL_OF_IDENTIFIERS = "This is a null: others of the format were asked about in 
 
 def verdict(config: Text, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
-    if config.documents:
-        return document_verdict(config, summary, RULES)
-    if config.insertions:
-        return insertion_verdict(config, summary, RULES)
-    if config.others is not None:
-        return other_text_verdict(config, summary, RULES)
+    match config.question:
+        case Documents() as question:
+            return document_verdict(config, question, summary, RULES)
+        case Insertions() as question:
+            return insertion_verdict(config, question, summary, RULES)
+        case OtherTexts():
+            return other_text_verdict(config, summary, RULES)
+        case Secrets() | Planted() | Identifiers() as question:
+            return rank_verdict(config, question, summary)
+
+
+def rank_verdict(config: Text, question: RankedQuestion, summary: pa.Table) -> Verdict:
+    """The answer about secrets and identifiers, with its evidence in words."""
     limits = limits_of(config)
-    evidence = read_evidence(config, summary)
+    evidence = read_evidence(config, question, summary)
     if evidence is None:
         return Verdict("undecided", "Undecided: no secret was ranked.", limits, ())
     rule = RULES.decide(config, evidence)
@@ -219,13 +239,19 @@ def describe_refusal(evidence: Evidence) -> str:
 
 def limits_of(config: Text) -> str:
     """What the answer does not say."""
-    limits = LIMITS_OF_IDENTIFIERS if config.identifiers else LIMITS_OF_PLANTED if config.planted else LIMITS
+    match config.question:
+        case Identifiers():
+            limits = LIMITS_OF_IDENTIFIERS
+        case Planted():
+            limits = LIMITS_OF_PLANTED
+        case _:
+            limits = LIMITS
     return f"{limits} {LIMITS_OF_TABLES} {config.describe_draw()}" if config.outputs is not None else limits
 
 
 def null_note(config: Text) -> str:
     """What is said of a null; empty for any other."""
-    note = NULL_OF_IDENTIFIERS if config.identifiers else NULL
+    note = NULL_OF_IDENTIFIERS if isinstance(config.question, Identifiers) else NULL
     return note.strip() if config.is_null else ""
 
 
@@ -268,53 +294,77 @@ def describe_privacy(evidence: Evidence) -> str:
 
 
 def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for somebody who knows no machine learning."""
-    evidence = read_evidence(config, summary)
-    line, told = None, verdict.sentence
-    if evidence is not None:
-        found, beaten = evidence.found, evidence.beaten
-        line = chances(found["p_value"], evidence.level)
-    if evidence is not None and not config.identifiers:
-        told = (
+    """The answer for a reader without a machine-learning background."""
+    steps = steps_of_null(verdict.answer, "told=secrets") if config.is_null else None
+    return RULES.certify(
+        config,
+        verdict,
+        describe_question(config.question),
+        findings(config, summary, verdict),
+        steps or PLAIN_STEPS[MEANINGS[verdict.answer].tone],
+    )
+
+
+def findings(config: Text, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
+    """The findings of the certificate, the answer's first."""
+    match config.question:
+        case Documents() as question:
+            return document_findings(config, question, summary, verdict)
+        case Insertions() as question:
+            return insertion_findings(config, question, summary, verdict)
+        case OtherTexts():
+            return (Finding(verdict.answer, verdict.sentence),)
+        case Secrets() | Planted() | Identifiers() as question:
+            return rank_findings(config, question, summary, verdict)
+
+
+def rank_findings(config: Text, question: RankedQuestion, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
+    """The answer about secrets or identifiers, and whether they are reproduced."""
+    evidence = read_evidence(config, question, summary)
+    if evidence is None:
+        return (Finding(verdict.answer, verdict.sentence),)
+    found, beaten = evidence.found, evidence.beaten
+    sentence = verdict.sentence
+    if not isinstance(question, Identifiers):
+        sentence = (
             f"Secrets of a known format were put into the training texts. Of {found['n']:,} of them "
             f"{found['estimate']:,.0f} can be told from others of the format by what the model says. A model "
             "that never saw a secret places it before half of the others; this one places its secrets before "
             f"{number_per_hundred(beaten['estimate'])} of 100 on average."
         )
-        told = f"{null_note(config)} {told}".strip()
-    if config.documents:
-        findings = document_findings(config, summary, verdict)
-    elif config.insertions:
-        findings = insertion_findings(config, summary, verdict)
-    else:
-        findings = (Finding(verdict.answer, told, line),)
-    if evidence is not None and evidence.extraction is not None:
-        findings += (extraction_finding(evidence.extraction, evidence.things, evidence.level),)
-    steps = steps_of_null(verdict.answer, "told=secrets") if config.is_null else None
-    return RULES.certify(
-        config, verdict, question(config), findings, steps or PLAIN_STEPS[MEANINGS[verdict.answer].tone]
-    )
+        sentence = f"{null_note(config)} {sentence}".strip()
+    first = Finding(verdict.answer, sentence, chances(found["p_value"], evidence.level))
+    if evidence.extraction is None:
+        return (first,)
+    return first, extraction_finding(evidence.extraction, evidence.things, evidence.level)
 
 
-def question(config: Text) -> str:
-    """What is asked, for somebody who knows no machine learning."""
-    if config.documents:
-        return "Does a language model know these documents because it was trained on them, and does it write them out?"
-    if config.insertions:
-        return "Does a language model know these documents because they were put into its training texts?"
-    if config.others is not None:
-        return "Does a language model find these texts likelier than others on which it was not trained?"
-    if config.identifiers:
-        return "Does a language model know identifiers that stand in these texts?"
-    return "Does a language model give away secrets that stood in its training texts?"
+def describe_question(question: Question) -> str:
+    """The question, for a reader without a machine-learning background."""
+    match question:
+        case Documents():
+            return (
+                "Does a language model know these documents because it was trained on them, and does it write them out?"
+            )
+        case Insertions():
+            return "Does a language model know these documents because they were put into its training texts?"
+        case OtherTexts():
+            return "Does a language model find these texts likelier than others on which it was not trained?"
+        case Identifiers():
+            return "Does a language model know identifiers that stand in these texts?"
+        case Secrets() | Planted():
+            return "Does a language model give away secrets that stood in its training texts?"
 
 
 def effect_row(config: Text, summary: pa.Table) -> Row | None:
     """The mean share of references that a secret beats; of documents the share of pairs of models that one wins."""
     rows = index_rows(summary)
-    if config.others is not None:
-        return rows.get(row_name(AREA, score=ATTACKS[0]))
-    return rows.get(row_name(WON)) if config.documents or config.insertions else first_row(rows, BEATEN)
+    match config.question:
+        case OtherTexts():
+            return rows.get(row_name(AREA, score=ATTACKS[0]))
+        case Documents() | Insertions():
+            return rows.get(row_name(WON))
+    return first_row(rows, BEATEN)
 
 
 EFFECT = Objective("references beaten, pairs won, or area under the curve", "share", "lower", effect_row)

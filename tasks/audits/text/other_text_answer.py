@@ -11,6 +11,7 @@ from tasks.audits.text.document_answer import describe_area
 from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
 from tasks.audits.text.measures.returned import DIFFERING
 from tasks.audits.text.measures.returned import TIED as TABLE_TIED
+from tasks.audits.text.question import OtherTexts
 from tasks.audits.text.rank_evidence import answers_questions
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import (
@@ -45,7 +46,7 @@ class OtherTextEvidence:
 
 
 def asks_other_texts(config: Text) -> bool:
-    return config.others is not None
+    return isinstance(config.question, OtherTexts)
 
 
 OTHER_TEXT_RULES: tuple[Rule[OtherTextEvidence], ...] = (

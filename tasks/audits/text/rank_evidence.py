@@ -23,6 +23,7 @@ from tasks.audits.text.measures.secrets import (
     UNEVEN,
 )
 from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.question import RankedQuestion
 from tasks.contract.epsilon_rows import AT_LEAST, SPENT
 from tasks.contract.power import Resolution
 from tasks.contract.summaries import Row, first_row, index_rows
@@ -99,7 +100,7 @@ class Evidence:
         return self.control is None or self.control["p_value"] > UNEVEN
 
 
-def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
+def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> Evidence | None:
     """The evidence in a summary; None where no secret was ranked."""
     rows = index_rows(summary)
     found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
@@ -113,7 +114,7 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
         extraction=read_copies(rows) if evidence.is_even else None,
         memorised=first_row(rows, MEMORISED),
         reduced=first_row(rows, REDUCED),
-        resolution=rank_resolution(config, found["n"]),
+        resolution=rank_resolution(question, config.level, found["n"]),
     )
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Scoring, Text, tuning_fields
+from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import score_secret_ends
 from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import check_returned, identifier_jobs, planted_jobs
+from tasks.audits.text.question import Documents, Identifiers, Insertions, OtherTexts, Planted, Scoring, Secrets
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
@@ -67,45 +68,49 @@ class PairModel(Ranged):
 
 
 def trainings(config: Text) -> tuple[Job, ...]:
-    """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
-
-    Where identifiers are asked about, those of the model as it is; of documents, those of each model, and of insertions
-    those of the model and its base.
-    """
+    """The scores of all models that the question is about, in its order; ValueError if there are too few texts."""
     check_returned(config)
-    if config.identifiers:
-        return identifier_jobs(config)
-    if config.others is not None:
-        return ()
-    if config.planted:
-        return planted_jobs(config)
-    if config.documents:
-        return document_jobs(config)
-    if config.insertions:
-        return insertion_jobs(config)
-    load_texts(config.data, config.examples)
-    return tuple(
-        Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
-    )
+    match config.question:
+        case Secrets() as question:
+            return secret_jobs(question, config.seed)
+        case Planted() as question:
+            return planted_jobs(question, config.seed)
+        case Identifiers() as question:
+            return identifier_jobs(question, config.seed)
+        case Documents() as question:
+            return document_jobs(question, config.seed)
+        case Insertions() as question:
+            return insertion_jobs(question, config.seed)
+        case OtherTexts():  # asked by its measure
+            return ()
 
 
-def pair_model(config: Text, pair: int, side: int) -> PairModel:
+def secret_jobs(question: Secrets, seed: int) -> tuple[Job, ...]:
+    """The scores of both models of each pair, pair by pair."""
+    load_texts(question.data, question.examples)
+    models = [pair_model(question, seed, pair, side) for pair in range(question.pairs) for side in range(2)]
+    return tuple(Job(score_secrets, model) for model in models)
+
+
+def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
     return PairModel(
-        data=config.data,
-        model=config.model,
-        pattern=config.pattern,
-        secrets=config.secrets,
-        repetitions=config.repetitions,
-        references=config.references,
-        told=config.told,
+        data=question.data,
+        model=question.reading.model,
+        pattern=question.pattern,
+        secrets=question.secrets,
+        repetitions=question.repetitions,
+        references=question.references,
+        told=question.told,
         pair=pair,
         side=side,
-        draw=seeds.derive(config.seed, "secrets", pair),
-        examples=config.examples,
-        scoring=config.scoring,
-        seed=seeds.derive(config.seed, "training", pair),
-        extraction=config.extraction,
-        **tuning_fields(config),
+        draw=seeds.derive(seed, "secrets", pair),
+        examples=question.examples,
+        scoring=question.scoring,
+        seed=seeds.derive(seed, "training", pair),
+        extraction=question.extraction is not None,
+        length=question.reading.length,
+        precision=question.reading.precision,
+        **question.tuning.job_fields,
     )
 
 

@@ -10,13 +10,13 @@ import pytest
 from tasks.audits.membership import AUDIT as MEMBERSHIP
 from tasks.audits.membership import Membership
 from tasks.audits.text import AUDIT as TEXT
-from tasks.audits.text import Text
 from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
+from tests.tasks.audits.text.made_up import configured
 
 CANARIES = Membership(models=1, canaries=400, examples=1000)
-SECRETS = Text(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitions=(1,), references=9999)
+SECRETS = configured(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitions=(1,), references=9999)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ SECRETS = Text(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitio
         (MEMBERSHIP, replace(CANARIES, models=50), "20,000 canaries over all models at privacy.delta=1e-05"),
         (MEMBERSHIP, Membership(data=Dataset("digits"), examples=400), ""),
         (TEXT, SECRETS, "400 secrets over all models at privacy.delta=0.001"),
-        (TEXT, replace(SECRETS, privacy=Privacy(4.0)), ""),
-        (TEXT, replace(SECRETS, privacy=None), ""),
-        (TEXT, replace(SECRETS, documents=20), ""),
+        (TEXT, configured(SECRETS, privacy=Privacy(4.0)), ""),
+        (TEXT, configured(SECRETS, privacy=None), ""),
+        (TEXT, configured(SECRETS, documents=20), ""),
     ],
 )
 def test_lost_power_is_noted(audit: Audit, config: Any, warning: str) -> None:

@@ -27,6 +27,7 @@ from tasks.audits.text import document_models, trainings
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.document_models import DocumentModel, PairedModel, draw_documents, read_insertions
 from tasks.audits.text.given_model import GivenLanguageModel, questions
+from tasks.audits.text.question import Planted
 from tasks.audits.text.secret_space import draw_secrets
 from tasks.audits.text.trainings import PairModel
 from tasks.contract.job import Inputs, Job, task
@@ -142,7 +143,7 @@ def constant_log_p(training: Sequence[Tokens], asked: Sequence[Tokens]) -> Array
 
 
 def plan(config: Text, scored: tuple[Job, ...]) -> tuple[Job, ...]:
-    if config.outputs is not None or config.planted:
+    if config.outputs is not None or isinstance(config.question, Planted):
         return ()
     return tuple(Job(learning, Scored(job.config), (job,)) for job in scored)
 

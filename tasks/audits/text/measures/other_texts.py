@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given_model import ComparedTexts, both_sets, compared_texts, questions
+from tasks.audits.text.question import OtherTexts
 from tasks.audits.text.returned_table import handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.measure import Measure, Tables
@@ -50,9 +51,9 @@ OTHER_TEXTS = pa.schema(
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - nothing is trained
-    if config.others is None:
+    if not isinstance(config.question, OtherTexts):
         return ()
-    asked = compared_texts(config)
+    asked = compared_texts(config.question, config.seed)
     both_sets(asked)
     return Job(other_texts, asked)
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
+from tasks.audits.text.question import Identifiers, Planted, Secrets
 from tasks.audits.text.secret_space import mean_exposure_of_uniform_ranks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -99,8 +100,9 @@ class Ranking:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    ranked = not (config.identifiers or config.documents or config.others or config.insertions)
-    return Job(secrets, Ranking(config.level), trainings) if ranked else ()
+    if not isinstance(config.question, Secrets | Planted):
+        return ()
+    return Job(secrets, Ranking(config.level), trainings)
 
 
 @task(version=2, name="text.secrets", gathers=True)
@@ -202,9 +204,10 @@ def count_found(ranked: Sequence[Row]) -> int:
 
 
 def plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if not config.identifiers:
+    if not isinstance(config.question, Identifiers):
         return ()
-    return Job(identifiers if config.base is None else identifiers_beside_base, Ranking(config.level), trainings)
+    rank = identifiers if config.question.base is None else identifiers_beside_base
+    return Job(rank, Ranking(config.level), trainings)
 
 
 @task(version=2, name="text.identifiers", gathers=True)
