@@ -14,9 +14,8 @@ from orchestrator.errors import SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
-from orchestrator.spec.fields import nearest
+from orchestrator.spec.fields import nearest, replace_fields
 from orchestrator.spec.resolve import pin_one
-from orchestrator.spec.short_names import find_paths, set_fields
 from orchestrator.spec.single_field import read_field
 from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
@@ -36,12 +35,7 @@ class Guide:
         """The config that the answers are set in."""
         audit = audits.find(self.audit).audit
         base = audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
-        return set_fields(base, self.situation.sets)
-
-    def path(self, field: str) -> str:
-        """The full path of a field that a question of the situation names, perhaps by its short name."""
-        paths, _ = find_paths(self.base_config(), {field: ""})
-        return paths[field]
+        return replace_fields(base, self.situation.sets)
 
 
 def find_guide(have: str, fear: str) -> Guide:
@@ -80,7 +74,7 @@ def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
         if asked.optional:
             return
         raise SpecError(f"{asked.field} is empty; it must be given, as {asked.example}")
-    value = read_field(type(guide.base_config()), guide.path(asked.field), answer)
+    value = read_field(type(guide.base_config()), asked.field, answer)
     for _, part in walk(value):
         if isinstance(part, Dataset | Pinnable):
             pin_one(part, {})
@@ -90,7 +84,7 @@ def build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
     """The config with all answers set at once. Raises SpecError if they do not fit together."""
     settings = collect_settings(guide, answers)
     own = {name: value for name, value in settings.items() if name not in guide.situation.sets}
-    return set_fields(guide.base_config(), own)
+    return replace_fields(guide.base_config(), own)
 
 
 def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
@@ -197,7 +191,7 @@ def _fields(guide: Guide, settings: Mapping[str, Any]) -> Iterator[str]:
     fields = describe_fields(audits.find(guide.audit).audit)
     questions = {asked.field: asked.question.rstrip("?") for asked in guide.situation.asks}
     for name, value in settings.items():
-        meaning = questions.get(name) or fields[guide.path(name)].meaning
+        meaning = questions.get(name, fields[name].meaning)
         yield from _comment(meaning.removeprefix(OURS), "  ")
         yield f"  {name}: {value if isinstance(value, int | float) else json.dumps(value, ensure_ascii=False)}"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.spec.fields import alternatives, field_types, replace_fields
+from orchestrator.spec.fields import alternatives, field_types
 from tasks.contract.alternatives import tag_of, tagged_members
 
 
@@ -62,12 +62,6 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
         paths[name] = path
         selected |= {} if field is None else field.selects
     return paths, selected
-
-
-def set_fields(config: Any, settings: Mapping[str, Any]) -> Any:
-    """The config with these fields set, which are named by their paths or by short names."""
-    paths, selected = find_paths(config, settings)
-    return replace_fields(config, {**selected, **{paths[name]: value for name, value in settings.items()}})
 
 
 def _common_selections(candidates: list[_Field]) -> dict[str, str]:

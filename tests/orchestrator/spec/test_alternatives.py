@@ -10,8 +10,8 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.config_parts import differing_paths, flatten, plain
-from orchestrator.spec.fields import coerce
-from orchestrator.spec.short_names import set_fields
+from orchestrator.spec.fields import coerce, replace_fields
+from orchestrator.spec.short_names import find_paths
 from tasks.contract.ranges import AtLeast, Ranged
 
 
@@ -62,6 +62,12 @@ class Config:
     seed: int = 0
 
 
+def with_settings(config: Config, settings: dict[str, Any]) -> Config:
+    paths, selected = find_paths(config, settings)
+    changed: Config = replace_fields(config, {**selected, **{paths[name]: value for name, value in settings.items()}})
+    return changed
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -86,13 +92,13 @@ class Config:
     ],
 )
 def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
-    assert set_fields(Config(), settings) == expected
+    assert with_settings(Config(), settings) == expected
 
 
 def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
     config = Config(Documents(4, 8))
-    assert set_fields(config, {"question": "documents", "documents": 6}) == Config(Documents(6, 8))
-    assert set_fields(config, {"question": "insertions"}) == Config(Insertions())
+    assert with_settings(config, {"question": "documents", "documents": 6}) == Config(Documents(6, 8))
+    assert with_settings(config, {"question": "insertions"}) == Config(Insertions())
 
 
 @pytest.mark.parametrize(
@@ -116,14 +122,14 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 )
 def test_refusal_names_field_and_choices(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
-        set_fields(Config(), settings)
+        with_settings(Config(), settings)
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("config", [Config(), Config(Documents(4), Given("a")), Config(Insertions())])
 def test_plain_form_is_read_back(config: Config) -> None:
     assert coerce(plain(config), Config, "config") == config
-    assert set_fields(Config(), dict(flatten(plain(config)))) == config
+    assert with_settings(Config(), dict(flatten(plain(config)))) == config
     assert dict(flatten(plain(config))) == dict(flatten(config))
 
 
