@@ -61,6 +61,7 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
     for name in settings:
         field = _choose(name, _candidates(config, name, {**selected, **settings}))
         if field is None:
+            _refuse_other_alternative(config, name, settings)
             _refuse_choice(config, name, settings)
             if selected and _candidates(config, name, settings):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
@@ -126,6 +127,14 @@ def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
+def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any]) -> None:
+    """Raise SpecError if the name stands for fields of alternatives beside those that the settings select by tags."""
+    fields = _fields_below(type(config), config, settings, "", {})
+    chosen = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
+    if chosen and not _candidates(config, name, settings) and _candidates(config, name, {}):
+        raise SpecError(f"{name} is not a field of {', '.join(chosen)}")
+
+
 def _choose(name: str, matches: list[_Field]) -> _Field | None:
     """The field that needs the fewest tags set; of several, the one of the alternative that has the field's name."""
     if not matches:
@@ -169,6 +178,10 @@ def _fields_below(
 
 
 def _plain_configs(to: Any) -> list[Any]:
-    """The one dataclass of a declared type whose fields are set one by one; empty if its values are read from text."""
+    """The one dataclass of a declared type whose fields have short names.
+
+    Empty if its values are read from text, or if its fields are always written below it (`in_full`).
+    """
     kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind)]
-    return [kind for kind in kinds if len(kinds) == 1 and not hasattr(kind, "identity") and not hasattr(kind, "parse")]
+    other_forms = ("identity", "parse", "in_full")
+    return [kind for kind in kinds if len(kinds) == 1 and not any(hasattr(kind, form) for form in other_forms)]

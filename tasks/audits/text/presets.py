@@ -11,6 +11,7 @@ from tasks.audits.text.question import (
     Documents,
     Identifiers,
     Insertions,
+    ReturnedTable,
     Secrets,
     TextReading,
     TextTuning,
@@ -71,32 +72,23 @@ REPEATS: Mapping[str, str] = {
     "null, 200 embedded texts asked of two small GPTs that never saw them",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
-TEXTS = Asked("data", "Which texts?", "records:letters.jsonl", sets={"examples": 0})
+TEXTS = Asked("question.data", "Which texts?", "records:letters.jsonl", sets={"question.examples": 0})
 MODEL = Asked(
-    "model",
+    "question.reading.model",
     "Your language model, which is fine-tuned on them (or tiny-gpt as a stand-in)?",
     "folder:gpt2",
     "tiny-gpt",
     optional=True,
 )
-FORMATS = Asked("identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
+FORMATS = Asked("question.identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
+GIVEN = Asked(
+    "question.source.model", "The model's folder, with +FOLDER of an adapter or without?", "folder:gpt2+adapter"
+)
+RETURNED = replace(
+    TABLE, field="question.source.outputs", example="log_p.csv", sets={"question.source": ReturnedTable.tag}
+)
 SITUATIONS = (
     Situation("data", "secret", (TEXTS, MODEL), preset="quickstart"),
-    Situation(
-        "model",
-        "secret",
-        (
-            TEXTS,
-            FORMATS,
-            Asked("model", "The model's folder, with +FOLDER of an adapter or without?", "folder:gpt2+adapter"),
-        ),
-        preset="identifiers",
-    ),
-    Situation(
-        "outputs",
-        "secret",
-        (TEXTS, FORMATS, replace(TABLE, field="outputs", example="log_p.csv")),
-        preset="identifiers",
-        table="outputs",
-    ),
+    Situation("model", "secret", (TEXTS, FORMATS, GIVEN), preset="identifiers"),
+    Situation("outputs", "secret", (TEXTS, FORMATS, RETURNED), preset="identifiers", table=RETURNED.field),
 )

@@ -24,6 +24,12 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Interface:
+    in_full: ClassVar[bool] = True
+    rank: int = 0
+
+
+@dataclass(frozen=True)
 class Secrets(Ranged):
     tag: ClassVar[str] = "secrets"
     secrets: Annotated[int, AtLeast(2)] = 24
@@ -98,6 +104,7 @@ class Config:
     question: Question = Secrets()
     other: Given | None = None
     tuning: Group = Group()
+    interface: Interface = Interface()
     seed: int = 0
 
 
@@ -128,6 +135,7 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"documents.epochs": 1}, Config(Documents(training=Group(1)))),
         ({"secrets.references": "9"}, Config(Secrets(references=9))),
         ({"references": "9"}, Config(Secrets(references=9))),
+        ({"rank": 3, "interface.rank": 4}, Config(tuning=Group(rank=3), interface=Interface(4))),
         ({"source": "digits"}, Config(Asked(Rows("digits")))),
         ({"asked.count": 3, "source": "digits"}, Config(Asked(Rows("digits", 3)))),
         ({"asked.members": "mine", "asked.others": "theirs", "count": 3}, Config(Asked(Sets("mine", "theirs", 3)))),
@@ -147,7 +155,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; did"),
+        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; "),
         ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
         ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),
         ({"question": "given"}, "question.file is missing"),
@@ -159,9 +167,10 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"secrets": 2, "documents": 4}, "unknown field 'question.secrets': documents has documents, models"),
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
         ({"members": "column:seen", "others": "theirs"}, "others is a field of question.records=sets, and another"),
+        ({"question": "documents", "references": 9}, "references is not a field of question=documents"),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
-        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, seed"),
+        ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, interface, seed"),
     ],
 )
 def test_refusal_names_field_and_choices(settings: dict[str, Any], message: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from orchestrator.spec.short_names import set_fields
+from orchestrator.spec.fields import replace_fields
+from orchestrator.spec.short_names import find_paths
 from tasks.audits.text.config import Text
 from tasks.audits.text.given_model import PlantedModel, planted_question
 from tasks.audits.text.question import Planted, Secrets
@@ -38,7 +39,8 @@ def make_scores(known: float, seed: int, secrets: int = 24, references: int = 49
 
 def configured(config: Text = Text(), **fields: Any) -> Text:  # noqa: B008 - frozen
     """The config with these fields, which have the same names as on the command line."""
-    changed: Text = set_fields(config, fields)
+    paths, selected = find_paths(config, fields)
+    changed: Text = replace_fields(config, {**selected, **{paths[name]: value for name, value in fields.items()}})
     return changed
 
 
