@@ -20,16 +20,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.continuations import ENDS, score_ends
-from tasks.audits.text.given_model import NotTrained
 from tasks.audits.text.question import Documents, Insertions
 from tasks.audits.text.secret_space import Repetitions, Told
+from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
@@ -82,6 +82,9 @@ class DocumentModel(Ranged):
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
+
+    def extras(self) -> tuple[Extra, ...]:
+        return adaptation_extras(self.adaptation)
 
     @property
     def asked(self) -> tuple[int, ...]:
@@ -197,7 +200,7 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
 
 
 @dataclass(frozen=True)
-class PairedModel(Ranged, NotTrained):
+class PairedModel(Ranged):
     """A model that was trained elsewhere, on the documents as often as they were `inserted`, or its base, on none."""
 
     data: Dataset
@@ -212,6 +215,8 @@ class PairedModel(Ranged, NotTrained):
     seed: int
     length: int
     precision: Precision
+
+    answer_length: ClassVar[int] = 1  # the token before a text
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,9 @@ from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
+from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
-from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 from tasks.worker.files import File, FileError
 
@@ -69,25 +68,8 @@ GUESSABLE = (
 PLANTED, NOWHERE = 1, -1  # the side of a coin whose secrets are put into the training data; none has the other
 
 
-class NotTrained:
-    """What a training would take of a config: there is none, and no key knows of it."""
-
-    relation: ClassVar[Relation] = "kept"
-    adaptation: ClassVar[Adaptation] = "full"
-    rank: ClassVar[int] = 1
-    epochs: ClassVar[int] = 1
-    batch: ClassVar[int] = 1
-    accumulate: ClassVar[int] = 1
-    learning_rate: ClassVar[float] = 0.0
-    dropout: ClassVar[float] = 0.0
-    answer_length: ClassVar[int] = 1  # the token before a text
-    privacy: ClassVar[Privacy | None] = None
-    asked: ClassVar[tuple[int, ...]] = ()
-    checkpointing: ClassVar[bool] = False
-
-
 @dataclass(frozen=True)
-class GivenLanguageModel(Ranged, NotTrained):
+class GivenLanguageModel(Ranged):
     """A language model and the identifiers that it is asked about: at most so many of those found, drawn by `seed`.
 
     With `outputs` it is the table that the model's owner returned.
@@ -108,9 +90,11 @@ class GivenLanguageModel(Ranged, NotTrained):
     extraction: bool = False
     scoring: Scoring = "whole"
 
+    answer_length: ClassVar[int] = 1  # the token before a text
+
 
 @dataclass(frozen=True)
-class PlantedModel(Ranged, NotTrained):
+class PlantedModel(Ranged):
     """A language model into whose training data secrets of `pattern` were put beforehand, those of a coin."""
 
     model: LanguageModel
@@ -128,9 +112,11 @@ class PlantedModel(Ranged, NotTrained):
     extraction: bool = False
     scoring: Scoring = "whole"
 
+    answer_length: ClassVar[int] = 1  # the token before a text
+
 
 @dataclass(frozen=True)
-class ComparedTexts(Ranged, NotTrained):
+class ComparedTexts(Ranged):
     """A model as it is, and the two sets of texts that it is asked about; `seed` is of the blind control."""
 
     data: Dataset
@@ -141,6 +127,8 @@ class ComparedTexts(Ranged, NotTrained):
     seed: int
     precision: Precision
     outputs: File | None = None
+
+    answer_length: ClassVar[int] = 1  # the token before a text
 
 
 GivenQuestion = GivenLanguageModel | PlantedModel | ComparedTexts

@@ -14,11 +14,12 @@ from tasks.audits.text.document_models import document_jobs, insertion_jobs
 from tasks.audits.text.given_model import check_returned, identifier_jobs, planted_jobs
 from tasks.audits.text.question import Documents, Identifiers, Insertions, OtherTexts, Planted, Scoring, Secrets
 from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
+from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
@@ -61,6 +62,9 @@ class PairModel(Ranged):
 
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
+
+    def extras(self) -> tuple[Extra, ...]:
+        return adaptation_extras(self.adaptation)
 
     @property
     def asked(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel, ModelError
-from tasks.language_models.pretrained import byte_tokenizer, load_model, prepare_model
+from tasks.language_models.pretrained import byte_tokenizer, load_model, load_reader
 from tasks.language_models.training import score_texts
 from tasks.numerics.ranks import share_tied
 from tasks.worker import files
@@ -49,7 +49,7 @@ Distortion = Callable[[Array, np.random.Generator], Array]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
-    prepared = prepare_model(planted_of(CONFIG), (), torch.device("cpu"))
+    prepared = load_reader(planted_of(CONFIG), torch.device("cpu"))
     prepared.module.save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
     return folder
