@@ -28,13 +28,13 @@ from bench.drawn_secrets import KINDS, Pair, describe_share, question_of, size, 
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.given_model import PlantedModel, given_question
+from tasks.audits.text.given.model import PlantedModel, given_question
+from tasks.audits.text.given.returned import answered_shares
+from tasks.audits.text.given.table import handout_order, handout_records, read_log_p
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.returned import answered_shares
-from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.question import Planted, RankingModel, ReturnedTable
-from tasks.audits.text.returned_table import handout_order, handout_records, read_log_p
-from tasks.audits.text.secret_space import Secret, draw_secrets, score_table
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import Secret, draw_secrets, score_table
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 

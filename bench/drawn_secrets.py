@@ -35,11 +35,11 @@ from bench.measuring import here, parser, publish_counts
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.extraction import Extraction, extraction
-from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import QUICKSTART, SMOKE
 from tasks.audits.text.question import Continuation, Secrets, TextReading, TextTuning
-from tasks.audits.text.secret_space import SCORES, Told, draw_secrets
+from tasks.audits.text.secrets.extraction import Extraction, extraction
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import SCORES, Told, draw_secrets
 from tasks.audits.text.trainings import PairModel, ask_secrets, pair_model, training_texts
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on

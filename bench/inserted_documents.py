@@ -29,9 +29,10 @@ from bench.drawn_secrets import describe_share
 from bench.measuring import here, parser, publish_counts
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.document_models import insertion_jobs, score_insertions
-from tasks.audits.text.measures import insertions, summary
-from tasks.audits.text.measures.documents import document_test
+from tasks.audits.text.documents import insertions
+from tasks.audits.text.documents.models import insertion_jobs, score_insertions
+from tasks.audits.text.documents.ranks import document_test
+from tasks.audits.text.measures import summary
 from tasks.audits.text.question import Insertions, Secrets, TextReading, TextTuning
 from tasks.audits.text.trainings import PairModel, pair_model
 from tasks.contract.job import Job

@@ -14,12 +14,12 @@ from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.text.config import Text
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.insertions import insertion_estimates, insertions
-from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
+from tasks.audits.text.documents.insertions import insertion_estimates, insertions
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
 from tasks.audits.text.presets import QUICKSTART
 from tasks.audits.text.question import Documents, Insertions
-from tasks.audits.text.secret_space import draw_secrets
+from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
+from tasks.audits.text.secrets.space import draw_secrets
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made

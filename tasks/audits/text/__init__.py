@@ -32,10 +32,9 @@ from dataclasses import replace
 
 from tasks.audits.text.answer import EFFECT, MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.text.config import Text, about, tiny
-from tasks.audits.text.extraction_answer import name_found
-from tasks.audits.text.given_model import GUESSABLE, given_question, planted_texts, questions
+from tasks.audits.text.given.model import GUESSABLE, given_question, planted_texts, questions
+from tasks.audits.text.given.table import COLUMNS, handout_records, key_table
 from tasks.audits.text.measures import MEASURES, summary
-from tasks.audits.text.measures.epsilon import notes
 from tasks.audits.text.power import power, resolution
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.text.question import (
@@ -51,7 +50,8 @@ from tasks.audits.text.question import (
     ReturnedTable,
     Secrets,
 )
-from tasks.audits.text.returned_table import COLUMNS, handout_records, key_table
+from tasks.audits.text.reproduced import name_found
+from tasks.audits.text.secrets.epsilon import notes
 from tasks.audits.text.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack

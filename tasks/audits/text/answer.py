@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND
-from tasks.audits.text.document_answer import (
+from tasks.audits.text.documents.answer import (
     DOCUMENT_RULES,
     INSERTION_RULES,
     document_findings,
@@ -17,19 +17,10 @@ from tasks.audits.text.document_answer import (
     insertion_findings,
     insertion_verdict,
 )
-from tasks.audits.text.extraction_answer import (
-    REPRODUCTION,
-    describe_extraction,
-    extraction_finding,
-)
-from tasks.audits.text.measures.documents import EFFECT as DOCUMENT_EFFECT
-from tasks.audits.text.measures.documents import LOSS, WON
-from tasks.audits.text.measures.other_texts import AREA, ATTACKS
-from tasks.audits.text.measures.secrets import (
-    BEATEN,
-    UNEVEN,
-)
-from tasks.audits.text.other_text_answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
+from tasks.audits.text.documents.ranks import EFFECT as DOCUMENT_EFFECT
+from tasks.audits.text.documents.ranks import LOSS, WON
+from tasks.audits.text.given.answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
+from tasks.audits.text.given.other_texts import AREA, ATTACKS
 from tasks.audits.text.question import (
     Documents,
     Identifiers,
@@ -40,7 +31,16 @@ from tasks.audits.text.question import (
     RankedQuestion,
     Secrets,
 )
-from tasks.audits.text.rank_evidence import MOST_SAME, SURELY, Evidence, read_evidence
+from tasks.audits.text.reproduced import (
+    REPRODUCTION,
+    describe_extraction,
+    extraction_finding,
+)
+from tasks.audits.text.secrets.evidence import MOST_SAME, SURELY, Evidence, read_evidence
+from tasks.audits.text.secrets.ranks import (
+    BEATEN,
+    UNEVEN,
+)
 from tasks.contract.certificate import STEPS as PLAIN_STEPS
 from tasks.contract.certificate import Certificate, Finding, chances, number_per_hundred, steps_of_null
 from tasks.contract.epsilon_rows import CONFIDENCE

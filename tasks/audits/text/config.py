@@ -24,7 +24,7 @@ from tasks.audits.text.question import (
     TextReading,
     TextTuning,
 )
-from tasks.audits.text.secret_space import find_identifiers
+from tasks.audits.text.secrets.space import find_identifiers
 from tasks.contract.copy_counts import TRAINING_TEXTS
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.power import Resolution

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.measures.documents import DRAWS
+from tasks.audits.text.documents.ranks import DRAWS
 from tasks.audits.text.question import Documents, Identifiers, Planted, RankedQuestion, Secrets
 from tasks.contract.power import (
     GOAL,

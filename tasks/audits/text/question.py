@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from tasks.audits.text.secret_space import Repetitions, SecretSpace, Told, space_of
+from tasks.audits.text.secrets.space import Repetitions, SecretSpace, Told, space_of
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.ranges import AtLeast, MultipleOf, Ranged, Share
 from tasks.datasets.dataset import Dataset

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import score_secret_ends
-from tasks.audits.text.document_models import document_jobs, insertion_jobs
-from tasks.audits.text.given_model import check_returned, identifier_jobs, planted_jobs
+from tasks.audits.text.documents.models import document_jobs, insertion_jobs
+from tasks.audits.text.given.model import check_returned, identifier_jobs, planted_jobs
 from tasks.audits.text.question import Documents, Identifiers, Insertions, OtherTexts, Planted, Scoring, Secrets
-from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
+from tasks.audits.text.secrets.space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share

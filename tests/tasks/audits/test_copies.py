@@ -30,7 +30,7 @@ from tasks.audits.relational import Relational
 from tasks.audits.relational.measures.questions import Scoring, score
 from tasks.audits.text import AUDIT as TEXT
 from tasks.audits.text import Text
-from tasks.audits.text.given_model import ComparedTexts, both_sets, given_question
+from tasks.audits.text.given.model import ComparedTexts, both_sets, given_question
 from tasks.audits.unique_feature import AUDIT as UNIQUE_FEATURE
 from tasks.audits.unique_feature import UniqueFeature, canary_selection
 from tasks.audits.unique_feature.canary_selection import CanaryChoice, canaries, choose_canaries

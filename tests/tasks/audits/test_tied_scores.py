@@ -35,12 +35,12 @@ from tasks.audits.relational.measures import summary as summarise_relational
 from tasks.audits.relational.measures.evasions import COMMONEST
 from tasks.audits.relational.presets import QUICKSTART as RELATIONAL
 from tasks.audits.text.config import About as AboutText
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
 from tasks.audits.text.measures import summary as summarise_text
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.secrets import Ranking as SecretRanking
-from tasks.audits.text.measures.secrets import secrets
 from tasks.audits.text.presets import SMOKE as TEXT
 from tasks.audits.text.question import Documents
+from tasks.audits.text.secrets.ranks import Ranking as SecretRanking
+from tasks.audits.text.secrets.ranks import secrets
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_verdicts import canary_verdicts
 from tasks.audits.unique_feature.measures.canary_verdicts import rows as canary_rows

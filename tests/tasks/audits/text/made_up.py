@@ -10,9 +10,9 @@ import pyarrow as pa
 from orchestrator.spec.fields import replace_fields
 from orchestrator.spec.short_names import find_paths
 from tasks.audits.text.config import Text
-from tasks.audits.text.given_model import PlantedModel, planted_question
+from tasks.audits.text.given.model import PlantedModel, planted_question
 from tasks.audits.text.question import Planted, Secrets
-from tasks.audits.text.secret_space import SCORES
+from tasks.audits.text.secrets.space import SCORES
 from tasks.audits.text.trainings import PairModel, pair_model
 
 Kind = TypeVar("Kind")

@@ -25,7 +25,10 @@ from tasks.audits.text.answer import (
 )
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.secrets import (
+from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.question import Secrets
+from tasks.audits.text.secrets.evidence import SURELY, Evidence
+from tasks.audits.text.secrets.ranks import (
     BEATEN,
     CONTROL,
     FOUND,
@@ -37,10 +40,7 @@ from tasks.audits.text.measures.secrets import (
     rank_secret,
     secrets,
 )
-from tasks.audits.text.power import rank_resolution
-from tasks.audits.text.question import Secrets
-from tasks.audits.text.rank_evidence import SURELY, Evidence
-from tasks.audits.text.secret_space import SCORES
+from tasks.audits.text.secrets.space import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY

@@ -16,8 +16,8 @@ from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance
-from tasks.audits.text.document_answer import NULL_OF_DOCUMENTS
-from tasks.audits.text.document_models import (
+from tasks.audits.text.documents.answer import NULL_OF_DOCUMENTS
+from tasks.audits.text.documents.models import (
     DOCUMENT_SCORES,
     DocumentModel,
     draw_documents,
@@ -26,10 +26,10 @@ from tasks.audits.text.document_models import (
     score_model,
     training_texts,
 )
-from tasks.audits.text.extraction_answer import NOT_REPRODUCED, REPRODUCED
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.documents import document_test, documents, estimates
 from tasks.audits.text.question import Documents
+from tasks.audits.text.reproduced import NOT_REPRODUCED, REPRODUCED
 from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
 from tasks.contract.verdict import DETECTABLE

@@ -12,8 +12,8 @@ from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import BROKEN, OBJECTIVES
 from tasks.audits.text.config import about
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.epsilon import AtEpsilon, epsilon, mean_power
-from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.secrets.epsilon import AtEpsilon, epsilon, mean_power
+from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.contract.summaries import index_rows, row_name
 from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds

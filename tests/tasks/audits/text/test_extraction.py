@@ -16,8 +16,7 @@ from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
-from tasks.audits.text.extraction_answer import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
-from tasks.audits.text.given_model import (
+from tasks.audits.text.given.model import (
     GivenLanguageModel,
     given_question,
     question_surroundings,
@@ -25,11 +24,12 @@ from tasks.audits.text.given_model import (
     score_planted,
 )
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.extraction import EXTRACTION, Extraction, extraction, plan
-from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.question import Continuation, Secrets
-from tasks.audits.text.secret_space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
+from tasks.audits.text.reproduced import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
+from tasks.audits.text.secrets.extraction import EXTRACTION, Extraction, extraction, plan
+from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
+from tasks.audits.text.secrets.space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
 from tasks.audits.text.trainings import score_secrets, trainings
 from tasks.contract.job import Job
 from tasks.contract.summaries import index_rows, row_name

@@ -16,10 +16,10 @@ import orchestrator
 from orchestrator.errors import SpecError
 from tasks.audits.text.answer import RULES, certificate, verdict
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import IDENTIFIER_SCORES, candidate_texts
+from tasks.audits.text.given.model import IDENTIFIER_SCORES, candidate_texts
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.secrets import Ranking, identifiers
-from tasks.audits.text.secret_space import control_p_value, find_identifiers, space_of
+from tasks.audits.text.secrets.ranks import Ranking, identifiers
+from tasks.audits.text.secrets.space import control_p_value, find_identifiers, space_of
 from tasks.audits.text.trainings import trainings
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError

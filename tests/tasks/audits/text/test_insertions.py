@@ -18,20 +18,20 @@ from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.document_answer import NULL_OF_INSERTIONS
-from tasks.audits.text.document_models import DOCUMENT_SCORES, PairedModel, read_insertions
-from tasks.audits.text.extraction_answer import REPRODUCED
-from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.documents import document_test
-from tasks.audits.text.measures.insertions import (
+from tasks.audits.text.documents.answer import NULL_OF_INSERTIONS
+from tasks.audits.text.documents.insertions import (
     CONTROL,
     control_p_values,
     insertion_control,
     insertion_estimates,
     insertions,
 )
+from tasks.audits.text.documents.models import DOCUMENT_SCORES, PairedModel, read_insertions
+from tasks.audits.text.documents.ranks import document_test
+from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.question import Insertions
+from tasks.audits.text.reproduced import REPRODUCED
 from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
 from tasks.contract.ties import NOT_JUDGED
@@ -130,7 +130,7 @@ def test_what_words_alone_tell_is_not_judged(tmp_path: Path) -> None:
 def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tasks.audits.text.measures.insertions.DRAWS", 199)
+    monkeypatch.setattr("tasks.audits.text.documents.insertions.DRAWS", 199)
     answers, p_values, covered, found = Counter[str](), list[float](), 0, 0
     for seed in range(100):
         tables = made_scores(0.0, 5000 + seed, documents=1200)

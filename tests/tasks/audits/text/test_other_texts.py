@@ -15,8 +15,7 @@ import torch
 
 from tasks.audits.text import AUDIT, probes, split
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.other_texts import (
+from tasks.audits.text.given.other_texts import (
     ATTACKS,
     BLIND,
     OTHER_TEXTS,
@@ -24,7 +23,8 @@ from tasks.audits.text.measures.other_texts import (
     plan,
     score_texts_as_they_are,
 )
-from tasks.audits.text.measures.returned import returned
+from tasks.audits.text.given.returned import returned
+from tasks.audits.text.measures import summary
 from tasks.audits.text.question import OtherTexts
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin

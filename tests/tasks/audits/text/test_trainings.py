@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
-from tasks.audits.text.secret_space import draw_secrets
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import draw_secrets
 from tasks.audits.text.trainings import score_secrets, training_texts, trainings
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError

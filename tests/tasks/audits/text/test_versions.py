@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.text.config import About
-from tasks.audits.text.document_models import score_documents, score_insertions
-from tasks.audits.text.given_model import score_identifiers
+from tasks.audits.text.documents.insertions import insertion_control, insertion_estimates, insertions
+from tasks.audits.text.documents.models import score_documents, score_insertions
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
+from tasks.audits.text.given.model import score_identifiers
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.extraction import extraction
-from tasks.audits.text.measures.insertions import insertion_control, insertion_estimates, insertions
-from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.question import Documents, Insertions
+from tasks.audits.text.secrets.extraction import extraction
+from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
 from tasks.audits.text.trainings import score_secrets, trainings
 from tasks.contract.job import marks
 from tests.support.fingerprint import TRAINED, version_test

@@ -13,15 +13,15 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import TOLD
-from tasks.audits.text.document_models import are_insertions_drawn
-from tasks.audits.text.extraction_answer import Copies, describe_copies, read_copies, reproduction_findings
-from tasks.audits.text.measures.documents import FOUND, LOSS, MEMORISED, WON
-from tasks.audits.text.measures.insertions import MEMORISED as INSERTIONS_MEMORISED
-from tasks.audits.text.measures.insertions import SHOWN
-from tasks.audits.text.measures.other_texts import BLIND
-from tasks.audits.text.measures.secrets import UNEVEN
+from tasks.audits.text.documents.insertions import MEMORISED as INSERTIONS_MEMORISED
+from tasks.audits.text.documents.insertions import SHOWN
+from tasks.audits.text.documents.models import are_insertions_drawn
+from tasks.audits.text.documents.ranks import FOUND, LOSS, MEMORISED, WON
+from tasks.audits.text.given.other_texts import BLIND
 from tasks.audits.text.power import document_resolution, insertion_resolution
 from tasks.audits.text.question import Documents, Insertions
+from tasks.audits.text.reproduced import Copies, describe_copies, read_copies, reproduction_findings
+from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Rule, Rules

@@ -33,7 +33,7 @@ from tasks.audits.text.continuations import (
     reproductions,
 )
 from tasks.audits.text.question import Identifiers, RankedQuestion
-from tasks.audits.text.secret_space import SecretSpace, space_of
+from tasks.audits.text.secrets.space import SecretSpace, space_of
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row

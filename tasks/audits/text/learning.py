@@ -23,12 +23,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.text import document_models, trainings
+from tasks.audits.text import trainings
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.document_models import DocumentModel, PairedModel, draw_documents, read_insertions
-from tasks.audits.text.given_model import GivenLanguageModel, questions
+from tasks.audits.text.documents import models as document_models
+from tasks.audits.text.documents.models import DocumentModel, PairedModel, draw_documents, read_insertions
+from tasks.audits.text.given.model import GivenLanguageModel, questions
 from tasks.audits.text.question import Planted
-from tasks.audits.text.secret_space import draw_secrets
+from tasks.audits.text.secrets.space import draw_secrets
 from tasks.audits.text.trainings import PairModel
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import MODELS, log_p_row

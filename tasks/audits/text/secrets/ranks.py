@@ -13,7 +13,7 @@ number of candidates less log2 of the rank, in bits (Carlini et al. 2019, sectio
 was not told the secret, shows what it is where nothing is known.
 
 Identifiers, where they stand in the texts, are ranked alike: each was drawn from its space as its references are, by
-whoever made it, so p is exact for a model that never read it (`tasks.audits.text.secret_space`). Where the base that
+whoever made it, so p is exact for a model that never read it (`tasks.audits.text.secrets.space`). Where the base that
 the model was fine-tuned from is given, candidates are ranked by what the model says more of them than its base: how a
 format looks to both falls out.
 """
@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.question import Identifiers, Planted, Secrets
-from tasks.audits.text.secret_space import mean_exposure_of_uniform_ranks
+from tasks.audits.text.secrets.space import mean_exposure_of_uniform_ranks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
-from tasks.audits.text.measures.secrets import UNEVEN
 from tasks.audits.text.question import Continued, Identifiers, Secrets
+from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.summaries import Row, p_in_words, row_name
 from tasks.contract.verdict import Answer, Meaning

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import GivenQuestion, given_question, questions
-from tasks.audits.text.returned_table import Returned, handout_order, read_log_p
+from tasks.audits.text.given.model import GivenQuestion, given_question, questions
+from tasks.audits.text.given.table import Returned, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row

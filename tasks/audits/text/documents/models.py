@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.text.continuations import ENDS, score_ends
 from tasks.audits.text.question import Documents, Insertions
-from tasks.audits.text.secret_space import Repetitions, Told
+from tasks.audits.text.secrets.space import Repetitions, Told
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import score_secret_ends
+from tasks.audits.text.given.table import handout_order, read_log_p
 from tasks.audits.text.question import (
     AskedModel,
     Identifiers,
@@ -25,8 +26,7 @@ from tasks.audits.text.question import (
     ReturnedTable,
     Scoring,
 )
-from tasks.audits.text.returned_table import handout_order, read_log_p
-from tasks.audits.text.secret_space import (
+from tasks.audits.text.secrets.space import (
     Identifier,
     Repetitions,
     Told,

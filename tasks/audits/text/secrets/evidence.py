@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.extraction_answer import (
+from tasks.audits.text.given.returned import DIFFERING
+from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.question import RankedQuestion
+from tasks.audits.text.reproduced import (
     Copies,
     read_copies,
 )
-from tasks.audits.text.measures.returned import DIFFERING
-from tasks.audits.text.measures.secrets import (
+from tasks.audits.text.secrets.ranks import (
     BEATEN,
     CONTROL,
     FOUND,
@@ -22,8 +24,6 @@ from tasks.audits.text.measures.secrets import (
     REDUCED,
     UNEVEN,
 )
-from tasks.audits.text.power import rank_resolution
-from tasks.audits.text.question import RankedQuestion
 from tasks.contract.epsilon_rows import AT_LEAST, SPENT
 from tasks.contract.power import Resolution
 from tasks.contract.summaries import Row, first_row, index_rows

@@ -27,8 +27,8 @@ import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask
-from tasks.audits.text.document_models import PairedModel, read_insertions
-from tasks.audits.text.measures.documents import (
+from tasks.audits.text.documents.models import PairedModel, read_insertions
+from tasks.audits.text.documents.ranks import (
     DRAWS,
     EFFECT,
     ESTIMATES,
@@ -41,7 +41,7 @@ from tasks.audits.text.measures.documents import (
     document_test,
     stack_scores,
 )
-from tasks.audits.text.measures.other_texts import BLIND, bag_of_words
+from tasks.audits.text.given.other_texts import BLIND, bag_of_words
 from tasks.audits.text.question import Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

@@ -20,9 +20,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import ComparedTexts, both_sets, compared_texts, questions
+from tasks.audits.text.given.model import ComparedTexts, both_sets, compared_texts, questions
+from tasks.audits.text.given.table import handout_order, read_log_p
 from tasks.audits.text.question import OtherTexts
-from tasks.audits.text.returned_table import handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
