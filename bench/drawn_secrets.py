@@ -38,9 +38,9 @@ from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import QUICKSTART, SMOKE
 from tasks.audits.text.question import Continuation, Secrets, TextReading, TextTuning
 from tasks.audits.text.secrets.extraction import Extraction, extraction
+from tasks.audits.text.secrets.models import PairModel, ask_secrets, pair_model, training_texts
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import SCORES, Told, draw_secrets
-from tasks.audits.text.trainings import PairModel, ask_secrets, pair_model, training_texts
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel

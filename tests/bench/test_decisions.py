@@ -41,8 +41,8 @@ from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import ModelId, target_shares
+from tasks.audits.text.secrets.models import pair_model
 from tasks.audits.text.secrets.space import Told, draw_secrets, score_table
-from tasks.audits.text.trainings import pair_model
 from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset

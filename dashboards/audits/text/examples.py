@@ -11,8 +11,8 @@ from tasks.audits.text.config import Text
 from tasks.audits.text.given.model import given_question, questions
 from tasks.audits.text.question import Documents, Identifiers, Insertions, Secrets
 from tasks.audits.text.reproduced import MOST_NAMED, name_thing, rank_surest
+from tasks.audits.text.secrets.models import pair_model
 from tasks.audits.text.secrets.space import draw_secrets
-from tasks.audits.text.trainings import pair_model
 from tasks.datasets.catalog import is_embedded, load_texts
 
 EACH = 12  # documents

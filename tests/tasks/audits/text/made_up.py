@@ -12,8 +12,8 @@ from orchestrator.spec.short_names import find_paths
 from tasks.audits.text.config import Text
 from tasks.audits.text.given.model import PlantedModel, planted_question
 from tasks.audits.text.question import Planted, Secrets
+from tasks.audits.text.secrets.models import PairModel, pair_model
 from tasks.audits.text.secrets.space import SCORES
-from tasks.audits.text.trainings import PairModel, pair_model
 
 Kind = TypeVar("Kind")
 

@@ -28,9 +28,10 @@ from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.question import Continuation, Secrets
 from tasks.audits.text.reproduced import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
 from tasks.audits.text.secrets.extraction import EXTRACTION, Extraction, extraction, plan
+from tasks.audits.text.secrets.models import score_secrets
 from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
 from tasks.audits.text.secrets.space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
-from tasks.audits.text.trainings import score_secrets, trainings
+from tasks.audits.text.trainings import trainings
 from tasks.contract.job import Job
 from tasks.contract.summaries import index_rows, row_name
 from tasks.datasets.catalog import pin

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.secrets.models import score_secrets, training_texts
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import draw_secrets
-from tasks.audits.text.trainings import score_secrets, training_texts, trainings
+from tasks.audits.text.trainings import trainings
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.pretrained import byte_tokenizer, prepare_model

@@ -16,8 +16,9 @@ from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import SMOKE
 from tasks.audits.text.question import Documents, Insertions
 from tasks.audits.text.secrets.extraction import extraction
+from tasks.audits.text.secrets.models import score_secrets
 from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
-from tasks.audits.text.trainings import score_secrets, trainings
+from tasks.audits.text.trainings import trainings
 from tasks.contract.job import marks
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.text.made_up import make_scores, pair_of, question_of
