@@ -14,19 +14,12 @@ from scipy import stats
 
 from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
-from tasks.audits.text.answer import (
-    LIMITS,
-    LIMITS_OF_IDENTIFIERS,
-    NULL,
-    NULL_OF_IDENTIFIERS,
-    RULES,
-    effect_row,
-    verdict,
-)
+from tasks.audits.text.answer import RULES, effect_row, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
 from tasks.audits.text.power import rank_resolution
 from tasks.audits.text.question import Secrets
+from tasks.audits.text.secrets.answer import LIMITS, LIMITS_OF_IDENTIFIERS, NULL, NULL_OF_IDENTIFIERS
 from tasks.audits.text.secrets.evidence import SURELY, Evidence
 from tasks.audits.text.secrets.ranks import (
     BEATEN,

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 import orchestrator
 from orchestrator.planning.identity import key_of
 from tasks.audits.text import AUDIT, probes, split
-from tasks.audits.text.answer import LIMITS_OF_TABLES
 from tasks.audits.text.config import Text, about
 from tasks.audits.text.given.model import PLANTED, questions, score_planted
 from tasks.audits.text.given.returned import returned
 from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.secrets.answer import LIMITS_OF_TABLES
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import draw_secrets
 from tasks.audits.text.trainings import trainings
