@@ -21,6 +21,7 @@ from tasks.audits.text.documents.ranks import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.documents.ranks import LOSS, WON
 from tasks.audits.text.given.answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
 from tasks.audits.text.given.other_texts import AREA, ATTACKS
+from tasks.audits.text.given.returned import MOST_SAME
 from tasks.audits.text.question import (
     Documents,
     Identifiers,
@@ -34,7 +35,7 @@ from tasks.audits.text.reproduced import (
     REPRODUCTION,
 )
 from tasks.audits.text.secrets.answer import BROKEN, RANK_RULES, rank_findings, rank_verdict
-from tasks.audits.text.secrets.evidence import MOST_SAME, SURELY
+from tasks.audits.text.secrets.evidence import SURELY
 from tasks.audits.text.secrets.ranks import (
     BEATEN,
     UNEVEN,

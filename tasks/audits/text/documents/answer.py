@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import TOLD
 from tasks.audits.text.documents.insertions import MEMORISED as INSERTIONS_MEMORISED
 from tasks.audits.text.documents.insertions import SHOWN
 from tasks.audits.text.documents.models import are_insertions_drawn
 from tasks.audits.text.documents.ranks import FOUND, LOSS, MEMORISED, WON
-from tasks.audits.text.given.other_texts import BLIND
 from tasks.audits.text.power import document_resolution, insertion_resolution
 from tasks.audits.text.question import Documents, Insertions
 from tasks.audits.text.reproduced import Copies, describe_copies, read_copies, reproduction_findings
@@ -342,7 +342,3 @@ def insertion_findings(config: Text, question: Insertions, summary: pa.Table, ve
     ).strip()
     first = Finding(verdict.answer, known, chances(evidence.shown["p_value"], config.level))
     return first, *reproduction_findings(question, evidence.copies)
-
-
-def describe_area(row: Row) -> str:
-    return f"{row['estimate']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"

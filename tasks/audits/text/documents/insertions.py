@@ -25,6 +25,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from tasks.audits.text.blind_control import BLIND, bag_of_words
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask
 from tasks.audits.text.documents.models import PairedModel, read_insertions
@@ -41,7 +42,6 @@ from tasks.audits.text.documents.ranks import (
     document_test,
     stack_scores,
 )
-from tasks.audits.text.given.other_texts import BLIND, bag_of_words
 from tasks.audits.text.question import Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

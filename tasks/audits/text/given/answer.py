@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
-from tasks.audits.text.documents.answer import describe_area
-from tasks.audits.text.given.other_texts import AREA, ATTACKS, BLIND
-from tasks.audits.text.given.returned import DIFFERING
+from tasks.audits.text.given.other_texts import AREA, ATTACKS
+from tasks.audits.text.given.returned import DIFFERING, answers_questions
 from tasks.audits.text.given.returned import TIED as TABLE_TIED
 from tasks.audits.text.question import OtherTexts
-from tasks.audits.text.secrets.evidence import answers_questions
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import (
     Row,

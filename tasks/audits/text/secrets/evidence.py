@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.given.returned import DIFFERING
+from tasks.audits.text.given.returned import DIFFERING, answers_questions
 from tasks.audits.text.power import rank_resolution
 from tasks.audits.text.question import RankedQuestion
 from tasks.audits.text.reproduced import (
@@ -30,7 +29,6 @@ from tasks.contract.summaries import Row, first_row, index_rows
 from tasks.contract.ties import TIED
 
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
-MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 
 
 @dataclass(frozen=True)
@@ -116,8 +114,3 @@ def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> 
         reduced=first_row(rows, REDUCED),
         resolution=rank_resolution(question, config.level, found["n"]),
     )
-
-
-def answers_questions(returned: Iterable[Row]) -> bool:
-    """Whether the numbers of an owner's table differ where they may, and agree where they must."""
-    return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
