@@ -181,6 +181,12 @@ def waits_for_table(guide: Guide, answers: Mapping[str, str]) -> bool:
     return bool(guide.situation.table) and not answers.get(guide.situation.table)
 
 
+def table_settings(situation: Situation, table: str) -> list[str]:
+    """The settings by which a run reads the table that an owner returned, in command-line syntax."""
+    asked = next(asked for asked in situation.asks if asked.field == situation.table)
+    return [f"{name}={value}" for name, value in {**asked.sets, situation.table: table}.items()]
+
+
 def has_secret(guide: Guide, answers: Mapping[str, str]) -> bool:
     """Whether the file holds a secret: one that was answered, or one that is drawn for it."""
     secret = guide.situation.secret
@@ -192,7 +198,7 @@ def _commands(guide: Guide, answers: Mapping[str, str], file: str) -> Iterator[s
         if guide.situation.secret:
             yield f"engram probes {file} --commit    # first, where the owner need not trust you with the draw"
         yield f"engram probes {file} --out probes"
-        yield f"engram run {file} {guide.situation.table}=..."
+        yield f"engram run {file} {' '.join(table_settings(guide.situation, '...'))}"
     else:
         yield f"engram plan {file}"
         yield f"engram run {file}"

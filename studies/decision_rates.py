@@ -124,7 +124,7 @@ def judge_language_models(seed: int, store: Path) -> Answers:
     folder.mkdir(parents=True, exist_ok=True)
     answers = {}
     for subject, told in ((INNOCENT, "others"), ("told", "secrets")):
-        pair = text_secret_detection.train_pair(replace(config, told=told), folder)
+        pair = text_secret_detection.train_pair(text_secret_detection.with_question(config, told=told), folder)
         answers[subject], *_ = text_secret_detection.audit_pair(pair)
     return answers
 

@@ -27,10 +27,12 @@ from studies.interface import study_parser
 from studies.text_secret_detection import describe_share
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.document_models import insertion_jobs, score_insertions
-from tasks.audits.text.measures import insertions, summary
-from tasks.audits.text.measures.documents import document_test
-from tasks.audits.text.trainings import PairModel, pair_model
+from tasks.audits.text.documents import insertions
+from tasks.audits.text.documents.models import insertion_jobs, score_insertions
+from tasks.audits.text.documents.ranks import document_test
+from tasks.audits.text.measures import summary
+from tasks.audits.text.question import Insertions, Secrets, TextReading, TextTuning
+from tasks.audits.text.secrets.models import PairModel, pair_model
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset
@@ -85,11 +87,9 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
     common, documents, others = split_texts(size, seed)
     repetitions = draw_repetitions(size, seed)
     told = documents if kind == "inserted" else others
-    training = pair_model(
-        Text(model=LanguageModel(size.model), epochs=size.epochs, learning_rate=5e-3, length=LENGTH + 40, seed=seed),
-        0,
-        0,
-    )
+    reading = TextReading(LanguageModel(size.model), length=LENGTH + 40)
+    trained = Secrets(reading=reading, tuning=TextTuning(epochs=size.epochs, learning_rate=5e-3))
+    training = pair_model(trained, seed, 0, 0)
     inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]
     model = save_model(training, [*common, *inserted], folder / "model")
     base = save_model(replace(training, seed=training.seed + 1), common, folder / "base")
@@ -99,21 +99,19 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
         for row, (text, times) in enumerate(zip(documents, repetitions, strict=True))
     ]
     records.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    config = Text(
-        pin(Dataset(f"records:{records}")),
-        model,
+    question = Insertions(
+        data=pin(Dataset(f"records:{records}")),
+        reading=replace(reading, model=model),
         base=base,
-        insertions=True,
-        length=LENGTH + 40,
-        seed=seed,
         prefix=LENGTH // 2,
         suffix=LENGTH // 2,
     )
-    return answer_pair(config)
+    return answer_pair(question, seed)
 
 
-def answer_pair(config: Text) -> tuple[str, pa.Table]:
-    jobs, test = insertion_jobs(config), document_test(config)
+def answer_pair(question: Insertions, seed: int) -> tuple[str, pa.Table]:
+    config = Text(question, seed=seed)
+    jobs, test = insertion_jobs(question, seed), document_test(question, config)
     scores = [score_insertions(job.config, ()) for job in jobs]
     found = insertions.insertions(test, scores)
     control = insertions.plan_control(config, jobs)

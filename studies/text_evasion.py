@@ -23,15 +23,16 @@ from numpy.typing import NDArray
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from studies.text_secret_detection import KINDS, Pair, describe_share, size, train_pairs
+from studies.text_secret_detection import KINDS, Pair, describe_share, question_of, size, told_of, train_pairs
 from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.given_model import planted_question
+from tasks.audits.text.given.model import PlantedModel, given_question
+from tasks.audits.text.given.returned import answered_shares
+from tasks.audits.text.given.table import handout_order, handout_records, read_log_p
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.returned import answered_shares
-from tasks.audits.text.measures.secrets import Ranking, secrets
-from tasks.audits.text.returned_table import handout_order, handout_records, read_log_p
-from tasks.audits.text.secret_space import Secret, draw_secrets, score_table
+from tasks.audits.text.question import Planted, RankingModel, ReturnedTable
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import Secret, draw_secrets, score_table
 from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
@@ -113,9 +114,11 @@ CHEATS: dict[str, Callable[[Desk], Array]] = {
 def desk_of(pair: Pair, side: int) -> Desk:
     """What the owner of one model of a pair knows of the texts, in the order in which they are handed out."""
     config = planted_config(pair.config)
-    drawn = draw_secrets(planted_question(config))
+    asked_model = given_question(config)
+    assert isinstance(asked_model, PlantedModel)
+    drawn = draw_secrets(asked_model)
     asked = [(secret.text, *secret.others) for secret in drawn]
-    _, records = handout_records(asked, planted_question(config).seed)
+    _, records = handout_records(asked, asked_model.seed)
     texts = records.table["text"].to_pylist()
     own, clean = (log_p_by_text(pair, which, asked) for which in (side, 1 - side))
     question = {text: number for number, each in enumerate(asked) for text in each}
@@ -135,7 +138,16 @@ def desk_of(pair: Pair, side: int) -> Desk:
 
 def planted_config(config: Text) -> Text:
     """The audit of a model into whose training data these secrets were put beforehand."""
-    return replace(config, planted=True, extraction=False)
+    question = question_of(config)
+    planted = Planted(
+        pattern=question.pattern,
+        repetitions=question.repetitions,
+        told=question.told,
+        secrets=question.secrets,
+        references=question.references,
+        source=RankingModel(question.reading.model, question.reading.length),
+    )
+    return replace(config, question=planted)
 
 
 def log_p_by_text(pair: Pair, side: int, asked: Sequence[Sequence[str]]) -> dict[str, float]:
@@ -147,14 +159,15 @@ def answer_of(desk: Desk, log_p: Array) -> str:
     """The audit's answer on a table; the secrets that were planted are those of the owner's side."""
     config = planted_config(desk.pair.config)
     asked = [(secret.text, *secret.others) for secret in desk.drawn]
-    handed = handout_order(asked, planted_question(config).seed)
+    handed = handout_order(asked, given_question(config).seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log_p.csv"
         rows = [f"{handed.id_of(handed.name, place)},{min(p, 0.0)!r}" for place, p in enumerate(log_p.tolist())]
         path.write_text("\n".join(["id,log_p", *rows]) + "\n")
-        given = replace(config, outputs=pin_file(File(str(path)), {}))
-        assert given.outputs is not None
-        said = read_log_p(given.outputs, handed)
+        table = ReturnedTable(pin_file(File(str(path)), {}))
+        assert isinstance(config.question, Planted)
+        given = replace(config, question=replace(config.question, source=table))
+        said = read_log_p(table.outputs, handed)
     scores = np.split(said.log_p, np.cumsum([len(each) for each in asked])[:-1])
     ranked = secrets(Ranking(given.level), [score_table(desk.drawn, [each.tolist() for each in scores], desk.side)])
     return verdict(given, summary(about(given), [ranked, answered_shares(asked, said)])).answer
@@ -163,7 +176,7 @@ def answer_of(desk: Desk, log_p: Array) -> str:
 def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     """A row for each change: how many tables of either kind of owner are answered how."""
     desks = {
-        kind: [desk_of(pair, side) for pair in pairs if pair.config.told == kind for side in range(2)] for kind in KINDS
+        kind: [desk_of(pair, side) for pair in pairs if told_of(pair) == kind for side in range(2)] for kind in KINDS
     }
     yield (
         "| what the owner returns | "

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +32,14 @@ from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.text.answer import verdict
-from tasks.audits.text.config import About, Text, Told
+from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.extraction import Extraction, extraction
-from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import QUICKSTART, SMOKE
-from tasks.audits.text.secret_space import SCORES, draw_secrets
-from tasks.audits.text.trainings import PairModel, ask_secrets, pair_model, training_texts
+from tasks.audits.text.question import Continuation, Secrets, TextReading, TextTuning
+from tasks.audits.text.secrets.extraction import Extraction, extraction
+from tasks.audits.text.secrets.models import PairModel, ask_secrets, pair_model, training_texts
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import SCORES, Told, draw_secrets
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel
@@ -47,9 +49,15 @@ from tasks.numerics.statistics import mean
 from tests.tasks.audits.text.made_up import make_scores
 
 Array = NDArray[np.float64]
-SMALL = replace(
-    SMOKE, model=LanguageModel("tiny-gpt#32x1"), secrets=12, references=239, epochs=24, learning_rate=5e-3, length=96,
-)  # fmt: skip
+SMALL = Text(
+    Secrets(
+        examples=20,
+        secrets=12,
+        references=239,
+        reading=TextReading(LanguageModel("tiny-gpt#32x1"), length=96),
+        tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
+    )
+)
 KINDS: tuple[Told, ...] = ("secrets", "others")
 NEVER, AMONG = 100, 99  # secrets that were never put in, of each look-alike, and the references of each
 LEVELS = (0.01, 0.05, 0.2, 0.5)
@@ -69,18 +77,32 @@ class Pair:
         return sum(float(each.schema.metadata[SECONDS]) for each in self.scores)
 
 
+def question_of(config: Text) -> Secrets:
+    assert isinstance(config.question, Secrets)
+    return config.question
+
+
+def told_of(pair: Pair) -> Told:
+    return question_of(pair.config).told
+
+
+def with_question(config: Text, **fields: Any) -> Text:
+    """The config with these fields of its question."""
+    return replace(config, question=replace(question_of(config), **fields))
+
+
 def train_pairs(config: Text, pairs: int, folder: Path | None) -> Iterator[Pair]:
     """As many pairs of each kind, in turn, so that what there is of both is even whenever it ends."""
     for number in range(pairs):
         for told in KINDS:
-            yield train_pair(replace(config, told=told, seed=config.seed + number), folder)
+            yield train_pair(with_question(replace(config, seed=config.seed + number), told=told), folder)
 
 
 def train_pair(config: Text, folder: Path | None) -> Pair:
     """Both models of a pair, from the folder where they are there."""
     scores, never = list[pa.Table](), list[pa.Table]()
     for side in range(2):
-        names = [f"{config.told}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
+        names = [f"{question_of(config).told}-{config.seed}-{side}-{what}.arrow" for what in ("told", "never")]
         paths = [] if folder is None else [folder / name for name in names]
         if not all(path.exists() for path in paths) or not paths:
             made = train_model(config, side)
@@ -95,7 +117,7 @@ def train_pair(config: Text, folder: Path | None) -> Pair:
 
 def train_model(config: Text, side: int) -> tuple[pa.Table, pa.Table]:
     """What one model says of the secrets, and a look-alike of secrets that were never put in (SCORES)."""
-    its, begun, place = pair_model(config, 0, side), time.process_time(), torch.device("cpu")
+    its, begun, place = pair_model(question_of(config), config.seed, 0, side), time.process_time(), torch.device("cpu")
     drawn, others = draw_secrets(its), never_put_in(its)
     with fine_tuned_on(its, training_texts(its, drawn), place) as model:
         scores = ask_secrets(its, model, drawn)
@@ -114,7 +136,9 @@ def never_put_in(config: PairModel) -> PairModel:
 def audit_pair(pair: Pair) -> tuple[str, pa.Table, pa.Table]:
     """The answer on one pair of models, and its tables of secrets and of how many come out."""
     config = pair.config
-    ways = Extraction(config.pattern, 2, config.attempts, config.likely, config.near)
+    asked = question_of(config).extraction
+    assert asked is not None
+    ways = Extraction(question_of(config).pattern, 2, asked.attempts, asked.likely, asked.near)
     tables = secrets(Ranking(config.level), pair.scores), extraction(ways, pair.scores)
     return verdict(config, summary(About(config.level), tables)).answer, *tables
 
@@ -125,7 +149,7 @@ def describe_pairs(pairs: Sequence[Pair], repetitions: Sequence[int]) -> Iterato
     answers = Counter(answer for answer, _, _ in audited)
     ranked, written = (pa.concat_tables([each[at] for each in audited]) for at in (1, 2))
     said = ", ".join(f"{name} {describe_share(count, len(pairs))}" for name, count in sorted(answers.items()))
-    which = "The secrets" if pairs[0].config.told == "secrets" else "Other secrets"
+    which = "The secrets" if told_of(pairs[0]) == "secrets" else "Other secrets"
     yield f"**{which} were told.** Of {len(pairs)} pairs, an audit each: {said}."
     yield ""
     yield "| repetitions | secrets | found | p at most 5 % | exposure, bits | by the twin, bits |"
@@ -158,7 +182,7 @@ def describe_extraction(written: pa.Table, repetitions: Sequence[int]) -> Iterat
 
 def describe_nulls(pairs: Sequence[Pair]) -> Iterator[str]:
     """How often p is small where nothing is known: of each kind of secret that a model was not told."""
-    told, alike = ([pair for pair in pairs if pair.config.told == kind] for kind in KINDS)
+    told, alike = ([pair for pair in pairs if told_of(pair) == kind] for kind in KINDS)
     kinds = {
         "never put in, asked of models that were told others": p_values([t for pair in alike for t in pair.never]),
         "others of the format told in their place": p_values([t for pair in alike for t in pair.scores], of_twin=False),
@@ -214,7 +238,7 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
     yield f"| secrets x candidates, likelier by, log p, audits | {' | '.join(MADE_UP_ANSWERS)} | not seen |"
     yield "|---" * (2 + len(MADE_UP_ANSWERS)) + "|"
     for number, case in enumerate(cases):
-        config = Text(secrets=case.secrets, references=case.references)
+        config = Text(Secrets(secrets=case.secrets, references=case.references))
         answers: Counter[str] = Counter()
         for audit in range(case.audits):
             tables = make_scores(case.known, seed + 1000 * number + audit, case.secrets, case.references)
@@ -252,13 +276,14 @@ def main(arguments: Sequence[str]) -> None:
         return
     config = size(options.tiny, options.seed, options.quickstart)
     setting = measurement_facts("facts", torch.device("cpu"))
+    question = question_of(config)
     pairs = list(train_pairs(config, 2 if options.tiny else options.pairs, options.scores))
     lines = [
         line
         for told in KINDS
-        for line in describe_pairs([pair for pair in pairs if pair.config.told == told], config.repetitions)
+        for line in describe_pairs([pair for pair in pairs if told_of(pair) == told], question.repetitions)
     ]
-    setting |= {"model": str(config.model), "texts": f"{config.examples}, {config.epochs} epochs"}
+    setting |= {"model": str(question.reading.model), "texts": f"{question.examples}, {question.tuning.epochs} epochs"}
     setting |= {"seeds": f"{options.seed} to {options.seed + len(pairs) // 2 - 1}"}
     setting |= {"cost": f"{sum(pair.seconds for pair in pairs):.0f} s of a core"}
     publish_counts(
@@ -271,4 +296,4 @@ def main(arguments: Sequence[str]) -> None:
 
 def size(tiny: bool, seed: int, quickstart: bool = False) -> Text:
     base = SMOKE if tiny else QUICKSTART if quickstart else SMALL
-    return replace(base, data=pin(base.data), extraction=True, seed=seed)
+    return with_question(replace(base, seed=seed), data=pin(question_of(base).data), extraction=Continuation())

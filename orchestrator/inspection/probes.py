@@ -93,9 +93,9 @@ def commit_draw(asked: Spec) -> Commitment:
 
 
 def _draw(asked: Spec, handout: Handout, config: Any) -> Draw:
-    if handout.draw is None:
+    draw: Draw | None = None if handout.draw is None else handout.draw(config)
+    if draw is None:
         raise SpecError(f"{asked.audit} draws nothing by a secret, so there is nothing to commit to")
-    draw: Draw = handout.draw(config)
     return draw
 
 

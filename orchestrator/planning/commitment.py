@@ -31,7 +31,7 @@ def draw_of(audit: str, config: Any) -> Draw | None:
     handout = None if registered is None else registered.audit.handout
     if handout is None or handout.draw is None:
         return None
-    draw: Draw = handout.draw(config)
+    draw: Draw | None = handout.draw(config)
     return draw
 
 

@@ -129,7 +129,8 @@ def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str =
             called = _type_name(part) if len(kinds) > 1 or members else ""
             for each in _fields(part, inner, audit, f"{path}.", called, tag):
                 first = below.setdefault(each.path, each)
-                if first is not each and first.of and called not in first.of.split(", "):
+                is_own = each.path.count(".") == path.count(".") + 1  # fields below it name their own alternatives
+                if first is not each and is_own and first.of and called not in first.of.split(", "):
                     below[each.path] = replace(first, of=f"{first.of}, {called}")
         meaning = means.get(name, "")
         yield DescribedField(

@@ -133,7 +133,7 @@ def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: t
     for (name, *rest), value in changes.items():
         whole = ".".join((*above, name, *rest))
         if name not in known:
-            fields = ", ".join(known)
+            fields = ", ".join(known) or "no fields"
             raise SpecError(f"unknown field {whole!r}: {describe_kind(kind)} has {fields}{nearest(name, known)}")
         if rest:
             deeper.setdefault(name, {})[tuple(rest)] = value

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from orchestrator.spec import specification
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.field_descriptions import meanings, summary_of
 from orchestrator.spec.fields import alternatives, field_types, required_fields
 from orchestrator.spec.resolve import SCALE, SCALES
+from orchestrator.spec.spec_file import EXECUTION_KEYS, SEARCH_KEYS
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
 from tasks.contract.ranges import (
@@ -49,8 +49,8 @@ def describe_specification(name: str, audit: Audit) -> Schema:
     settings = fields | _dotted_fields(audit.config, definitions)
     settings[SCALE] = {"enum": list(SCALES), "description": "tiny reduces data and trainings to seconds."}
     tags = sorted(_all_tags(audit.config))
-    search = {"over": {"type": "object"}, **{each: {} for each in specification.SEARCH}}
-    execution = {"store": TEXT, **{each: {} for each in specification.EXECUTION}}
+    search: Schema = {**{key: {} for key in SEARCH_KEYS}, "over": {"type": "object"}}
+    execution: Schema = {**{key: {} for key in EXECUTION_KEYS}, "store": TEXT}
     return {
         "$schema": DRAFT,
         "$id": schema_address(name),

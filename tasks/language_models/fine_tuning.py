@@ -18,7 +18,7 @@ import pyarrow as pa
 from tasks.contract.extras import TRANSFORMERS
 from tasks.contract.job import Inputs, Work, single_table, task
 from tasks.datasets.questions.question import QuestionSet, redrawn
-from tasks.language_models.fine_tuning_config import FineTuning, Tuning
+from tasks.language_models.fine_tuning_config import FineTuning, Reader, Tuning
 from tasks.question_answering.question_sets import ANSWERS, Selection
 from tasks.training.members import TrainingError
 from tasks.worker import hardware
@@ -133,14 +133,14 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
 
 
 @contextlib.contextmanager
-def model_as_it_is(config: Tuning, place: Any) -> Iterator[SequenceModel]:
+def model_as_it_is(config: Reader, place: Any) -> Iterator[SequenceModel]:
     """The model without a fine-tuning, on its device; transformers is silent meanwhile."""
     check_installed()
     from tasks.external.weights import silence_transformers
-    from tasks.language_models.pretrained import prepare_model
+    from tasks.language_models.pretrained import load_reader
 
     with silence_transformers():
-        yield prepare_model(config, (), place)
+        yield load_reader(config, place)
 
 
 def check_installed() -> None:

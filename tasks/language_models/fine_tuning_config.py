@@ -19,19 +19,35 @@ Adaptation = Literal["full", "lora"]
 Precision = Literal["float32", "bfloat16"]
 
 
-class Tuning(Protocol):
-    """What a training of a language model takes of a config, whatever its texts are."""
+def adaptation_extras(adaptation: Adaptation) -> tuple[Extra, ...]:
+    """The packages that a training with this adaptation needs."""
+    return (PEFT,) if adaptation == "lora" else ()
+
+
+class Reader(Protocol):
+    """The settings of a config by which a language model reads texts."""
 
     @property
     def model(self) -> LanguageModel: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def answer_length(self) -> int: ...
+    @property
+    def precision(self) -> Precision: ...
+
+
+class Tuning(Reader, Protocol):
+    """The settings of a config by which a language model is fine-tuned, whatever its texts are."""
+
     @property
     def relation(self) -> Relation: ...
     @property
     def adaptation(self) -> Adaptation: ...
     @property
     def rank(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
     @property
     def epochs(self) -> int: ...
     @property
@@ -43,15 +59,9 @@ class Tuning(Protocol):
     @property
     def dropout(self) -> float: ...
     @property
-    def length(self) -> int: ...
-    @property
-    def answer_length(self) -> int: ...
-    @property
     def privacy(self) -> Privacy | None: ...
     @property
     def asked(self) -> tuple[int, ...]: ...
-    @property
-    def precision(self) -> Precision: ...
     @property
     def checkpointing(self) -> bool: ...
 
@@ -109,7 +119,7 @@ class FineTuning(Ranged):
         yield from recorded_conflicts(self.recorded, self.epochs)
 
     def extras(self) -> tuple[Extra, ...]:
-        return (PEFT,) if self.adaptation == "lora" else ()
+        return adaptation_extras(self.adaptation)
 
     @property
     def asked(self) -> tuple[int, ...]:

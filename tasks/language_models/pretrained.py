@@ -18,7 +18,7 @@ import torch
 from tasks.contract.extras import PEFT
 from tasks.datasets.questions.question import Question
 from tasks.external.weights import silence_transformers
-from tasks.language_models.fine_tuning_config import Tuning
+from tasks.language_models.fine_tuning_config import Reader, Tuning
 from tasks.language_models.language_model import (
     HEAD,
     LanguageModel,
@@ -162,19 +162,38 @@ def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> 
     Whatever is drawn is a function of the config's seed; torch's own random state is as before. ValueError, in one
     line, for a model that cannot be had or read, or one whose positions are too few.
     """
-    spread = spread_over_gpus(config, place)
-    with drawn_from(config.seed, "initial weights", place=place), silence_transformers():
-        module, tokenizer = build_tiny_model(config, texts) if config.model.tiny_sizes else load_model(config, spread)
-    model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
-    check_positions(config, model)
+    spread = spread_over_gpus(config.model, place, is_private=config.privacy is not None)
+    model = _make_model(config, texts, place, config.dropout, spread)
     if config.adaptation == "lora":
         with drawn_from(config.seed, "adapters", place=place), silence_transformers():
-            add_adapters(module, config)
+            add_adapters(model.module, config)
     if not spread:
-        module.to(place)
+        model.module.to(place)
     if config.checkpointing:
         # What a layer computes is computed again for its gradients, in the memory of one layer.
-        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
+
+
+def load_reader(config: Reader, place: torch.device) -> SequenceModel:
+    """The model on its device, as it is. Raises ValueError as `prepare_model` does."""
+    spread = spread_over_gpus(config.model, place)
+    model = _make_model(config, (), place, 0.0, spread)
+    if not spread:
+        model.module.to(place)
+    return model
+
+
+def _make_model(
+    config: Reader, texts: Iterable[str], place: torch.device, dropout: float, spread: Mapping[str, Any]
+) -> SequenceModel:
+    with drawn_from(config.seed, "initial weights", place=place), silence_transformers():
+        if config.model.tiny_sizes is None:
+            module, tokenizer = load_model(config, dropout, spread)
+        else:
+            module, tokenizer = build_tiny_model(config.model.tiny_sizes, dropout, texts)
+    model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
+    check_positions(config, model)
     return model
 
 
@@ -184,13 +203,11 @@ def training_texts(questions: Sequence[Question]) -> list[str]:
     return [*contexts, *(answer_text(question.golds[0]) for question in questions)]
 
 
-def build_tiny_model(config: Tuning, texts: Iterable[str]) -> tuple[Any, Any]:
+def build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
     """A tiny model and its tokenizer."""
-    sizes = config.model.tiny_sizes
-    assert sizes is not None
     tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
     build = build_tiny_t5 if sizes.kind == "t5" else build_tiny_gpt
-    return build(sizes, len(tokenizer), config.dropout), tokenizer
+    return build(sizes, len(tokenizer), dropout), tokenizer
 
 
 def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int]:
@@ -215,22 +232,22 @@ def load_tokenizer(model: LanguageModel, texts: Iterable[str]) -> tuple[Any, int
     return tokenizer, int(end)
 
 
-def spread_over_gpus(config: Tuning, place: torch.device) -> Mapping[str, Any]:
+def spread_over_gpus(model: LanguageModel, place: torch.device, is_private: bool = False) -> Mapping[str, Any]:
     """How transformers is to lay the layers of a model on the GPUs of this process; nothing where it has one.
 
     ValueError, in one line, where that cannot be done.
     """
     gpus = compute_context.current_context().gpus
-    if gpus == 1 or place.type != "cuda" or config.model.tiny_sizes is not None:
+    if gpus == 1 or place.type != "cuda" or model.tiny_sizes is not None:
         return {}
-    if config.privacy is not None:
+    if is_private:
         raise ValueError(f"privacy is given and gpus_per_job is {gpus}; gradients of single texts take one GPU")
     if find_spec("accelerate") is None:  # which comes with peft
         raise ValueError(f"gpus_per_job is {gpus}, which needs {PEFT.advice}")
     return {"device_map": "auto"}
 
 
-def load_model(config: Tuning, spread: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
+def load_model(config: Reader, dropout: float = 0.0, spread: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """The model and the tokenizer of a folder or the hub's cache: their content as it was pinned.
 
     `spread` is what transformers is told of the devices that its layers are to lie on.
@@ -244,7 +261,7 @@ def load_model(config: Tuning, spread: Mapping[str, Any] | None = None) -> tuple
         settings = AutoConfig.from_pretrained(place, **local)
         for name in DROPOUTS:
             if isinstance(getattr(settings, name, None), int | float):
-                setattr(settings, name, config.dropout)
+                setattr(settings, name, dropout)
         kind: Any = AutoModelForSeq2SeqLM if settings.is_encoder_decoder else AutoModelForCausalLM
         told = {
             "config": settings,
@@ -278,7 +295,7 @@ def merge_adapter(module: Any, adapter: Path) -> Any:
         raise ModelError(f"the adapter {adapter} does not fit its model: {reason}") from None
 
 
-def check_positions(config: Tuning, model: SequenceModel) -> None:
+def check_positions(config: Reader, model: SequenceModel) -> None:
     """ValueError where the model has fewer positions than the longest text may need; T5's are relative."""
     most = getattr(model.module.config, "max_position_embeddings", None)
     whole = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)

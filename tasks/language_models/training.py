@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.func import grad_and_value, vmap
 
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.language_models.fine_tuning_config import FineTuning, Tuning
+from tasks.language_models.fine_tuning_config import FineTuning, Reader, Tuning
 from tasks.language_models.language_model import TINY_RULES
 from tasks.language_models.sequence_model import DecoderOnly, SequenceModel, Tokens, answer_text, parse_answer
 from tasks.numerics import seeds
@@ -153,18 +153,18 @@ def encode_questions(config: FineTuning, model: SequenceModel, train: Sequence[Q
     return Examples(prompts, targets, [len(prompt) for prompt in prompts])
 
 
-def encode_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> Examples:
+def encode_texts(config: Reader, model: SequenceModel, texts: Sequence[str]) -> Examples:
     """Whole texts, of which nothing is given."""
     targets = model.encode_texts(texts, config.length)
     return Examples([[model.begin]] * len(texts), targets, [len(target) for target in targets])
 
 
-def score_texts(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
+def score_texts(config: Reader, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
     """log p of each whole text by the model as it is, in nats, (texts,), the sum over its tokens."""
     return score_targets(model, encode_texts(config, model, texts))
 
 
-def score_candidates(config: Tuning, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
+def score_candidates(config: Reader, model: SequenceModel, texts: Sequence[str]) -> NDArray[np.float64]:
     """`score_texts` of texts that begin alike, but for rounding: a decoder-only model reads what they share once."""
     if not isinstance(model, DecoderOnly):
         return score_texts(config, model, texts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +14,29 @@ from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
 from tasks.audits.text.config import Text
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.insertions import insertion_estimates, insertions
-from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
+from tasks.audits.text.documents.insertions import insertion_estimates, insertions
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
 from tasks.audits.text.presets import QUICKSTART
-from tasks.audits.text.secret_space import draw_secrets
-from tasks.audits.text.trainings import pair_model
+from tasks.audits.text.question import Documents, Insertions
+from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
+from tasks.audits.text.secrets.space import draw_secrets
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made
 from tests.dashboards.test_figures import named
-from tests.tasks.audits.text.made_up import make_scores
-from tests.tasks.audits.text.test_documents import CONFIG, made_scores
+from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, question_of
+from tests.tasks.audits.text.test_documents import CONFIG, FACTS, made_scores
 from tests.tasks.audits.text.test_identifiers import made as made_identifiers
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTED
 from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
 
 WRITTEN = made_scores(0.5, 1, written=1.0)
+DOCUMENT_TEST = document_test(question_of(CONFIG, Documents), CONFIG)
 DOCUMENTS = {
-    "documents": documents(document_test(CONFIG), WRITTEN),
-    "document_estimates": estimates(document_test(CONFIG), WRITTEN),
+    "documents": documents(DOCUMENT_TEST, WRITTEN),
+    "document_estimates": estimates(DOCUMENT_TEST, WRITTEN),
 }
-TEST = document_test(INSERTED)
+TEST = document_test(question_of(INSERTED, Insertions), INSERTED)
 INSERTIONS = {
     "insertions": insertions(TEST, made_insertions(0.15, 1)),
     "insertion_estimates": insertion_estimates(TEST, made_insertions(0.15, 1)),
@@ -76,7 +76,7 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
 def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text("".join(json.dumps({"id": str(at), "text": f"letter {at} to X"}) + "\n" for at in range(20)))
-    config = replace(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
+    config = configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0)
     its = run(store, "text-own", config, **DOCUMENTS)
     for shown in (False, True):
         drawn = gallery(its, show_images=shown)
@@ -84,8 +84,13 @@ def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store,
         assert shown == drawn.shown
         assert shown == any("to X" in words for record in drawn.records for _, words in record.fields)
         assert ("--show-texts" in drawn.note) != shown
-    its = run(store, "text-secrets", replace(QUICKSTART, data=CONFIG.data), secrets=TABLES["secrets"])
-    texts = {secret.number: secret.text for secret in draw_secrets(pair_model(its.private_config, 0, 0))}
+    its = run(
+        store,
+        "text-secrets",
+        configured(QUICKSTART, data=FACTS),
+        secrets=TABLES["secrets"],
+    )
+    texts = {secret.number: secret.text for secret in draw_secrets(pair_of(its.private_config, 0, 0))}
     found = gallery(its, show_images=True)
     assert found is not None
     assert {record.fields[0][1] for record in found.records} <= set(texts.values())

@@ -40,15 +40,14 @@ from studies.density_error_rates import Case
 from studies.forgetting_error_rates import KINDS, NULL, Judged, Kind
 from studies.forgetting_evasion import CHEATS, OWNERS, Desk
 from studies.quickstart_accuracy import Outcome
-from studies.text_secret_detection import Pair, size
+from studies.text_secret_detection import Pair, question_of, size, with_question
 from tasks.audits.density.reassignment import least_found, reassign_models
 from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import ModelId
-from tasks.audits.text.config import Told
-from tasks.audits.text.secret_space import draw_secrets, score_table
-from tasks.audits.text.trainings import pair_model
+from tasks.audits.text.secrets.models import pair_model
+from tasks.audits.text.secrets.space import Told, draw_secrets, score_table
 from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -411,11 +410,12 @@ def test_models_from_chosen_weights_are_asked_about_the_record_and_the_others(mo
 
 def pair_of(told: Told, known: float) -> Pair:
     """A pair of models that say what was told, or what stands in its place, likelier by so many nats."""
-    config = replace(size(tiny=True, seed=3), told=told, extraction=False, secrets=8)
+    config = with_question(size(tiny=True, seed=3), told=told, secrets=8)
+    question = question_of(config)
     chance, scores = np.random.default_rng(0), []
-    drawn = draw_secrets(pair_model(config, 0, 0))
+    drawn = draw_secrets(pair_model(question, config.seed, 0, 0))
     for side in range(2):
-        log_p = chance.normal(-60, 3, (len(drawn), config.references + 1))
+        log_p = chance.normal(-60, 3, (len(drawn), question.references + 1))
         log_p[:, 0] += [known * (secret.side == side and told == "secrets") for secret in drawn]
         scores.append(score_table(drawn, log_p.tolist(), side))
     return Pair(config, tuple(scores), tuple(scores))

@@ -8,10 +8,11 @@ from typing import Any
 from dashboards.gallery import Gallery, Record, error_reason
 from dashboards.run import Run
 from tasks.audits.text.config import Text
-from tasks.audits.text.extraction_answer import MOST_NAMED, name_thing, rank_surest
-from tasks.audits.text.given_model import given_question, questions
-from tasks.audits.text.secret_space import draw_secrets
-from tasks.audits.text.trainings import pair_model
+from tasks.audits.text.given.model import given_question, questions
+from tasks.audits.text.question import Documents, Identifiers, Insertions, Secrets
+from tasks.audits.text.reproduced import MOST_NAMED, name_thing, rank_surest
+from tasks.audits.text.secrets.models import pair_model
+from tasks.audits.text.secrets.space import draw_secrets
 from tasks.datasets.catalog import is_embedded, load_texts
 
 EACH = 12  # documents
@@ -59,12 +60,14 @@ def secrets(run: Run, show_images: bool) -> Gallery | None:
 
 def secret_texts(config: Text, chosen: Sequence[dict[str, Any]]) -> list[str]:
     """The text that each of the chosen was asked about with."""
-    if config.asks_as_it_is:
-        asked = questions(given_question(config))
-        places = [each["at"] if config.identifiers else each["secret"] - 1 for each in chosen]
-        return [asked[place][0] for place in places]
-    drawn = {pair: draw_secrets(pair_model(config, pair, 0)) for pair in {each["pair"] for each in chosen}}
-    return [drawn[each["pair"]][each["secret"] - 1].text for each in chosen]
+    question = config.question
+    if isinstance(question, Secrets):
+        pairs = {each["pair"] for each in chosen}
+        drawn = {pair: draw_secrets(pair_model(question, config.seed, pair, 0)) for pair in pairs}
+        return [drawn[each["pair"]][each["secret"] - 1].text for each in chosen]
+    asked = questions(given_question(config))
+    places = [each["at"] if isinstance(question, Identifiers) else each["secret"] - 1 for each in chosen]
+    return [asked[place][0] for place in places]
 
 
 def documents(run: Run, show_images: bool) -> Gallery | None:
@@ -76,17 +79,18 @@ def documents(run: Run, show_images: bool) -> Gallery | None:
     known = [row for row in table.to_pylist() if (row["near"] or 0) > (row["near_twin"] or 0)]
     chosen = sorted(known, key=lambda row: (row["near_twin"] - row["near"], row["row"]))[:EACH]
     config = run.private_config
-    if not chosen or not isinstance(config, Text):
+    if not chosen or not isinstance(config, Text) or not isinstance(config.question, Documents | Insertions):
         return None
-    if not (show_images or is_embedded(config.data.name)):
+    data = config.question.data
+    if not (show_images or is_embedded(data.name)):
         rows = ", ".join(str(row["row"]) for row in chosen)
         yours = (
-            f"Texts of {config.data.named().name} are yours and are not shown unless asked for with --show-texts. "
+            f"Texts of {data.named().name} are yours and are not shown unless asked for with --show-texts. "
             f"{len(known):,} documents come out: rows {rows}."
         )
         return Gallery(CAPTION, False, yours, title=TITLE)
     try:
-        texts = load_texts(config.data, config.examples)
+        texts = load_texts(data, config.question.examples)
     except (ValueError, OSError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
     shown = tuple(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.chart import Axis, Chart, Figure, Layer, line, marks, row_panel, upright
 from dashboards.columns import integers, numbers, texts
-from tasks.audits.text.secret_space import mean_exposure_of_uniform_ranks
+from tasks.audits.text.secrets.space import mean_exposure_of_uniform_ranks
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -32,13 +32,26 @@ from dataclasses import replace
 
 from tasks.audits.text.answer import EFFECT, MEANINGS, OBJECTIVES, RULES, SYMBOLS, certificate, verdict
 from tasks.audits.text.config import Text, about, tiny
-from tasks.audits.text.extraction_answer import name_found
-from tasks.audits.text.given_model import GUESSABLE, given_question, planted_texts, questions
+from tasks.audits.text.given.model import GUESSABLE, given_question, planted_texts, questions
+from tasks.audits.text.given.table import COLUMNS, handout_records, key_table
 from tasks.audits.text.measures import MEASURES, summary
-from tasks.audits.text.measures.epsilon import notes
 from tasks.audits.text.power import power, resolution
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
-from tasks.audits.text.returned_table import COLUMNS, handout_records, key_table
+from tasks.audits.text.question import (
+    AskedModel,
+    Documents,
+    Identifiers,
+    Insertions,
+    OtherTexts,
+    OwnerQuestion,
+    Planted,
+    Question,
+    RankingModel,
+    ReturnedTable,
+    Secrets,
+)
+from tasks.audits.text.reproduced import name_found
+from tasks.audits.text.secrets.epsilon import notes
 from tasks.audits.text.trainings import trainings
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
@@ -48,7 +61,6 @@ from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.records import Records
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
-from tasks.language_models.language_model import LanguageModel
 
 __all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
 
@@ -68,29 +80,53 @@ def probes(config: Text) -> Iterator[tuple[str, Records]]:
 
 
 def probes_config(config: Text) -> Text:
-    """The config without the models, which hands out the same texts."""
-    return replace(config, model=LanguageModel("tiny-gpt"), base=None, outputs=None)
+    """The config without its source of log probabilities, which hands out the same texts."""
+    match config.question:
+        case Planted() | Identifiers() as question:
+            return replace(config, question=replace(question, source=RankingModel()))
+        case OtherTexts() as question:
+            return replace(config, question=replace(question, source=AskedModel()))
+    return config
 
 
 def split(config: Text) -> Split:
     """What each text is that an owner gets, and the secrets that are to be put into the training data beforehand."""
     asked = given_question(config)
-    return Split(key_table(questions(asked), asked.seed), planted_texts(asked), "" if config.secret else GUESSABLE)
+    warning = "" if isinstance(config.question, OwnerQuestion) and config.question.secret else GUESSABLE
+    return Split(key_table(questions(asked), asked.seed), planted_texts(asked), warning)
 
 
-def draw(config: Text) -> Draw:
+def draw(config: Text) -> Draw | None:
     return config.draw
 
 
 def subject(config: Text) -> str:
-    model = config.model if config.outputs is None else "a table of log-probabilities"
-    return f"{model} on {config.pattern if config.planted else config.data.name}"
+    return f"{_answering(config.question)} on {_topic(config.question)}"
+
+
+def _answering(question: Question) -> str:
+    """The model that is asked, or what stands for it."""
+    match question:
+        case Secrets() | Documents() | Insertions():
+            return question.reading.model.name
+    if isinstance(question.source, ReturnedTable):
+        return "a table of log-probabilities"
+    return str(question.source.model)
+
+
+def _topic(question: Question) -> str:
+    return question.pattern if isinstance(question, Planted) else question.data.name
 
 
 def stand_in(config: Text) -> str:
-    if config.outputs is not None:
-        return ""
-    return stand_in_trained(config.data, config.model.name, "language model")
+    match config.question:
+        case Secrets() | Documents() | Insertions() as question:
+            return stand_in_trained(question.data, question.reading.model.name, "language model")
+        case Identifiers(source=AskedModel(model=model), data=data):
+            return stand_in_trained(data, model.name, "language model")
+        case OtherTexts(source=AskedModel(model=model), data=data):
+            return stand_in_trained(data, model.name, "language model")
+    return ""
 
 
 AUDIT = Audit(
@@ -114,7 +150,7 @@ AUDIT = Audit(
         stand_in=stand_in,
         attacks=(Attack.EXTRACTION, Attack.MEMBERSHIP),
     ),
-    handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret", columns=COLUMNS),
+    handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="question.secret", columns=COLUMNS),
     resolution=resolution,
     power=power,
     notes=notes,

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tasks.language_models.fine_tuning_config import Tuning
+    from tasks.language_models.fine_tuning_config import Reader
     from tasks.language_models.sequence_model import SequenceModel, Tokens
 
 Array = NDArray[np.float64]
@@ -66,7 +66,7 @@ def score_ends(model: SequenceModel, prompts: Sequence[Tokens], ends: Sequence[T
 
 
 def score_secret_ends(
-    config: Tuning, model: SequenceModel, asked: Sequence[Sequence[str]], around: Sequence[tuple[str, str]]
+    config: Reader, model: SequenceModel, asked: Sequence[Sequence[str]], around: Sequence[tuple[str, str]]
 ) -> dict[str, list[float | None]]:
     """The columns of ENDS, and the `tokens` asked for, of the first of each question's texts.
 

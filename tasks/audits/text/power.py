@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.measures.documents import DRAWS
-from tasks.audits.text.secret_space import SecretSpace, space_of
+from tasks.audits.text.documents.ranks import DRAWS
+from tasks.audits.text.question import Documents, Identifiers, Planted, RankedQuestion, Secrets
 from tasks.contract.power import (
     GOAL,
     SMALLEST,
@@ -29,57 +29,55 @@ EFFECT = 8.0  # nats by which the secret of the statement is likelier
 DOCUMENT_SPREAD, DOCUMENT_EFFECT = 1.0, 2.0  # of the whole document, in nats
 
 
-def candidates(config: Text) -> int:
-    """Among how many a secret, or an identifier, is ranked, itself among them."""
-    spaces = [space_of(name) for name in config.identifiers] or [SecretSpace(config.pattern)]
-    return min(min(space.size for space in spaces), config.references + 1)
-
-
-def rank_resolution(config: Text, tests: int) -> Resolution:
+def rank_resolution(question: RankedQuestion, level: float, tests: int) -> Resolution:
     """Whether one of these secrets, or identifiers, could be found."""
-    item = "identifiers" if config.identifiers else "secrets"
-    others = fewest_others(tests, config.level)
+    item = "identifiers" if isinstance(question, Identifiers) else "secrets"
+    others = fewest_others(tests, level)
     advice = f"rank {tests} {item} among {others + 1} or more (references={others})"
-    return Resolution(1 / candidates(config), tests, config.level, item, advice)
+    return Resolution(1 / question.candidates, tests, level, item, advice)
 
 
-def document_resolution(config: Text, tests: int) -> Resolution:
+def document_resolution(models: int, level: float, tests: int) -> Resolution:
     """Whether one of these documents could be found by the exact test over models."""
-    return exact_test_resolution(config.models, DRAWS, config.level, tests, "documents")
+    return exact_test_resolution(models, DRAWS, level, tests, "documents")
 
 
-def insertion_resolution(config: Text, inserted: int, left_out: int) -> Resolution:
+def insertion_resolution(level: float, inserted: int, left_out: int) -> Resolution:
     """Whether one of these inserted documents could be found by its rank among the documents that were left out."""
-    advice = f"with {inserted:,} inserted documents leave {fewest_others(inserted, config.level):,} out"
-    return Resolution(1 / (1 + left_out), inserted, config.level, "inserted documents", advice)
+    advice = f"with {inserted:,} inserted documents leave {fewest_others(inserted, level):,} out"
+    return Resolution(1 / (1 + left_out), inserted, level, "inserted documents", advice)
 
 
 def resolution(config: Text) -> Resolution | None:
-    """That of the plan; None if no answer clears, or if identifiers must first be counted in the texts."""
-    if config.others is not None or config.identifiers or config.insertions:
-        return None
-    if config.documents:
-        return document_resolution(config, config.documents)
-    return rank_resolution(config, config.secrets * (1 if config.planted else config.pairs))
+    """That of the plan; None if no answer clears, or if the items must first be counted in the texts."""
+    match config.question:
+        case Documents() as question:
+            return document_resolution(question.models, config.level, question.documents)
+        case Secrets() | Planted() as question:
+            return rank_resolution(question, config.level, question.ranked)
+    return None
 
 
 def power(config: Text) -> Iterator[Power]:
     """How often one secret, or one document, of a stated effect is found."""
-    asked = resolution(config)
-    if asked is None:
-        return
-    if config.documents:
-        share = document_rate(config.models, config.level, config.documents)
-        models = smallest_size(
-            config.models, 2, lambda size: document_rate(size, config.level, config.documents) >= GOAL
-        )
-        size = f"one document of {asked.tests:,} that is remembered by {DOCUMENT_EFFECT:g} nats"
-        spread = f"(models differ by {DOCUMENT_SPREAD:g} nat)"
-        yield Power(f"{size} {spread}", share, "" if models is None else f"train {models} models")
-        return
-    share = secret_rate(candidates(config), config.level / asked.tests)
-    size = f"one secret of {asked.tests:,} that is {EFFECT:g} nats likelier (others differ by {SPREAD:g} nats)"
-    yield Power(size, share)
+    match config.question:
+        case Documents() as question:
+            yield document_power(question, config.level)
+        case Secrets() | Planted() as question:
+            share = secret_rate(question.candidates, config.level / question.ranked)
+            size = (
+                f"one secret of {question.ranked:,} that is {EFFECT:g} nats likelier (others differ by {SPREAD:g} nats)"
+            )
+            yield Power(size, share)
+
+
+def document_power(question: Documents, level: float) -> Power:
+    documents = question.documents
+    share = document_rate(question.models, level, documents)
+    models = smallest_size(question.models, 2, lambda size: document_rate(size, level, documents) >= GOAL)
+    size = f"one document of {documents:,} that is remembered by {DOCUMENT_EFFECT:g} nats"
+    spread = f"(models differ by {DOCUMENT_SPREAD:g} nat)"
+    return Power(f"{size} {spread}", share, "" if models is None else f"train {models} models")
 
 
 def secret_rate(size: int, p_value: float) -> float:

@@ -6,33 +6,60 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tasks.audits.text.config import Text
+from tasks.audits.text.question import (
+    Continuation,
+    Documents,
+    Identifiers,
+    Insertions,
+    ReturnedTable,
+    Secrets,
+    TextReading,
+    TextTuning,
+)
 from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.training.recipe import Privacy
 
-QUICKSTART = Text(examples=150, epochs=12, learning_rate=3e-3)
-SMOKE = replace(
-    QUICKSTART, model=LanguageModel("tiny-gpt#16x1"), examples=20, secrets=6, references=199, epochs=2, length=128,
-    batch=16,
-)  # fmt: skip
-DOCUMENTS = replace(
-    QUICKSTART, documents=24, repetitions=(1, 4, 16), examples=24, epochs=24, batch=16, learning_rate=5e-3, length=320,
-)  # fmt: skip
+TUNING = TextTuning(epochs=12, learning_rate=3e-3)
+CODES = Secrets(examples=150, tuning=TUNING)
+QUICKSTART = Text(CODES)
+SMOKE = Text(
+    Secrets(
+        examples=20,
+        secrets=6,
+        references=199,
+        reading=TextReading(LanguageModel("tiny-gpt#16x1"), length=128),
+        tuning=replace(TUNING, epochs=2, batch=16),
+    )
+)
+DOCUMENTS = Text(
+    Documents(
+        examples=24,
+        reading=TextReading(length=320),
+        tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
+    )
+)
+EPSILONS = (None, 16.0, 4.0, 1.0)
+HUBBLE = Insertions(base=LanguageModel("tiny-gpt#32x1"), examples=200, repetitions=(1, 4, 16, 64, 256))
 
-EPSILONS = (16.0, 4.0, 1.0)
-HUBBLE_REPETITIONS = (1, 4, 16, 64, 256)
-LADDER = replace(QUICKSTART, repetitions=(1,), examples=20, epochs=48)
+
+def private_codes(epsilon: float | None) -> Text:
+    """Codes that occur once, in texts that are read often, with this epsilon; None: without privacy."""
+    privacy = None if epsilon is None else Privacy(epsilon)
+    tuning = replace(TUNING, epochs=48, privacy=privacy)
+    return Text(replace(CODES, repetitions=(1,), examples=20, tuning=tuning))
+
 
 PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, told="others"),
+    "null": Text(replace(CODES, told="others")),
     "smoke": SMOKE,
-    "extraction": replace(QUICKSTART, extraction=True),
-    "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
+    "extraction": Text(replace(CODES, extraction=Continuation())),
+    "ladder": tuple(map(private_codes, EPSILONS)),
     "documents": DOCUMENTS,
-    "identifiers": Text(Dataset("tickets"), identifiers=("uuid4",), secrets=24),
-    "hubble": Text(base=LanguageModel("tiny-gpt#32x1"), insertions=True, examples=200, repetitions=HUBBLE_REPETITIONS),
+    "identifiers": Text(Identifiers(data=Dataset("tickets"))),
+    "hubble": Text(HUBBLE),
 }
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: 24 codes of 6 digits in 150 short texts, and a small GPT that reads bytes",
@@ -45,32 +72,23 @@ REPEATS: Mapping[str, str] = {
     "null, 200 embedded texts asked of two small GPTs that never saw them",
     "smoke": "ours: 6 codes in 20 texts, and a smaller GPT",
 }
-TEXTS = Asked("data", "Which texts?", "records:letters.jsonl", sets={"examples": 0})
+TEXTS = Asked("question.data", "Which texts?", "records:letters.jsonl", sets={"question.examples": 0})
 MODEL = Asked(
-    "model",
+    "question.reading.model",
     "Your language model, which is fine-tuned on them (or tiny-gpt as a stand-in)?",
     "folder:gpt2",
     "tiny-gpt",
     optional=True,
 )
-FORMATS = Asked("identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
+FORMATS = Asked("question.identifiers", "Formats of random ids in them (uuid4, md5, key-{hex:16})?", "uuid4", "uuid4")
+GIVEN = Asked(
+    "question.source.model", "The model's folder, with +FOLDER of an adapter or without?", "folder:gpt2+adapter"
+)
+RETURNED = replace(
+    TABLE, field="question.source.outputs", example="log_p.csv", sets={"question.source": ReturnedTable.tag}
+)
 SITUATIONS = (
     Situation("data", "secret", (TEXTS, MODEL), preset="quickstart"),
-    Situation(
-        "model",
-        "secret",
-        (
-            TEXTS,
-            FORMATS,
-            Asked("model", "The model's folder, with +FOLDER of an adapter or without?", "folder:gpt2+adapter"),
-        ),
-        preset="identifiers",
-    ),
-    Situation(
-        "outputs",
-        "secret",
-        (TEXTS, FORMATS, replace(TABLE, field="outputs", example="log_p.csv")),
-        preset="identifiers",
-        table="outputs",
-    ),
+    Situation("model", "secret", (TEXTS, FORMATS, GIVEN), preset="identifiers"),
+    Situation("outputs", "secret", (TEXTS, FORMATS, RETURNED), preset="identifiers", table=RETURNED.field),
 )

@@ -1,156 +1,28 @@
-"""The pairs of models: both are fine-tuned on the same texts, and each secret stands in the texts of one of the two."""
+"""The models that a question is about, and what they score."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import pyarrow as pa
-
-from tasks.audits.text.config import Scoring, Text, tuning_fields
-from tasks.audits.text.continuations import score_secret_ends
-from tasks.audits.text.document_models import document_jobs, insertion_jobs
-from tasks.audits.text.given_model import check_returned, identifier_jobs, planted_jobs
-from tasks.audits.text.secret_space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
-from tasks.contract.job import Inputs, Job, Work, task
-from tasks.contract.ranges import Ranged, Share
-from tasks.datasets.catalog import load_texts
-from tasks.datasets.dataset import Dataset
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
-from tasks.language_models.language_model import LanguageModel
-from tasks.numerics import seeds
-from tasks.training.recipe import Privacy
-from tasks.worker import hardware
-
-if TYPE_CHECKING:
-    from tasks.language_models.sequence_model import SequenceModel
-
-
-@dataclass(frozen=True)
-class PairModel(Ranged):
-    """One model of a pair. Secrets and what stands beside them are drawn by `draw`, alike for both `side`s, 0 and 1."""
-
-    data: Dataset
-    model: LanguageModel
-    pattern: str
-    secrets: int
-    repetitions: Repetitions
-    references: int
-    told: Told
-    pair: int
-    side: int
-    draw: int
-    examples: int
-    adaptation: Adaptation
-    rank: int
-    seed: int
-    epochs: int
-    batch: int
-    accumulate: int
-    learning_rate: float
-    dropout: Annotated[float, Share(one=False)]
-    length: int
-    deduplicate: bool = False
-    privacy: Privacy | None = None
-    precision: Precision = "float32"
-    checkpointing: bool = False
-    extraction: bool = False
-    scoring: Scoring = "whole"
-
-    relation: ClassVar[Relation] = "kept"
-    answer_length: ClassVar[int] = 1  # the token before a text
-
-    @property
-    def asked(self) -> tuple[int, ...]:
-        return (self.epochs,)
+from tasks.audits.text.config import Text
+from tasks.audits.text.documents.models import document_jobs, insertion_jobs
+from tasks.audits.text.given.model import check_returned, identifier_jobs, planted_jobs
+from tasks.audits.text.question import Documents, Identifiers, Insertions, OtherTexts, Planted, Secrets
+from tasks.audits.text.secrets.models import secret_jobs
+from tasks.contract.job import Job
 
 
 def trainings(config: Text) -> tuple[Job, ...]:
-    """The scores of both models of each pair, pair by pair; ValueError where there are too few texts.
-
-    Where identifiers are asked about, those of the model as it is; of documents, those of each model, and of insertions
-    those of the model and its base.
-    """
+    """The scores of all models that the question is about, in its order; ValueError if there are too few texts."""
     check_returned(config)
-    if config.identifiers:
-        return identifier_jobs(config)
-    if config.others is not None:
-        return ()
-    if config.planted:
-        return planted_jobs(config)
-    if config.documents:
-        return document_jobs(config)
-    if config.insertions:
-        return insertion_jobs(config)
-    load_texts(config.data, config.examples)
-    return tuple(
-        Job(score_secrets, pair_model(config, pair, side)) for pair in range(config.pairs) for side in range(2)
-    )
-
-
-def pair_model(config: Text, pair: int, side: int) -> PairModel:
-    return PairModel(
-        data=config.data,
-        model=config.model,
-        pattern=config.pattern,
-        secrets=config.secrets,
-        repetitions=config.repetitions,
-        references=config.references,
-        told=config.told,
-        pair=pair,
-        side=side,
-        draw=seeds.derive(config.seed, "secrets", pair),
-        examples=config.examples,
-        scoring=config.scoring,
-        seed=seeds.derive(config.seed, "training", pair),
-        extraction=config.extraction,
-        **tuning_fields(config),
-    )
-
-
-def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
-    """The texts that the model is trained on: the data's, and the secrets of its side as often as they are repeated."""
-    told = [secret.told for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)]
-    texts = [*load_texts(config.data, config.examples), *told]
-    return list(dict.fromkeys(texts)) if config.deduplicate else texts
-
-
-def work(config: PairModel) -> Work:
-    """What the training and the questions compute."""
-    trained = len(load_texts(config.data, config.examples)) * config.epochs
-    asked = config.secrets * (config.references + 1)
-    return Work({f"tell {config.model.name}": trained}, {f"score {config.model.name}": asked})
-
-
-def batch_key(config: PairModel) -> PairModel:
-    """What trainings that share a call have in common: all but what is drawn."""
-    return replace(config, pair=0, side=0, draw=0, seed=0)
-
-
-@task(version=1, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
-def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
-    """log p of each secret's text, and of its references', by the fine-tuned model (SCORES).
-
-    With `extraction` also how the model goes on before each secret (`tasks.audits.text.continuations`).
-    """
-    from tasks.language_models.fine_tuning import fine_tuned_on
-
-    place, secrets = hardware.device(), draw_secrets(config)
-    texts = training_texts(config, secrets)
-    with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
-        return ask_secrets(config, model, secrets)
-
-
-def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secret]) -> pa.Table:
-    """What the model says of these secrets (SCORES)."""
-    from tasks.language_models.training import score_candidates, score_texts
-
-    asked = [(secret.text, *secret.others) for secret in secrets]
-    if config.scoring == "shared":
-        scores = [score_candidates(config, model, each).tolist() for each in asked]
-    else:
-        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
-        scores = [[next(log_p) for _ in each] for each in asked]
-    ends = score_secret_ends(config, model, asked, secret_surroundings(config)) if config.extraction else None
-    return score_table(secrets, scores, config.side, config.pair, ends)
+    match config.question:
+        case Secrets() as question:
+            return secret_jobs(question, config.seed)
+        case Planted() as question:
+            return planted_jobs(question, config.seed)
+        case Identifiers() as question:
+            return identifier_jobs(question, config.seed)
+        case Documents() as question:
+            return document_jobs(question, config.seed)
+        case Insertions() as question:
+            return insertion_jobs(question, config.seed)
+        case OtherTexts():  # asked by its measure
+            return ()

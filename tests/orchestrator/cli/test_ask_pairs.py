@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 import orchestrator
-from orchestrator.guide import fears_with, find_guide, with_full_names
+from orchestrator.guide import fears_with, find_guide, table_settings, with_full_names
 from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.spec_file import read
-from tasks.contract.situation import HAVE
+from tasks.contract.situation import HAVE, Situation
 from tests.orchestrator.cli.test_ask import at_a_terminal
 from tests.support.shell import PATHS, Here, Shell, refusals
 from tests.tasks.audits.text.test_folders import save_folder
@@ -34,7 +34,7 @@ ANSWERS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "network": "mlp1",
     },
     ("data", "answer"): {"data": "records:questions.jsonl", "model": "folder:t5"},
-    ("data", "secret"): {"data": "records:letters.jsonl", "model": "tiny-gpt"},
+    ("data", "secret"): {"question.data": "records:letters.jsonl", "question.reading.model": "tiny-gpt"},
     ("data", "unknown"): {"data": "folder:mine", "network": "own:make"},
     ("model", "image"): {
         "given.shape": "28,28,1",
@@ -50,7 +50,11 @@ ANSWERS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "network": "own:make",
     },
     ("model", "answer"): {"model": "folder:t5", "data": "records:questions.jsonl"},
-    ("model", "secret"): {"data": "records:letters.jsonl", "identifiers": "uuid4", "model": "folder:gpt2"},
+    ("model", "secret"): {
+        "question.data": "records:letters.jsonl",
+        "question.identifiers": "uuid4",
+        "question.source.model": "folder:gpt2",
+    },
     ("model", "unknown"): {
         "given.model": "model.pt",
         "given.members": "folder:mine",
@@ -65,7 +69,7 @@ ANSWERS: Mapping[tuple[str, str], Mapping[str, str]] = {
         "network": "own:make",
     },
     ("outputs", "answer"): {"data": "records:questions.jsonl"},
-    ("outputs", "secret"): {"data": "records:letters.jsonl", "identifiers": "uuid4"},
+    ("outputs", "secret"): {"question.data": "records:letters.jsonl", "question.identifiers": "uuid4"},
     ("outputs", "unknown"): {"given.members": "folder:mine", "given.others": "folder:theirs", "network": "mlp1"},
 }
 STAND_INS = {
@@ -141,7 +145,7 @@ def test_a_script_and_a_terminal_lead_to_one_accepted_plan(
     written = engram.json("ask", first, "--fear", fear, "--out", name, *rest, "--have", have)
     assert written["audit"] == find_guide(have, fear).audit
     assert written["stand_in"] == STAND_INS.get((have, fear), "")
-    table = () if have != "outputs" else (returned_table(engram, name, find_guide(have, fear).situation.table),)
+    table = () if have != "outputs" else returned_table(engram, name, find_guide(have, fear).situation)
     assert engram.json("plan", name, *table)["planned"] > 0
     check_terminal(folder, have, fear)
 
@@ -162,23 +166,23 @@ def check_terminal(folder: Path, have: str, fear: str) -> None:
     assert files[0].audit == files[1].audit
 
 
-def returned_table(engram: Here, name: str, field: str) -> str:
-    """Write the probes of a specification and answer all of them. Returns the setting that names the answers."""
+def returned_table(engram: Here, name: str, situation: Situation) -> list[str]:
+    """Write the probes of a specification and answer all of them. Returns the settings that name the answers."""
     probes, answers = engram.folder / f"{name}-probes", engram.folder / f"{name}-answers"
     engram("probes", name, "--out", probes.name)
     if (probes / "images.csv").exists():
         answer_images(probes / "images.csv", answers.with_suffix(".csv"))
-        return f"{field}={answers.with_suffix('.csv').name}"
+        return table_settings(situation, answers.with_suffix(".csv").name)
     if (probes / "questions").exists():
         answers.mkdir()
         for path in (probes / "questions").iterdir():
             ids = [json.loads(line)["id"] for line in path.read_text().splitlines()]
             (answers / f"{path.stem}.json").write_text(json.dumps(dict.fromkeys(ids, "7")))
-        return f"{field}={answers.name}"
+        return table_settings(situation, answers.name)
     (path,) = probes.glob("*.jsonl")
     rows = [{"id": json.loads(line)["id"], "log_p": -9.5} for line in path.read_text().splitlines()]
     write_csv(answers.with_suffix(".csv"), rows)
-    return f"{field}={answers.with_suffix('.csv').name}"
+    return table_settings(situation, answers.with_suffix(".csv").name)
 
 
 def answer_images(image_list: Path, answers: Path) -> None:

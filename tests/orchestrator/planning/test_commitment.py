@@ -88,7 +88,7 @@ CASES = (
             "level": "0.06",
             "negligible": "0.2",
         },
-        {"planted": "true"},
+        {"question": "planted"},
     ),
 )
 CHANGES = [(case, name, value) for case in CASES for name, value in case.changes.items()]

@@ -30,7 +30,7 @@ from tasks.audits.relational import Relational
 from tasks.audits.relational.measures.questions import Scoring, score
 from tasks.audits.text import AUDIT as TEXT
 from tasks.audits.text import Text
-from tasks.audits.text.given_model import both_sets, compared_texts
+from tasks.audits.text.given.model import ComparedTexts, both_sets, given_question
 from tasks.audits.unique_feature import AUDIT as UNIQUE_FEATURE
 from tasks.audits.unique_feature import UniqueFeature, canary_selection
 from tasks.audits.unique_feature.canary_selection import CanaryChoice, canaries, choose_canaries
@@ -48,6 +48,7 @@ from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.density import member_of
 from tests.support.settings import with_settings
+from tests.tasks.audits.text.made_up import configured
 from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
@@ -135,7 +136,7 @@ def deja_vu(folder: Path, copies: int) -> DejaVu:
 
 
 def text(folder: Path, copies: int) -> Text:
-    return Text(data=user_texts(folder, copies), documents=20, models=4, epochs=1)
+    return configured(data=user_texts(folder, copies), documents=20, models=4, epochs=1)
 
 
 def self_influence(folder: Path, copies: int) -> UniqueFeature:
@@ -143,14 +144,14 @@ def self_influence(folder: Path, copies: int) -> UniqueFeature:
 
 
 def identifiers(folder: Path, copies: int) -> Text:
-    return Text(data=user_identifiers(folder, copies), identifiers=("key-{hex:16}",), secrets=20)
+    return configured(data=user_identifiers(folder, copies), identifiers=("key-{hex:16}",), secrets=20)
 
 
 def other_texts(folder: Path, copies: int) -> Text:
     (folder / "others").mkdir()
     others = folder / "others" / "others.jsonl"
     others.write_text("".join(f'{{"id": "{number}", "text": "Other {number}."}}\n' for number in range(COUNT)))
-    return Text(data=user_texts(folder, copies), others=pin(Dataset(f"records:{others}")))
+    return configured(data=user_texts(folder, copies), others=pin(Dataset(f"records:{others}")))
 
 
 def relational(folder: Path, copies: int) -> Relational:
@@ -266,13 +267,15 @@ def test_copies_are_one_canary_by_self_influence() -> None:
 
 
 def test_copies_of_training_texts_are_counted_beside_secrets(tmp_path: Path) -> None:
-    config = Text(data=user_texts(tmp_path, COPIED), secrets=4)
+    config = configured(data=user_texts(tmp_path, COPIED), secrets=4)
     counted = describe_copies(summarise((), (), planned_summary(TEXT, config)))
     assert counted == "Of 56 different training texts, 1 occurs several times, 5 times in all; secrets have no copies."
 
 
 def test_copies_of_texts_are_compared_once(tmp_path: Path) -> None:
-    texts, others = both_sets(compared_texts(other_texts(tmp_path, COPIED)))
+    compared = given_question(other_texts(tmp_path, COPIED))
+    assert isinstance(compared, ComparedTexts)
+    texts, others = both_sets(compared)
     assert (len(texts), len(others)) == (COUNT - COPIED + 1, COUNT)
 
 

@@ -36,11 +36,12 @@ from tasks.audits.relational.measures import summary as summarise_relational
 from tasks.audits.relational.measures.evasions import COMMONEST
 from tasks.audits.relational.presets import QUICKSTART as RELATIONAL
 from tasks.audits.text.config import About as AboutText
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
 from tasks.audits.text.measures import summary as summarise_text
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.secrets import Ranking as SecretRanking
-from tasks.audits.text.measures.secrets import secrets
 from tasks.audits.text.presets import SMOKE as TEXT
+from tasks.audits.text.question import Documents
+from tasks.audits.text.secrets.ranks import Ranking as SecretRanking
+from tasks.audits.text.secrets.ranks import secrets
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.canary_verdicts import canary_verdicts
 from tasks.audits.unique_feature.measures.canary_verdicts import rows as canary_rows
@@ -59,7 +60,7 @@ from tests.tasks.audits.density import made_up as densities
 from tests.tasks.audits.forgetting import made_up as confidences
 from tests.tasks.audits.membership.made_up import make_answers, make_canaries, make_given
 from tests.tasks.audits.relational import made_up as questions
-from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.made_up import make_scores, question_of
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import made_scores
 from tests.tasks.audits.unique_feature.made_up import family
@@ -176,7 +177,7 @@ def text_documents(change: Change) -> Answered:
         changed_column(each, "log_p", lambda _, values=values: values)  # type: ignore[misc]
         for each, values in zip(made, changed, strict=True)
     ]
-    test = document_test(DOCUMENTS)
+    test = document_test(question_of(DOCUMENTS, Documents), DOCUMENTS)
     measured = [documents(test, tables), estimates(test, tables)]
     return text.AUDIT, DOCUMENTS, summarise_text(AboutText(0.05), measured)
 

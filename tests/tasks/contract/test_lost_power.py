@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,12 +9,12 @@ import pytest
 from tasks.audits.membership import AUDIT as MEMBERSHIP
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.text import AUDIT as TEXT
-from tasks.audits.text import Text
 from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.recipe import Privacy
+from tests.tasks.audits.text.made_up import configured
 
 
 def coins(models: int = 1, privacy: Privacy | None = None) -> Membership:
@@ -23,7 +22,7 @@ def coins(models: int = 1, privacy: Privacy | None = None) -> Membership:
     return Membership(question, ClassifierTraining(Network("mlp1"), privacy=privacy))
 
 
-SECRETS = Text(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitions=(1,), references=9999)
+SECRETS = configured(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitions=(1,), references=9999)
 
 
 @pytest.mark.parametrize(
@@ -35,9 +34,9 @@ SECRETS = Text(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitio
         (MEMBERSHIP, coins(50), "20,000 canaries over all models at privacy.delta=1e-05"),
         (MEMBERSHIP, Membership(Halves(Dataset("digits"), 400)), ""),
         (TEXT, SECRETS, "400 secrets over all models at privacy.delta=0.001"),
-        (TEXT, replace(SECRETS, privacy=Privacy(4.0)), ""),
-        (TEXT, replace(SECRETS, privacy=None), ""),
-        (TEXT, replace(SECRETS, documents=20), ""),
+        (TEXT, configured(SECRETS, privacy=Privacy(4.0)), ""),
+        (TEXT, configured(SECRETS, privacy=None), ""),
+        (TEXT, configured(SECRETS, documents=20), ""),
     ],
 )
 def test_lost_power_is_noted(audit: Audit, config: Any, warning: str) -> None:

@@ -11,6 +11,7 @@ from scipy import stats
 from tasks.audits import deja_vu, density, forgetting, membership, relational, text, unique_feature
 from tasks.audits.membership.power import record_resolution
 from tasks.audits.text.power import insertion_resolution, rank_resolution
+from tasks.audits.text.question import Secrets
 from tasks.contract.power import Power, Resolution, mean_rate, smallest_size
 from tasks.numerics.t_test import t_rate
 
@@ -46,9 +47,9 @@ def test_models_that_suffice_for_records_are_advised(models: int, records: int, 
 
 
 def test_ranks_find_one_of_as_many_as_they_are_fine() -> None:
-    assert [rank_resolution(TEXT, tests).finds_one for tests in (25, 26)] == [True, False]
-    assert rank_resolution(TEXT, 26).advice == "rank 26 secrets among 520 or more (references=519)"
-    assert [insertion_resolution(TEXT, 5, left_out).finds_one for left_out in (98, 99)] == [False, True]
+    assert [rank_resolution(Secrets(), 0.05, tests).finds_one for tests in (25, 26)] == [True, False]
+    assert rank_resolution(Secrets(), 0.05, 26).advice == "rank 26 secrets among 520 or more (references=519)"
+    assert [insertion_resolution(0.05, 5, left_out).finds_one for left_out in (98, 99)] == [False, True]
 
 
 @pytest.mark.parametrize("audit", AUDITS, ids=lambda audit: audit.__name__.rpartition(".")[2])

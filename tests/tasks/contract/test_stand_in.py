@@ -21,7 +21,6 @@ from tasks.audits.membership.given_config import AskedFile, GivenModel, TwoSets
 from tasks.audits.relational import stand_in as of_relational
 from tasks.audits.relational.config import Relational
 from tasks.audits.text import stand_in as of_text
-from tasks.audits.text.config import Text
 from tasks.audits.unique_feature import stand_in as of_unique_feature
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.contract.stand_in import begin_verdict, is_users_own
@@ -32,6 +31,7 @@ from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.worker.files import File
 from tests.support.settings import with_settings
+from tests.tasks.audits.text.made_up import configured
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
@@ -59,8 +59,8 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
         (of_density, Density(data=OWN), "in a stand-in density model, vae"),
         (of_relational, Relational(LETTERS, LanguageModel("tiny-t5")), "in a stand-in sequence model, tiny-t5"),
         (of_relational, Relational(LETTERS, LanguageModel("folder:t5")), ""),
-        (of_text, Text(LETTERS), "in a stand-in language model, tiny-gpt"),
-        (of_text, Text(LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
+        (of_text, configured(data=LETTERS), "in a stand-in language model, tiny-gpt"),
+        (of_text, configured(data=LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
         (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),
     ],
 )

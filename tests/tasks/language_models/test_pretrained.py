@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from tasks.language_models.pretrained import (
 )
 from tasks.language_models.sequence_model import DecoderOnly
 from tasks.language_models.training import decode_tokens, score_texts
-from tasks.training.recipe import Privacy
 from tasks.worker.compute_context import ComputeContext, use_context
 from tests.support.shell import Shell
 from tests.tasks.language_models.models import TINY, config, question_set, saved, texts
@@ -57,7 +55,7 @@ def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_pa
     written = texts(questions)[:6]
     said = []
     with silence_transformers():
-        for module, tokenizer in (load_model(asked), load_model(asked, spread)):
+        for module, tokenizer in (load_model(asked), load_model(asked, spread=spread)):
             model = DecoderOnly(module.eval(), tokenizer)
             scores = score_texts(asked, model, written)
             answers = decode_tokens(model, model.prompts([("How many?", written[0])], 32), 4)
@@ -71,10 +69,10 @@ def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_pa
 def test_a_model_is_laid_on_several_gpus_only_where_a_job_has_them(tmp_path: Path) -> None:
     asked = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
     gpu, two = torch.device("cuda"), ComputeContext(gpus=2)
-    assert {} == spread_over_gpus(asked, gpu)
+    assert {} == spread_over_gpus(asked.model, gpu)
     with use_context(two):
-        assert {"device_map": "auto"} == spread_over_gpus(asked, gpu)
-        assert {} == spread_over_gpus(asked, torch.device("cpu"))
-        assert {} == spread_over_gpus(replace(asked, model=TINY), gpu)
+        assert {"device_map": "auto"} == spread_over_gpus(asked.model, gpu)
+        assert {} == spread_over_gpus(asked.model, torch.device("cpu"))
+        assert {} == spread_over_gpus(TINY, gpu)
         with pytest.raises(ValueError, match="privacy is given and gpus_per_job is 2"):
-            spread_over_gpus(replace(asked, privacy=Privacy(3.0)), gpu)
+            spread_over_gpus(asked.model, gpu, is_private=True)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.text.secret_space import SCORES
+from orchestrator.spec.fields import replace_fields
+from orchestrator.spec.short_names import find_paths
+from tasks.audits.text.config import Text
+from tasks.audits.text.given.model import PlantedModel, planted_question
+from tasks.audits.text.question import Planted, Secrets
+from tasks.audits.text.secrets.models import PairModel, pair_model
+from tasks.audits.text.secrets.space import SCORES
+
+Kind = TypeVar("Kind")
 
 REPETITIONS = (1, 4, 16)
 
@@ -25,3 +35,23 @@ def make_scores(known: float, seed: int, secrets: int = 24, references: int = 49
             about = {"pair": pair, "secret": number, "repetitions": REPETITIONS[number % 3]}
             rows[model].append(about | {"inserted": model == side, "log_p": log_p.tolist()})
     return [pa.Table.from_pylist(each, SCORES) for each in rows]
+
+
+def configured(config: Text = Text(), **fields: Any) -> Text:  # noqa: B008 - frozen
+    """The config with these fields, which have the same names as on the command line."""
+    paths, selected = find_paths(config, fields)
+    changed: Text = replace_fields(config, {**selected, **{paths[name]: value for name, value in fields.items()}})
+    return changed
+
+
+def question_of(config: Text, kind: type[Kind]) -> Kind:
+    assert isinstance(config.question, kind)
+    return config.question
+
+
+def pair_of(config: Text, pair: int, side: int) -> PairModel:
+    return pair_model(question_of(config, Secrets), config.seed, pair, side)
+
+
+def planted_of(config: Text) -> PlantedModel:
+    return planted_question(question_of(config, Planted), config.seed)

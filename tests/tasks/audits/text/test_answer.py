@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,19 +12,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
-from tasks.audits.text.answer import (
-    LIMITS,
-    LIMITS_OF_IDENTIFIERS,
-    NULL,
-    NULL_OF_IDENTIFIERS,
-    RULES,
-    effect_row,
-    verdict,
-)
+from tasks.audits.text.answer import RULES, effect_row, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.secrets import (
+from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.question import Secrets
+from tasks.audits.text.secrets.answer import LIMITS, LIMITS_OF_IDENTIFIERS, NULL, NULL_OF_IDENTIFIERS
+from tasks.audits.text.secrets.evidence import SURELY, Evidence
+from tasks.audits.text.secrets.ranks import (
     BEATEN,
     CONTROL,
     FOUND,
@@ -37,20 +33,19 @@ from tasks.audits.text.measures.secrets import (
     rank_secret,
     secrets,
 )
-from tasks.audits.text.power import rank_resolution
-from tasks.audits.text.rank_evidence import SURELY, Evidence
-from tasks.audits.text.secret_space import SCORES
+from tasks.audits.text.secrets.space import SCORES
 from tasks.contract.certificate import STEPS, chances
 from tasks.contract.job import Job
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, name_of, row
 from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import mean, proportion
+from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
-from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.made_up import configured, make_scores
 
 CONFIG = Text()
-IDENTIFIERS = Text(identifiers=("uuid4",))
+IDENTIFIERS = configured(identifiers=("uuid4",))
 Array = NDArray[np.float64]
 
 
@@ -146,7 +141,7 @@ def test_one_secret_has_no_interval_none_no_row_and_identifiers_are_ranked_by_an
     job = plan(CONFIG, ())
     assert isinstance(job, Job)
     assert (secrets, Ranking(CONFIG.level)) == (job.function, job.config)
-    assert () == plan(replace(CONFIG, identifiers=("uuid4",)), ())
+    assert () == plan(IDENTIFIERS, ())
 
 
 def test_p_values_are_combined_by_fishers_method() -> None:
@@ -165,7 +160,7 @@ def test_p_is_as_small_as_often_as_it_says_where_nothing_is_known() -> None:
 def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_where_secrets_are_many() -> None:
     few = Counter(answer(make_scores(0.0, seed)) for seed in range(200))
     assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
-    large = Text(secrets=200, references=3999)
+    large = configured(secrets=200, references=3999)
     many = Counter(answer(make_scores(0.0, seed, 200, 3999), large) for seed in range(30))
     assert many["not seen"] >= 25
 
@@ -233,7 +228,7 @@ def test_the_first_rule_that_holds_decides(
         tied=tied_row(tied, tests, "secret"),
         memorised={"p_value": memorised[0]},
         reduced={"p_value": memorised[1]},
-        resolution=rank_resolution(CONFIG, tests),
+        resolution=rank_resolution(Secrets(), CONFIG.level, tests),
     )
     assert RULES.decide(CONFIG, evidence).answer == expected
 
@@ -284,7 +279,7 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
     assert "Does a language model know identifiers that stand in these texts?" == page.asked
     assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
     assert "Of 100 audits of identifiers that are drawn evenly, 1 are not judged." in page.error
-    null = replace(IDENTIFIERS, told="others")
+    null = configured(IDENTIFIERS, told="others")
     assert f"{said.sentence} {NULL_OF_IDENTIFIERS.strip()}" == verdict(null, even).sentence
 
 
@@ -316,7 +311,7 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
     wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
     assert "(.5 where nothing is known; all together" in verdict(CONFIG, wide).sentence
-    null = replace(CONFIG, told="others")
+    null = configured(CONFIG, told="others")
     assert f"{said.sentence} {NULL.strip()}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None
@@ -344,8 +339,10 @@ def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
         ({"pattern": "{digits:6}"}, "it must hold {number}"),
         ({"repetitions": ()}, "repetitions is (); there must be one at least"),
         ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
+        ({"checkpointing": True, "privacy": Privacy(1.0)}, "checkpointing is on and privacy is given"),
+        ({"precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
     ],
 )
 def test_a_config_that_could_find_nothing_is_refused(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
-        replace(CONFIG, **fields)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=re.escape(told)):
+        configured(CONFIG, **fields)

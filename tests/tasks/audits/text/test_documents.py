@@ -11,25 +11,26 @@ import pyarrow as pa
 import pytest
 import torch
 
+from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance
-from tasks.audits.text.document_answer import NULL_OF_DOCUMENTS
-from tasks.audits.text.document_models import (
+from tasks.audits.text.documents.answer import NULL_OF_DOCUMENTS
+from tasks.audits.text.documents.models import (
     DOCUMENT_SCORES,
     DocumentModel,
-    document_jobs,
     draw_documents,
     memberships,
     score_documents,
     score_model,
     training_texts,
 )
-from tasks.audits.text.extraction_answer import NOT_REPRODUCED, REPRODUCED
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.presets import SMOKE
+from tasks.audits.text.question import Documents
+from tasks.audits.text.reproduced import NOT_REPRODUCED, REPRODUCED
+from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
 from tasks.contract.verdict import DETECTABLE
 from tasks.datasets.catalog import load_texts, pin
@@ -37,13 +38,17 @@ from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
+from tests.tasks.audits.text.made_up import configured, question_of
 
 FACTS = pin(Dataset("facts"))
-CONFIG = replace(SMOKE, data=FACTS, documents=12, models=16, prefix=20, suffix=20, repetitions=(1, 4))
+CONFIG = configured(
+    data=FACTS, examples=20, documents=12, models=16, prefix=20, suffix=20, repetitions=(1, 4), model="tiny-gpt#16x1",
+    length=128, epochs=2, batch=16, learning_rate=3e-3,
+)  # fmt: skip
 
 
 def configs(config: Text) -> list[DocumentModel]:
-    return [job.config for job in document_jobs(config)]
+    return [job.config for job in trainings(config)]
 
 
 def made_scores(known: float, seed: int, config: Text = CONFIG, written: float = 0.0) -> list[pa.Table]:
@@ -51,20 +56,21 @@ def made_scores(known: float, seed: int, config: Text = CONFIG, written: float =
 
     They write this share of theirs word for word, and the others none.
     """
-    chance = np.random.default_rng(seed)
-    member = draw_balanced_members(config.documents, config.models, seed)
-    hard, tokens = chance.normal(-2, 0.3, config.documents), chance.integers(60, 90, config.documents)
+    chance, question = np.random.default_rng(seed), question_of(config, Documents)
+    count = question.documents
+    member = draw_balanced_members(count, question.models, seed)
+    hard, tokens = chance.normal(-2, 0.3, count), chance.integers(60, 90, count)
     tables = []
     for its in member:
-        log_p = tokens * (hard + chance.normal(0, 0.05) + chance.normal(0, 0.1, config.documents) + known * its)
-        wrong = np.where(its & (chance.random(config.documents) < written), 0, 15)
-        columns = [range(config.documents), [1, 4] * (config.documents // 2), its, tokens, log_p, -2.0 * wrong - 0.1]
+        log_p = tokens * (hard + chance.normal(0, 0.05) + chance.normal(0, 0.1, count) + known * its)
+        wrong = np.where(its & (chance.random(count) < written), 0, 15)
+        columns = [range(count), [1, 4] * (count // 2), its, tokens, log_p, -2.0 * wrong - 0.1]
         tables.append(pa.table([*map(pa.array, columns), wrong, wrong], schema=DOCUMENT_SCORES))
     return tables
 
 
 def measured(tables: list[pa.Table], config: Text = CONFIG) -> list[pa.Table]:
-    test = document_test(config)
+    test = document_test(question_of(config, Documents), config)
     return [documents(test, tables), estimates(test, tables)]
 
 
@@ -88,26 +94,27 @@ def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> 
 
 
 def test_a_null_trains_on_other_documents() -> None:
-    model = configs(replace(CONFIG, told="others", documents=10))[0]
+    model = configs(configured(CONFIG, told="others", documents=10))[0]
     asked = draw_documents(model)
     assert not {document.text for document in asked} & set(training_texts(model, asked))
     with pytest.raises(DatasetError, match="documents is 12 and told is others, which takes 24 texts; facts has 20"):
-        document_jobs(replace(CONFIG, told="others"))
+        trainings(configured(CONFIG, told="others"))
 
 
 def test_copies_go_with_their_document_and_are_kept_once_where_that_is_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text("".join(f'{{"id": "{at}", "text": "{text}"}}\n' for at, text in enumerate("aabcdd")))
-    config = replace(CONFIG, data=pin(Dataset(f"records:{file}")), documents=3, models=4, examples=0, repetitions=(2,))
+    data = pin(Dataset(f"records:{file}"))
+    config = configured(CONFIG, data=data, documents=3, models=4, examples=0, repetitions=(2,))
     for deduplicated in (False, True):
-        for model in configs(replace(config, deduplicate=deduplicated)):
+        for model in configs(configured(config, deduplicate=deduplicated)):
             asked = draw_documents(model)
             its = Counter(training_texts(model, asked))
             for document, member in zip(asked, memberships(model), strict=True):
-                copies = 1 if deduplicated else 2 * load_texts(config.data).count(document.text)
+                copies = 1 if deduplicated else 2 * load_texts(data).count(document.text)
                 assert its[document.text] == (copies if member else 0)
             (other,) = set("abcd") - {document.text for document in asked}
-            assert its[other] == (1 if deduplicated else load_texts(config.data).count(other))
+            assert its[other] == (1 if deduplicated else load_texts(data).count(other))
 
 
 @pytest.mark.parametrize(
@@ -177,21 +184,21 @@ def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
 
 
 def test_a_model_that_has_none_of_a_few_documents_is_left_out_of_their_means() -> None:
-    config = replace(CONFIG, documents=2, models=4, repetitions=(1, 4))
+    config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
     found = index_rows(summed(made_scores(0.5, 1, config, written=1.0), config))
     assert 1.0 == found[row_name("share reproduced", way="greedy", by="told", repetitions=4)]["estimate"]
     assert found[row_name("loss in nats a token", by="told", repetitions=1)]["estimate"] > 0
 
 
 def test_a_null_says_that_it_is_one() -> None:
-    config = replace(CONFIG, told="others", documents=10)
+    config = configured(CONFIG, told="others", documents=10)
     verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
     assert verdict is not None
     assert verdict.sentence.endswith(NULL_OF_DOCUMENTS.strip())
 
 
 def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_are_not_seen() -> None:
-    config, answers, p_values, covered = replace(CONFIG, documents=60), Counter[str](), [], 0
+    config, answers, p_values, covered = configured(CONFIG, documents=60), Counter[str](), [], 0
     for seed in range(100):
         tables = measured(made_scores(0.0, seed, config), config)
         table = summary(About(config.level), tables)
@@ -217,21 +224,22 @@ def test_the_rules_of_documents_are_theirs_alone() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"models": 5}, "models is 5; it must be even"),
+        ({"models": 5}, "models is 5; it must be a multiple of 2, so that every document is in half of them"),
         ({"documents": 1}, "documents is 1; it must be at least 2"),
-        ({"identifiers": ("uuid4",)}, "documents are given beside identifiers"),
+        ({"question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers': documents has"),
         ({"prefix": 100, "suffix": 50}, r"prefix is 100 and suffix 50, which is more than length \(128\) together"),
-        ({"attempts": (0,)}, "attempts is"),
+        ({"attempts": (0,)}, r"attempts is \(0,\); each must be at least 1"),
+        ({"attempts": ()}, "attempts is empty; it must be at least one number of attempts"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CONFIG, **fields)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=message):
+        configured(CONFIG, **fields)
 
 
 @pytest.mark.trained
 def test_models_write_out_documents_that_they_were_trained_on_often_and_no_others() -> None:
-    config = replace(
+    config = configured(
         CONFIG, documents=4, models=4, examples=4, repetitions=(24,), epochs=24, batch=8, learning_rate=5e-3, length=64,
         prefix=24, suffix=16,
     )  # fmt: skip

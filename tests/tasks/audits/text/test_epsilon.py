@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
-from tasks.audits.text.answer import BROKEN, OBJECTIVES
-from tasks.audits.text.config import Text, about
+from tasks.audits.text.answer import OBJECTIVES
+from tasks.audits.text.config import about
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.epsilon import AtEpsilon, epsilon, mean_power
-from tasks.audits.text.measures.secrets import Ranking, secrets
+from tasks.audits.text.secrets.answer import BROKEN
+from tasks.audits.text.secrets.epsilon import AtEpsilon, epsilon, mean_power
+from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.contract.summaries import index_rows, row_name
 from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
-from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.made_up import configured, make_scores
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import made_scores, summed
 
-CONFIG = Text(repetitions=(1,), privacy=Privacy(1.0))
+PRIVACY = Privacy(1.0)
+CONFIG = configured(repetitions=(1,), privacy=PRIVACY)
 
 
 def measured(known: float, seed: int, secrets_: int = 24) -> list[pa.Table]:
     tables = make_scores(known, seed, secrets_)
-    assert CONFIG.privacy is not None
-    return [secrets(Ranking(CONFIG.level), tables), epsilon(AtEpsilon(CONFIG.privacy, CONFIG.level), tables[:1])]
+    return [secrets(Ranking(CONFIG.level), tables), epsilon(AtEpsilon(PRIVACY, CONFIG.level), tables[:1])]
 
 
 @pytest.mark.parametrize("promised", [0.1, 1.0, 4.0])
@@ -45,9 +46,8 @@ def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
     assert "and 1 by the accountant." in verdict.sentence
     rows = index_rows(table)
     assert 1.0 == rows[row_name("share with small p", level=0.05)]["estimate"]
-    assert CONFIG.privacy is not None
     allowed = rows[row_name("share with small p, at most", level=0.05)]["estimate"]
-    assert CONFIG.privacy.power(0.05) == pytest.approx(allowed)
+    assert PRIVACY.power(0.05) == pytest.approx(allowed)
 
 
 def test_secrets_that_nobody_knows_bound_epsilon_from_0_as_rarely_as_is_said() -> None:
@@ -57,10 +57,10 @@ def test_secrets_that_nobody_knows_bound_epsilon_from_0_as_rarely_as_is_said() -
 
 def test_private_training_protects_single_texts() -> None:
     with pytest.raises(
-        ValueError, match=r"privacy is given and repetitions is 1, 4; .*repetitions=1, or deduplicate=true"
+        SpecError, match=r"privacy is given and repetitions is 1, 4; .*repetitions=1, or deduplicate=true"
     ):
-        replace(CONFIG, repetitions=(1, 4))
-    replace(CONFIG, repetitions=(1, 4), deduplicate=True)
+        configured(CONFIG, repetitions=(1, 4))
+    configured(CONFIG, repetitions=(1, 4), deduplicate=True)
 
 
 def test_a_search_moves_the_effect_of_documents_and_the_loss_of_those_that_a_model_never_saw() -> None:

@@ -12,34 +12,37 @@ import pytest
 import torch
 from scipy import stats
 
+from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
-from tasks.audits.text.extraction_answer import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
-from tasks.audits.text.given_model import (
-    identifier_question,
-    planted_question,
+from tasks.audits.text.given.model import (
+    GivenLanguageModel,
+    given_question,
     question_surroundings,
     questions,
     score_planted,
 )
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.extraction import EXTRACTION, Extraction, extraction, plan
-from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
-from tasks.audits.text.secret_space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
-from tasks.audits.text.trainings import pair_model, score_secrets, trainings
+from tasks.audits.text.question import Continuation, Secrets
+from tasks.audits.text.reproduced import MOST_NAMED, NOT_REPRODUCED, REPRODUCED, name_found
+from tasks.audits.text.secrets.extraction import EXTRACTION, Extraction, extraction, plan
+from tasks.audits.text.secrets.models import score_secrets
+from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
+from tasks.audits.text.secrets.space import SCORES, SecretSpace, add_ends, draw_secrets, secret_surroundings
+from tasks.audits.text.trainings import trainings
 from tasks.contract.job import Job
 from tasks.contract.summaries import index_rows, row_name
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
-from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, planted_of
 from tests.tasks.audits.text.test_identifiers import made
 
-CONFIG = replace(SMOKE, data=pin(Dataset("facts")), extraction=True)
-ASKED = Extraction(CONFIG.pattern, 2, CONFIG.attempts, CONFIG.likely, CONFIG.near)
+CONFIG = configured(SMOKE, data=pin(Dataset("facts")), extraction="continuation")
+ASKED = Extraction(Secrets.pattern, 2, Continuation.attempts, Continuation.likely, Continuation.near)
 
 
 def with_ends(tables: list[pa.Table], written: float, seed: int, size: int = 10**6) -> list[pa.Table]:
@@ -61,7 +64,7 @@ def summed(tables: list[pa.Table], config: Text = CONFIG) -> pa.Table:
 
 
 def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
-    config = pair_model(CONFIG, 0, 0)
+    config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     (secret, *_), around = draw_secrets(config), secret_surroundings(config)
     assert ("Patient 1: code ", ".") == around[0]
@@ -89,9 +92,9 @@ def test_the_beginning_ends_where_the_tokens_of_the_candidates_part() -> None:
 
 
 def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_its_format() -> None:
-    config = identifier_question(
-        Text(pin(Dataset("tickets")), identifiers=("uuid4",), secrets=4, references=99, context=30, extraction=True)
-    )
+    tickets = pin(Dataset("tickets"))
+    config = given_question(configured(data=tickets, identifiers=("uuid4",), secrets=4, references=99, context=30))
+    assert isinstance(config, GivenLanguageModel)
     for texts, (before, after) in zip(questions(config), question_surroundings(config), strict=True):
         assert all(text.startswith(before) and text.endswith(after) for text in texts)
         assert re.fullmatch(r"[0-9a-f-]{36}", texts[0][len(before) : len(texts[0]) - len(after)])
@@ -175,9 +178,9 @@ def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_non
     assert "; and 4 more." in named
     assert "written" not in named
     assert "told once, rank 1 of 500" in named
-    assert "told" not in name_found(replace(CONFIG, told="others"), read)
+    assert "told" not in name_found(configured(CONFIG, told="others"), read)
     uneven, even = (identifiers(Ranking(0.05), [made(p, 40.0, 1)]) for p in (0.01, 0.5))
-    asked = replace(CONFIG, identifiers=("uuid4",))
+    asked = configured(identifiers=("uuid4",))
     assert "" == name_found(asked, lambda name: uneven if name == "identifiers" else pa.table({}))
     assert "uuid4 of text 0 (stands once, rank 1" in name_found(
         asked, lambda name: even if name == "identifiers" else pa.table({})
@@ -188,11 +191,10 @@ def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_non
 
 def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -> None:
     """Of a space of 100 a guess is right 1 time in 100: of 24 secrets one in a fifth of all audits."""
-    config = replace(CONFIG, pattern="{number} {digits:2}", secrets=5, told="others")
     p_values = []
     for seed in range(400):
         scores = with_ends(make_scores(0.0, seed, secrets=5, references=99), 0.0, seed, size=100)
-        asked = replace(ASKED, pattern=config.pattern)
+        asked = replace(ASKED, pattern="{number} {digits:2}")
         rows = index_rows(summary(About(0.05), [extraction(asked, scores)]))
         p_values.append(rows[row_name("share reproduced", way="greedy", by="told")]["p_value"])
     for level in (0.05, 0.2):
@@ -202,28 +204,32 @@ def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"documents": 8}, "extraction is on beside documents, insertions or others"),
-        ({"planted": True, "outputs": "log_p.csv"}, "extraction is on and outputs is given"),
-        ({"attempts": ()}, r"attempts is \(\)"),
+        ({"question": "documents", "question.extraction": "continuation"}, "unknown field 'question.extraction'"),
+        (
+            {"question": "planted", "outputs": "log_p.csv", "question.source.extraction": "continuation"},
+            "unknown field 'question.source.extraction': table has outputs",
+        ),
+        ({"extraction": "on"}, "question.extraction is 'on'; allowed: continuation"),
+        ({"attempts": ()}, "attempts is empty"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CONFIG, **fields)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=message):
+        configured(CONFIG, **fields)
 
 
 def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
-    plain = replace(CONFIG, extraction=False)
+    plain = configured(CONFIG, extraction=None)
     assert () == plan(plain, trainings(plain))
-    assert SCORES.names == score_secrets(pair_model(plain, 0, 0), ()).column_names
-    asked = planted_question(replace(CONFIG, planted=True))
+    assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
+    asked = planted_of(configured(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
     assert {*SCORES.names, "tokens", "log_p_end", "wrong", "distance"} == set(score_planted(asked, ()).column_names)
 
 
 @pytest.mark.trained
 def test_a_small_gpt_writes_secrets_that_it_was_told_often_and_its_twin_writes_none() -> None:
-    config = replace(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
-    tables = [score_secrets(pair_model(config, 0, side), ()) for side in range(2)]
+    config = configured(CONFIG, repetitions=(40,), epochs=24, batch=16, learning_rate=5e-3, length=128)
+    tables = [score_secrets(pair_of(config, 0, side), ()) for side in range(2)]
     found = index_rows(summed(tables, config))
     told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
     assert told > twin + 0.5

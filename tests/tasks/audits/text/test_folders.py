@@ -105,8 +105,8 @@ def train_adapter(folder: Path, texts: list[str], adapter: Path, steps: int) -> 
 def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not_otherwise(
     tmp_path: Path, engram: Here
 ) -> None:
-    folder, data = save_folder("gpt2", tmp_path / "gpt2"), write_records(tmp_path / "texts.jsonl", TEXTS)
-    planted = ("planted=true", "repetitions=8", "seed=3", data, *ASKED)
+    folder = save_folder("gpt2", tmp_path / "gpt2")
+    planted = ("question=planted", "repetitions=8", "seed=3", *ASKED)
     engram("probes", "text", *planted, "--out", "probes")
     (split,) = tmp_path.glob("probes*split.csv")
     with split.open(newline="") as file:

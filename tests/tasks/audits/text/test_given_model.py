@@ -17,29 +17,31 @@ from numpy.typing import NDArray
 import orchestrator
 from orchestrator.planning.identity import key_of
 from tasks.audits.text import AUDIT, probes, split
-from tasks.audits.text.answer import LIMITS_OF_TABLES
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.given_model import PLANTED, planted_jobs, planted_question, questions, score_planted
+from tasks.audits.text.given.model import PLANTED, questions, score_planted
+from tasks.audits.text.given.returned import returned
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.returned import returned
-from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
-from tasks.audits.text.secret_space import draw_secrets
-from tasks.audits.text.trainings import pair_model
+from tasks.audits.text.secrets.answer import LIMITS_OF_TABLES
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import draw_secrets
+from tasks.audits.text.trainings import trainings
 from tasks.contract.ties import NOT_JUDGED
 from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel, ModelError
-from tasks.language_models.pretrained import byte_tokenizer, load_model, prepare_model
+from tasks.language_models.pretrained import byte_tokenizer, load_model, load_reader
 from tasks.language_models.training import score_texts
 from tasks.numerics.ranks import share_tied
 from tasks.worker import files
 from tasks.worker.files import File
 from tests.support.shell import Here
+from tests.tasks.audits.text.made_up import configured, pair_of, planted_of
 
 TINY = LanguageModel("tiny-gpt#16x1")
 SECRET, NONCE = "0123456789abcdef0123456789abcdef", "00112233445566778899aabbccddeeff"
-CONFIG = Text(model=TINY, planted=True, secrets=12, references=299, length=64)
+CONFIG = configured(model=TINY, question="planted", secrets=12, references=299, length=64)
 Array = NDArray[np.float64]
 Distortion = Callable[[Array, np.random.Generator], Array]
 
@@ -47,7 +49,7 @@ Distortion = Callable[[Array, np.random.Generator], Array]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
-    prepared = prepare_model(planted_question(CONFIG), (), torch.device("cpu"))
+    prepared = load_reader(planted_of(CONFIG), torch.device("cpu"))
     prepared.module.save_pretrained(folder)
     byte_tokenizer().save_pretrained(folder)
     return folder
@@ -74,7 +76,7 @@ def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base:
     assert f"folder:{base.name}+{adapter.name}" == both.named().name
     assert {base, adapter} == {path.parent for path in both.paths()}
     tokens = torch.tensor([[1, 40, 41]])
-    plain, merged = (load_model(replace(planted_question(CONFIG), model=each))[0] for each in (alone, both))
+    plain, merged = (load_model(replace(planted_of(CONFIG), model=each))[0] for each in (alone, both))
     with torch.no_grad():
         assert not torch.allclose(plain(tokens).logits, merged(tokens).logits, atol=1e-3)
     assert not [name for name, _ in merged.named_parameters() if "lora" in name]
@@ -82,7 +84,9 @@ def test_an_adapter_is_merged_into_its_base_and_both_are_pinned_by_content(base:
 
 def test_adapters_on_a_base_in_bfloat16_and_with_checkpointing_train_as_those_without(base: Path) -> None:
     model = LanguageModel(f"folder:{base}").pin({})
-    plain = pair_model(replace(SMOKE, data=pin(SMOKE.data), model=model, adaptation="lora", learning_rate=1e-2), 0, 0)
+    plain = pair_of(
+        configured(SMOKE, data=pin(Dataset("facts")), model=model, adaptation="lora", learning_rate=1e-2), 0, 0
+    )
     texts, losses = ["The farm has 26 hens.", "The house is 51 feet high."] * 8, []
     for config in (plain, replace(plain, checkpointing=True), replace(plain, precision="bfloat16")):
         with fine_tuned_on(config, texts, torch.device("cpu")) as tuned:
@@ -106,9 +110,9 @@ def test_an_adapter_without_its_base_or_without_weights_is_refused_in_one_line(
 
 
 def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> None:
-    config = replace(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
-    tables = [score_planted(job.config, ()) for job in planted_jobs(config)]
-    drawn = draw_secrets(planted_question(config))
+    config = configured(CONFIG, base=LanguageModel("tiny-gpt#32x1"))
+    tables = [score_planted(job.config, ()) for job in trainings(config)]
+    drawn = draw_secrets(planted_of(config))
     assert [secret.side == PLANTED for secret in drawn] == tables[0]["inserted"].to_pylist()
     assert not any(tables[1]["inserted"].to_pylist())
     ranked = secrets(Ranking(0.05), tables)
@@ -120,7 +124,7 @@ def test_planted_secrets_are_those_of_a_coin_and_the_base_is_their_twin() -> Non
 
 
 def test_candidates_that_are_read_from_what_they_share_have_the_same_scores_under_another_key() -> None:
-    jobs = [planted_jobs(replace(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
+    jobs = [trainings(configured(CONFIG, scoring=scoring))[0] for scoring in ("whole", "shared")]
     whole, shared = (np.array(score_planted(job.config, ())["log_p"].to_pylist()) for job in jobs)
     np.testing.assert_allclose(whole, shared, rtol=1e-5)
     assert len({key_of(job, ()) for job in jobs}) == 2
@@ -128,12 +132,12 @@ def test_candidates_that_are_read_from_what_they_share_have_the_same_scores_unde
 
 @pytest.mark.parametrize("settings", [{"secret": SECRET}, {"secret": SECRET, "nonce": NONCE, "commitment": "0" * 64}])
 def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
-    asked = replace(CONFIG, **settings)
+    asked = configured(CONFIG, **settings)
     by_seed = [replace(CONFIG, seed=seed) for seed in range(20)]
     ((name, records),) = probes(asked)
     assert name not in {next(probes(config))[0] for config in by_seed}
     assert split(asked).table != split(CONFIG).table
-    ((again, others),) = probes(replace(asked, secret=SECRET[::-1]))
+    ((again, others),) = probes(configured(asked, secret=SECRET[::-1]))
     assert again != name
     assert others.as_dicts() != records.as_dicts()
     assert (split(CONFIG).warning != "", split(asked).warning) == (True, "")
@@ -141,15 +145,15 @@ def test_order_and_draw_follow_from_secret(settings: dict[str, str]) -> None:
 
 def test_an_owner_gets_all_texts_shuffled_and_no_file_of_theirs_says_which_is_which() -> None:
     ((name, records),) = probes(CONFIG)
-    asked = [text for each in questions(planted_question(CONFIG)) for text in each]
+    asked = [text for each in questions(planted_of(CONFIG)) for text in each]
     assert sorted(set(asked)) == sorted(set(records.table["text"].to_pylist()))
     assert len(records) == len(asked) + round(0.1 * len(asked))
     key = split(CONFIG).key
     assert records.ids == key["id"].to_pylist()
     assert all(id_.startswith(name) for id_ in records.ids)
     first = records.table["text"].filter(pc.equal(key["candidate"], 0))
-    assert {each[0] for each in questions(planted_question(CONFIG))} == set(first.to_pylist())
-    with pytest.raises(ValueError, match="nothing is handed out where models are fine-tuned here"):
+    assert {each[0] for each in questions(planted_of(CONFIG))} == set(first.to_pylist())
+    with pytest.raises(ValueError, match="nothing is handed out with question=secrets"):
         next(probes(Text()))
 
 
@@ -157,13 +161,13 @@ def answer_of(config: Text, path: Path, distort: Distortion, known: float) -> st
     """The answer on a table whose owner distorts it; planted secrets are likelier by so many nats."""
     ((_, records),) = probes(config)
     texts = records.table["text"].to_pylist()
-    planted = {secret.text for secret in draw_secrets(planted_question(config)) if secret.side == PLANTED}
+    planted = {secret.text for secret in draw_secrets(planted_of(config)) if secret.side == PLANTED}
     chance = np.random.default_rng(config.seed)
     of_text = {text: float(chance.normal(-40, 3)) + known * (text in planted) for text in sorted(set(texts))}
     log_p = np.minimum(distort(np.array([of_text[text] for text in texts]), chance), 0).tolist()
     path.write_text("id,log_p\n" + "".join(f"{id_},{p!r}\n" for id_, p in zip(records.ids, log_p, strict=True)))
-    given = replace(config, outputs=files.pin(File(str(path)), {}))
-    question = planted_question(given)
+    given = configured(config, outputs=files.pin(File(str(path)), {}))
+    question = planted_of(given)
     tables = [secrets(Ranking(given.level), [score_planted(question, ())]), returned(question, ())]
     verdict = AUDIT.answer(given, summary(about(given), tables))
     assert verdict is not None
@@ -216,11 +220,11 @@ def test_a_table_that_does_not_answer_is_refused_in_one_line(rows: str, message:
     path = tmp_path / "log_p.csv"
     path.write_text(rows)
     with pytest.raises(ValueError, match=message):
-        score_planted(replace(planted_question(CONFIG), outputs=files.pin(File(str(path)), {})), ())
+        score_planted(replace(planted_of(CONFIG), outputs=files.pin(File(str(path)), {})), ())
 
 
 def test_a_public_page_names_the_secrets_that_are_found_and_holds_none_of_them(tmp_path: Path, engram: Here) -> None:
-    asked = ["planted=true", "pattern=Card {number}: {digits:8}, valid.", "secrets=6", "references=199", "seed=7"]
+    asked = ["question=planted", "pattern=Card {number}: {digits:8}, valid.", "secrets=6", "references=199", "seed=7"]
     engram.json("probes", "text", *asked, "--out", "probes")
     lines = [json.loads(line) for line in next((tmp_path / "probes").glob("texts-*.jsonl")).read_text().splitlines()]
     split = next(tmp_path.rglob("*-split.csv")).read_text()

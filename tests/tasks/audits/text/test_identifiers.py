@@ -13,22 +13,23 @@ import pytest
 import torch
 
 import orchestrator
+from orchestrator.errors import SpecError
 from tasks.audits.text.answer import RULES, certificate, verdict
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import IDENTIFIER_SCORES, candidate_texts, identifier_job
+from tasks.audits.text.given.model import IDENTIFIER_SCORES, candidate_texts
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.secrets import Ranking, identifiers
-from tasks.audits.text.secret_space import control_p_value, find_identifiers, space_of
-from tasks.audits.text.trainings import pair_model
+from tasks.audits.text.secrets.ranks import Ranking, identifiers
+from tasks.audits.text.secrets.space import control_p_value, find_identifiers, space_of
+from tasks.audits.text.trainings import trainings
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
-from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.pretrained import prepare_model
 from tasks.language_models.training import FineTuner, encode_texts
 from tasks.numerics.evenness import evenness_p_values
+from tests.tasks.audits.text.made_up import configured, pair_of
 
 TICKETS = pin(Dataset("tickets"))
-CONFIG = Text(TICKETS, LanguageModel("tiny-gpt#16x1"), identifiers=("uuid4",), secrets=8, references=199, context=40)
+CONFIG = configured(data=TICKETS, model="tiny-gpt#16x1", identifiers=("uuid4",), secrets=8, references=199, context=40)
 DIGITS = "{digits:9}"
 
 
@@ -72,8 +73,8 @@ def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
     ],
 )
 def test_formats_that_are_not_random_by_nature_are_refused_by_name(formats: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CONFIG, identifiers=formats)
+    with pytest.raises(SpecError, match=message):
+        configured(CONFIG, identifiers=formats)
 
 
 def luhn(number: int) -> str:
@@ -115,7 +116,7 @@ def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> N
     found = find_identifiers(texts, ("uuid4",))
     assert len(texts) == len(found) == 300
     assert control_p_value(found, ("uuid4",), 1) > 0.01
-    asked = identifier_job(CONFIG).config
+    asked = trainings(CONFIG)[0].config
     first, *rest = candidate_texts(asked, found[7], texts[7])
     assert first == texts[7][max(0, found[7].start - 40) : -1]
     assert len(set(rest)) == 199
@@ -125,7 +126,7 @@ def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> N
     assert other not in (first, *rest)
     assert len(same) == 199
     with pytest.raises(DatasetError, match="facts has no identifier of the formats uuid4"):
-        identifier_job(replace(CONFIG, data=pin(Dataset("facts"))))
+        trainings(configured(CONFIG, data=pin(Dataset("facts"))))
 
 
 def test_known_identifiers_are_found_and_uneven_ones_are_not_judged() -> None:
@@ -149,8 +150,8 @@ def test_models_that_know_no_identifier_are_accused_as_seldom_as_is_said() -> No
 def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_another_one_does_not(
     tmp_path: Path,
 ) -> None:
-    training = pair_model(
-        replace(CONFIG, model=LanguageModel("tiny-gpt#64x1"), epochs=50, batch=8, learning_rate=5e-3, length=128), 0, 0
+    training = pair_of(
+        configured(data=TICKETS, model="tiny-gpt#64x1", epochs=50, batch=8, learning_rate=5e-3, length=128), 0, 0
     )
     texts = load_texts(TICKETS)[:8]
     learner = prepare_model(training, texts, torch.device("cpu"))

@@ -14,37 +14,39 @@ import pytest
 import torch
 
 import orchestrator
+from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.document_answer import NULL_OF_INSERTIONS
-from tasks.audits.text.document_models import DOCUMENT_SCORES, PairedModel, insertion_jobs, read_insertions
-from tasks.audits.text.extraction_answer import REPRODUCED
-from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.documents import document_test
-from tasks.audits.text.measures.insertions import (
+from tasks.audits.text.documents.answer import NULL_OF_INSERTIONS
+from tasks.audits.text.documents.insertions import (
     CONTROL,
     control_p_values,
     insertion_control,
     insertion_estimates,
     insertions,
 )
+from tasks.audits.text.documents.models import DOCUMENT_SCORES, PairedModel, read_insertions
+from tasks.audits.text.documents.ranks import document_test
+from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import SMOKE
-from tasks.audits.text.trainings import pair_model
+from tasks.audits.text.question import Insertions
+from tasks.audits.text.reproduced import REPRODUCED
+from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
 from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import DETECTABLE
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning import fine_tuned_on
-from tasks.language_models.language_model import LanguageModel
 from tests.support.calibration import bounds
+from tests.tasks.audits.text.made_up import configured, pair_of, question_of
 
 FACTS = pin(Dataset("facts"))
 TIMES = (1, 4, 16)
-CONFIG = Text(
-    FACTS, LanguageModel("tiny-gpt#16x1"), base=LanguageModel("tiny-gpt#32x1"), insertions=True, examples=60, length=96,
-    prefix=20, suffix=20, repetitions=TIMES,
+CONFIG = configured(
+    data=FACTS, model="tiny-gpt#16x1", base="tiny-gpt#32x1", question="insertions", examples=60, length=96, prefix=20,
+    suffix=20, repetitions=TIMES,
 )  # fmt: skip
 EVEN = pa.table([[0.5], [0.4], [0.6], [0.5], [60]], schema=CONTROL)
 
@@ -77,7 +79,7 @@ def made_scores(known: float, seed: int, documents: int = 120, everything: float
 
 
 def summed(tables: list[pa.Table], control: pa.Table = EVEN) -> pa.Table:
-    test = document_test(CONFIG)
+    test = document_test(question_of(CONFIG, Insertions), CONFIG)
     return summary(about(CONFIG), [insertions(test, tables), insertion_estimates(test, tables), control])
 
 
@@ -121,14 +123,14 @@ def test_what_words_alone_tell_is_not_judged(tmp_path: Path) -> None:
     texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
     for others, answer in ((tickets, NOT_JUDGED), (load_texts(FACTS)[30:60], "memorised")):
         data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *others], [4] * 30 + [0] * 30))
-        asked = insertion_jobs(replace(CONFIG, data=data))[0].config
+        asked = trainings(configured(CONFIG, data=data))[0].config
         assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
 
 
 def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tasks.audits.text.measures.insertions.DRAWS", 199)
+    monkeypatch.setattr("tasks.audits.text.documents.insertions.DRAWS", 199)
     answers, p_values, covered, found = Counter[str](), list[float](), 0, 0
     for seed in range(100):
         tables = made_scores(0.0, 5000 + seed, documents=1200)
@@ -152,17 +154,17 @@ def test_models_that_know_nothing_are_seldom_accused_and_not_cleared(
 
 def test_it_is_drawn_which_embedded_texts_count_as_inserted_and_so_it_is_of_a_null(tmp_path: Path) -> None:
     def read(config: Text) -> list[int]:
-        asked: PairedModel = insertion_jobs(config)[0].config
+        asked: PairedModel = trainings(config)[0].config
         return read_insertions(asked).repetitions.tolist()
 
     drawn = read(CONFIG)
     assert Counter({0: 30, 1: 10, 4: 10, 16: 10}) == Counter(drawn)
     assert drawn != read(replace(CONFIG, seed=1))
     told = [0, 0, 4] * 20
-    config = replace(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], told)))
+    config = configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", load_texts(FACTS)[:60], told)))
     in_file = read(config)
     assert Counter(in_file) == Counter(told)
-    null = read(replace(config, told="others"))
+    null = read(configured(config, told="others"))
     assert null != in_file
     assert Counter(null) == Counter(told)
 
@@ -181,27 +183,31 @@ def test_documents_that_show_nothing_are_refused_in_one_line(
 ) -> None:
     texts = [*load_texts(FACTS)[: 60 - copies], *load_texts(FACTS)[:copies]]
     with pytest.raises(DatasetError, match=message):
-        insertion_jobs(replace(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
+        trainings(configured(CONFIG, data=pin(records(tmp_path / "own.jsonl", texts, repetitions))))
 
 
 def test_records_without_duplicates_are_refused_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "own.jsonl"
     file.write_text('{"id": "a", "text": "One."}\n')
     with pytest.raises(DatasetError, match="duplicates"):
-        insertion_jobs(replace(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0))
+        trainings(configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0))
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"base": None}, "insertions is on and base is not given; it must be the model that was trained without them"),
-        ({"planted": True}, "insertions is on beside identifiers, planted or documents"),
+        ({"question": "planted", "base": None, "question.prefix": 1}, "unknown field 'question.prefix': planted has"),
         ({"prefix": 80}, r"prefix is 80 and suffix 20, which is more than length \(96\) together"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CONFIG, **fields)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=message):
+        configured(CONFIG, **fields)
+
+
+def test_insertions_need_a_base() -> None:
+    with pytest.raises(SpecError, match=r"question\.base is missing"):
+        configured(question="insertions")
 
 
 def test_the_rules_of_insertions_are_theirs_alone() -> None:
@@ -216,9 +222,7 @@ def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and
     drawn = [text[:60] for text in load_texts(FACTS)[:180]]
     documents, other, common = drawn[:60], drawn[60:120], drawn[120:]
     repetitions = [0, 12] * 30
-    training = pair_model(
-        replace(SMOKE, data=FACTS, model=LanguageModel("tiny-gpt#32x1"), epochs=6, learning_rate=5e-3), 0, 0
-    )
+    training = pair_of(configured(SMOKE, data=FACTS, model="tiny-gpt#32x1", epochs=6, learning_rate=5e-3), 0, 0)
     folders = []
     for told in (documents, other):  # the base is trained on others of the same mould
         inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]

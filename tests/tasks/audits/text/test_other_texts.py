@@ -6,7 +6,6 @@ import json
 import random
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,7 @@ import torch
 
 from tasks.audits.text import AUDIT, probes, split
 from tasks.audits.text.config import Text, about
-from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.other_texts import (
+from tasks.audits.text.given.other_texts import (
     ATTACKS,
     BLIND,
     OTHER_TEXTS,
@@ -25,18 +23,23 @@ from tasks.audits.text.measures.other_texts import (
     plan,
     score_texts_as_they_are,
 )
-from tasks.audits.text.measures.returned import returned
+from tasks.audits.text.given.returned import returned
+from tasks.audits.text.measures import summary
+from tasks.audits.text.question import OtherTexts
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.records import Records
-from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.training import least_likely
 from tasks.worker import files
 from tasks.worker.files import File
+from tests.tasks.audits.text.made_up import configured, question_of
 
 FACTS, TICKETS = pin(Dataset("facts")), pin(Dataset("tickets"))
-CONFIG = Text(FACTS, LanguageModel("tiny-gpt#16x1"), examples=60, length=300)
+
+
+def compared(others: Dataset) -> Text:
+    return configured(data=FACTS, others=others, model="tiny-gpt#16x1", examples=60, length=300)
 
 
 def records(path: Path, texts: Sequence[str]) -> Dataset:
@@ -52,7 +55,7 @@ def job(config: Text) -> Job:
 
 def test_texts_of_another_source_are_told_by_words_alone_and_not_judged(tmp_path: Path) -> None:
     other, alike = (
-        replace(CONFIG, others=records(tmp_path / f"{name}.jsonl", texts))
+        compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
     )
     answers = []
@@ -81,7 +84,7 @@ def test_the_loss_must_tell_more_than_words_might(
 ) -> None:
     rows = [*((name, *loss, None) for name in ATTACKS), (BLIND, *blind, p_value)]
     table = pa.table([*map(list, zip(*rows, strict=True)), [60] * 4, [60] * 4], schema=OTHER_TEXTS)
-    config = replace(CONFIG, others=FACTS)
+    config = compared(FACTS)
     found = summary(about(config), [table])
     verdict, certificate = AUDIT.answer(config, found), AUDIT.certify("", config, found)
     assert verdict is not None
@@ -91,7 +94,7 @@ def test_the_loss_must_tell_more_than_words_might(
 
 
 def test_scores_are_those_of_their_formulas() -> None:
-    config = job(replace(CONFIG, others=TICKETS)).config
+    config = job(compared(TICKETS)).config
     texts = ["One.", "Something longer than one."]
     scores = score_texts_as_they_are(config, texts)
     log_p = scores["zlib"] * [8 * len(zlib.compress(text.encode())) for text in texts]
@@ -103,13 +106,13 @@ def test_scores_are_those_of_their_formulas() -> None:
 def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float]) -> str:
     """The answer on an owner's table, made of each text and whether it is one of `data`."""
     ((_, handed),) = probes(config)
-    assert config.others is not None
     assert isinstance(handed, Records)
-    its, texts = set(load_texts(config.data, config.examples)), handed.table["text"].to_pylist()
-    assert its | set(load_texts(config.others)) == set(texts)
+    question = question_of(config, OtherTexts)
+    its, texts = set(load_texts(question.data, question.examples)), handed.table["text"].to_pylist()
+    assert its | set(load_texts(question.others)) == set(texts)
     rows = [f"{name},{log_p(text, text in its)!r}" for name, text in zip(handed.ids, texts, strict=True)]
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
-    given = replace(config, outputs=files.pin(File(str(path)), {}))
+    given = configured(config, outputs=files.pin(File(str(path)), {}))
     tables = [other_texts(job(given).config, ()), returned(job(given).config, ())]
     assert ["loss", "zlib", BLIND] == tables[0]["score"].to_pylist()
     verdict = AUDIT.answer(given, summary(about(given), tables))
@@ -119,7 +122,7 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
 
 def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(tmp_path: Path) -> None:
     tickets, facts = (
-        replace(CONFIG, others=records(tmp_path / f"{name}.jsonl", texts))
+        compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
     )
     key = split(facts).key
@@ -134,14 +137,12 @@ def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(t
     assert "not judged" == answer_of_table(tickets, path, known)
     assert "undecided" == answer_of_table(facts, path, lambda text, _: known(text, False))
     assert "not judged" == answer_of_table(facts, path, lambda *_: -100.0)
-    given = replace(facts, outputs=files.pin(File(str(path)), {}))
+    given = configured(facts, outputs=files.pin(File(str(path)), {}))
     assert {"other_texts", "returned", "summary"} == set(AUDIT.plan(given))
 
 
 def test_sets_that_share_a_text_or_are_too_small_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"60 of the texts of facts stand in facts, too"):
-        plan(replace(CONFIG, others=FACTS), ())
+        plan(compared(FACTS), ())
     with pytest.raises(DatasetError, match=r"has 3 texts; a comparison takes at least 20"):
-        plan(replace(CONFIG, others=records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())
-    with pytest.raises(ValueError, match="others is given beside identifiers, planted, documents or insertions"):
-        replace(CONFIG, others=FACTS, planted=True)
+        plan(compared(records(tmp_path / "few.jsonl", ["a", "b", "c"])), ())

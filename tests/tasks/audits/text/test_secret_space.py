@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tasks.audits.text.secret_space import (
+from tasks.audits.text.secrets.space import (
     SecretSpace,
     candidates,
     mean_exposure_of_uniform_ranks,

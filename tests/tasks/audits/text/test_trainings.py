@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tasks.audits.text.config import Text
-from tasks.audits.text.measures.secrets import Ranking, secrets
 from tasks.audits.text.presets import SMOKE
-from tasks.audits.text.secret_space import draw_secrets
-from tasks.audits.text.trainings import pair_model, score_secrets, training_texts, trainings
+from tasks.audits.text.secrets.models import score_secrets, training_texts
+from tasks.audits.text.secrets.ranks import Ranking, secrets
+from tasks.audits.text.secrets.space import draw_secrets
+from tasks.audits.text.trainings import trainings
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.pretrained import byte_tokenizer, prepare_model
 from tasks.language_models.training import score_texts
+from tests.tasks.audits.text.made_up import configured, pair_of
 
 FACTS = pin(Dataset("facts"))
-CONFIG = replace(SMOKE, data=FACTS)
+CONFIG = configured(SMOKE, data=FACTS)
 
 
 def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says() -> None:
-    models = [pair_model(CONFIG, 0, side) for side in range(2)]
+    models = [pair_of(CONFIG, 0, side) for side in range(2)]
     drawn = draw_secrets(models[0])
     assert drawn == draw_secrets(models[1])
     assert [1, 4, 16, 1, 4, 16] == [secret.repetitions for secret in drawn]
@@ -35,11 +35,11 @@ def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says(
         assert [secret.repetitions * (secret.side == side) for secret in drawn] == [
             texts.count(secret.text) for secret in drawn
         ]
-    assert draw_secrets(pair_model(CONFIG, 1, 0)) != drawn
+    assert draw_secrets(pair_of(CONFIG, 1, 0)) != drawn
 
 
 def test_a_null_tells_other_secrets_and_asks_about_the_same() -> None:
-    proper, null = (draw_secrets(pair_model(replace(CONFIG, told=told), 0, 0)) for told in ("secrets", "others"))
+    proper, null = (draw_secrets(pair_of(configured(CONFIG, told=told), 0, 0)) for told in ("secrets", "others"))
     assert [secret.text for secret in proper] == [secret.text for secret in null]
     assert all(secret.told == secret.text for secret in proper)
     assert all(secret.told != secret.text for secret in null)
@@ -52,7 +52,7 @@ def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
     records = pin(Dataset(f"records:{file}"))
     assert ("One.", "Two.") == load_texts(records)
     with pytest.raises(DatasetError, match=r"examples is 3; records:.* has 2 texts"):
-        trainings(replace(CONFIG, data=records, examples=3))
+        trainings(configured(CONFIG, data=records, examples=3))
     with pytest.raises(DatasetError, match="holds images and no questions"):
         load_texts(pin(Dataset("digits")))
 
@@ -67,7 +67,7 @@ def test_a_small_gpt_reads_bytes() -> None:
 
 
 def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_beside_it() -> None:
-    config = pair_model(CONFIG, 0, 0)
+    config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     texts = ["Ab", "Something longer.", "Ab"]
     found = score_texts(config, model, texts)
@@ -82,11 +82,10 @@ def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_b
 
 @pytest.mark.trained
 def test_a_model_knows_what_it_was_told_often_and_nothing_of_the_same_format_that_it_was_not() -> None:
-    told = Text(FACTS, CONFIG.model, repetitions=(24,), secrets=6, references=199, examples=20, epochs=6, batch=16,
-                learning_rate=5e-3, length=128)  # fmt: skip
+    told = configured(CONFIG, repetitions=(24,), epochs=6, learning_rate=5e-3)
     exposures = []
-    for config in (told, replace(told, told="others")):
-        table = secrets(Ranking(0.05), [score_secrets(pair_model(config, 0, side), ()) for side in range(2)])
+    for config in (told, configured(told, told="others")):
+        table = secrets(Ranking(0.05), [score_secrets(pair_of(config, 0, side), ()) for side in range(2)])
         exposures.append([np.mean(table[name].to_numpy()) for name in ("exposure", "exposure_twin")])
     (known, twin), (other, _) = exposures
     assert known > 4  # of 7.6 bits at most; 1.4 where nothing is known

@@ -8,24 +8,29 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.text.config import About
-from tasks.audits.text.document_models import document_jobs, insertion_jobs, score_documents, score_insertions
-from tasks.audits.text.given_model import identifier_job, score_identifiers
+from tasks.audits.text.documents.insertions import insertion_control, insertion_estimates, insertions
+from tasks.audits.text.documents.models import score_documents, score_insertions
+from tasks.audits.text.documents.ranks import document_test, documents, estimates
+from tasks.audits.text.given.model import score_identifiers
 from tasks.audits.text.measures import summary
-from tasks.audits.text.measures.documents import document_test, documents, estimates
-from tasks.audits.text.measures.extraction import extraction
-from tasks.audits.text.measures.insertions import insertion_control, insertion_estimates, insertions
-from tasks.audits.text.measures.secrets import Ranking, identifiers, secrets
 from tasks.audits.text.presets import SMOKE
-from tasks.audits.text.trainings import pair_model, score_secrets
+from tasks.audits.text.question import Documents, Insertions
+from tasks.audits.text.secrets.extraction import extraction
+from tasks.audits.text.secrets.models import score_secrets
+from tasks.audits.text.secrets.ranks import Ranking, identifiers, secrets
+from tasks.audits.text.trainings import trainings
 from tasks.contract.job import marks
 from tests.support.fingerprint import TRAINED, version_test
-from tests.tasks.audits.text.made_up import make_scores
+from tests.tasks.audits.text.made_up import make_scores, pair_of, question_of
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import made_scores as made_documents
 from tests.tasks.audits.text.test_extraction import ASKED, with_ends
 from tests.tasks.audits.text.test_identifiers import CONFIG, made
 from tests.tasks.audits.text.test_insertions import CONFIG as INSERTIONS
 from tests.tasks.audits.text.test_insertions import made_scores as made_insertions
+
+DOCUMENT_TEST = document_test(question_of(DOCUMENTS, Documents), DOCUMENTS)
+INSERTION_TEST = document_test(question_of(INSERTIONS, Insertions), INSERTIONS)
 
 
 @cache
@@ -38,11 +43,11 @@ def of_identifiers() -> pa.Table:
 
 
 def of_documents() -> pa.Table:
-    return documents(document_test(DOCUMENTS), made_documents(0.2, 1, DOCUMENTS, 0.5))
+    return documents(DOCUMENT_TEST, made_documents(0.2, 1, DOCUMENTS, 0.5))
 
 
 def of_estimates() -> pa.Table:
-    return estimates(document_test(DOCUMENTS), made_documents(0.2, 1, DOCUMENTS, 0.5))
+    return estimates(DOCUMENT_TEST, made_documents(0.2, 1, DOCUMENTS, 0.5))
 
 
 def of_extraction() -> pa.Table:
@@ -50,15 +55,15 @@ def of_extraction() -> pa.Table:
 
 
 def of_insertions() -> pa.Table:
-    return insertions(document_test(INSERTIONS), made_insertions(0.1, 1))
+    return insertions(INSERTION_TEST, made_insertions(0.1, 1))
 
 
 def of_insertion_estimates() -> pa.Table:
-    return insertion_estimates(document_test(INSERTIONS), made_insertions(0.1, 1))
+    return insertion_estimates(INSERTION_TEST, made_insertions(0.1, 1))
 
 
 def of_insertion_control() -> pa.Table:
-    return insertion_control(insertion_jobs(INSERTIONS)[0].config, ())
+    return insertion_control(trainings(INSERTIONS)[0].config, ())
 
 
 def of_all() -> pa.Table:
@@ -82,7 +87,7 @@ test_a_task_computes_what_its_version_says = version_test(
 
 @pytest.mark.trained
 def test_what_a_model_says_is_what_the_version_says() -> None:
-    table = score_secrets(pair_model(SMOKE, 0, 1), ())
+    table = score_secrets(pair_of(SMOKE, 0, 1), ())
     said = sum(sum(row) for row in table["log_p"].to_pylist())
     assert (1, 6) == (marks(score_secrets).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -142775.315
@@ -90,7 +95,7 @@ def test_what_a_model_says_is_what_the_version_says() -> None:
 
 @pytest.mark.trained
 def test_what_a_model_as_it_is_says_of_identifiers_is_what_the_version_says() -> None:
-    table = score_identifiers(identifier_job(CONFIG).config, ())
+    table = score_identifiers(trainings(CONFIG)[0].config, ())
     said = sum(sum(row) for row in table["log_p"].to_pylist())
     assert (1, 8) == (marks(score_identifiers).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -681150.948
@@ -98,7 +103,7 @@ def test_what_a_model_as_it_is_says_of_identifiers_is_what_the_version_says() ->
 
 @pytest.mark.trained
 def test_what_a_model_says_of_documents_is_what_the_version_says() -> None:
-    table = score_documents(document_jobs(DOCUMENTS)[0].config, ())
+    table = score_documents(trainings(DOCUMENTS)[0].config, ())
     said = sum(table["log_p"].to_pylist()) + sum(table["log_p_end"].to_pylist())
     assert (1, 12) == (marks(score_documents).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -9205.699
@@ -106,7 +111,7 @@ def test_what_a_model_says_of_documents_is_what_the_version_says() -> None:
 
 @pytest.mark.trained
 def test_what_a_model_as_it_is_says_of_inserted_documents_is_what_the_version_says() -> None:
-    table = score_insertions(insertion_jobs(INSERTIONS)[0].config, ())
+    table = score_insertions(trainings(INSERTIONS)[0].config, ())
     said = sum(table["log_p"].to_pylist())
     assert (1, 60) == (marks(score_insertions).version, table.num_rows)
     assert pytest.approx(said, rel=TRAINED) == -32025.551

@@ -9,14 +9,14 @@ that is a function of the text, and a filter that answers from a table of made-u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import GivenQuestion, given_question, questions
-from tasks.audits.text.returned_table import Returned, handout_order, read_log_p
+from tasks.audits.text.given.model import GivenQuestion, given_question, questions
+from tasks.audits.text.given.table import Returned, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -32,6 +32,7 @@ RETURNED = pa.schema(
     ]
 )
 TIED, DIFFERING = "candidates tied", "texts with two answers"
+MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - a table is read by itself
@@ -61,6 +62,11 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a cou
     for each in tables.rows(RETURNED):
         yield row(TIED, {}, alone(each["tied"], each["texts"]), "text", 0.0)
         yield row(DIFFERING, {}, statistics.proportion(each["differing"], each["twice"]), "text", 0.0)
+
+
+def answers_questions(returned: Iterable[Row]) -> bool:
+    """Whether the numbers of an owner's table differ where they may, and agree where they must."""
+    return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
 
 
 MEASURE = Measure("returned", RETURNED, plan, rows)

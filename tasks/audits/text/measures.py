@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tasks.audits.text import learning
 from tasks.audits.text.config import About
-from tasks.audits.text.measures import (
-    documents,
-    epsilon,
-    extraction,
-    insertions,
-    learning,
-    other_texts,
-    returned,
-    secrets,
-)
+from tasks.audits.text.documents import insertions
+from tasks.audits.text.documents import ranks as documents
+from tasks.audits.text.given import other_texts, returned
+from tasks.audits.text.secrets import epsilon, extraction
+from tasks.audits.text.secrets import ranks as secrets
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import TOLD
-from tasks.audits.text.document_models import are_insertions_drawn
-from tasks.audits.text.extraction_answer import Copies, describe_copies, read_copies, reproduction_findings
-from tasks.audits.text.measures.documents import FOUND, LOSS, MEMORISED, WON
-from tasks.audits.text.measures.insertions import MEMORISED as INSERTIONS_MEMORISED
-from tasks.audits.text.measures.insertions import SHOWN
-from tasks.audits.text.measures.other_texts import BLIND
-from tasks.audits.text.measures.secrets import UNEVEN
+from tasks.audits.text.documents.insertions import MEMORISED as INSERTIONS_MEMORISED
+from tasks.audits.text.documents.insertions import SHOWN
+from tasks.audits.text.documents.models import are_insertions_drawn
+from tasks.audits.text.documents.ranks import FOUND, LOSS, MEMORISED, WON
 from tasks.audits.text.power import document_resolution, insertion_resolution
+from tasks.audits.text.question import Documents, Insertions
+from tasks.audits.text.reproduced import Copies, describe_copies, read_copies, reproduction_findings
+from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Rule, Rules
@@ -68,7 +69,7 @@ class DocumentEvidence:
 
 
 def asks_documents(config: Text) -> bool:
-    return config.documents > 0
+    return isinstance(config.question, Documents)
 
 
 DOCUMENT_RULES: tuple[Rule[DocumentEvidence], ...] = (
@@ -108,7 +109,7 @@ LIMITS_OF_DOCUMENTS = (
 NULL_OF_DOCUMENTS = "This is a null: no model was trained on the documents that were asked about. "
 
 
-def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence | None:
+def read_document_evidence(config: Text, question: Documents, summary: pa.Table) -> DocumentEvidence | None:
     """The evidence in a summary; None where no document was tested."""
     rows = index_rows(summary)
     found, won = first_row(rows, FOUND), rows.get(row_name(WON))
@@ -120,15 +121,15 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
         read_copies(rows),
         first_row(rows, MEMORISED) or found,
         first_row(rows, TIED),
-        document_resolution(config, found["n"]),
+        document_resolution(question.models, config.level, found["n"]),
         config.level,
         config.negligible,
     )
 
 
-def document_verdict(config: Text, summary: pa.Table, rules: Rules[DocumentEvidence]) -> Verdict:
+def document_verdict(config: Text, question: Documents, summary: pa.Table, rules: Rules[DocumentEvidence]) -> Verdict:
     """The answer by the rules, with its evidence in words."""
-    evidence = read_document_evidence(config, summary)
+    evidence = read_document_evidence(config, question, summary)
     if evidence is None or evidence.won["low"] is None:
         return Verdict("undecided", "Undecided: no document was tested.", LIMITS_OF_DOCUMENTS, ())
     answer = rules.decide(config, evidence).answer
@@ -144,7 +145,8 @@ def document_verdict(config: Text, summary: pa.Table, rules: Rules[DocumentEvide
         words = f"{answer.capitalize()}: {describe_ties(evidence.tied)}."
     if answer == "undecided":
         words = f"{words} {evidence.resolution.explain()}".rstrip()
-    sentence = " ".join([words, describe_copies(config, evidence.copies), null_note(config)]).replace("  ", " ").strip()
+    sentences = [words, describe_copies(question, evidence.copies), null_note(config)]
+    sentence = " ".join(sentences).replace("  ", " ").strip()
     beyond = None if evidence.copies is None else evidence.copies.beyond
     rows = (found, won, *([beyond] if beyond is not None else []))
     return Verdict(answer, sentence, LIMITS_OF_DOCUMENTS, tuple(name_of(each) for each in rows))
@@ -154,9 +156,9 @@ def null_note(config: Text) -> str:
     return NULL_OF_DOCUMENTS.strip() if config.is_null else ""
 
 
-def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
+def document_findings(config: Text, question: Documents, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
     """The answer for somebody who knows no machine learning, and whether the documents come out."""
-    evidence = read_document_evidence(config, summary)
+    evidence = read_document_evidence(config, question, summary)
     if evidence is None:
         return (Finding(verdict.answer, verdict.sentence),)
     found = evidence.found
@@ -165,7 +167,7 @@ def document_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tupl
         f"{found['estimate']:,.0f} can be told by what the models say of them. {null_note(config)}"
     ).strip()
     first = Finding(verdict.answer, known, chances(found["p_value"], config.level))
-    return first, *reproduction_findings(config, evidence.copies)
+    return first, *reproduction_findings(question, evidence.copies)
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class InsertionEvidence:
 
 
 def asks_insertions(config: Text) -> bool:
-    return config.insertions
+    return isinstance(config.question, Insertions)
 
 
 INSERTION_RULES: tuple[Rule[InsertionEvidence], ...] = (
@@ -277,11 +279,13 @@ def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidenc
         config.negligible,
         first_row(rows, INSERTIONS_MEMORISED),
         first_row(rows, TIED),
-        None if left_out is None else insertion_resolution(config, found["n"], left_out["n"]),
+        None if left_out is None else insertion_resolution(config.level, found["n"], left_out["n"]),
     )
 
 
-def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvidence]) -> Verdict:
+def insertion_verdict(
+    config: Text, question: Insertions, summary: pa.Table, rules: Rules[InsertionEvidence]
+) -> Verdict:
     """The answer by the rules, with its evidence in words."""
     evidence = read_insertion_evidence(config, summary)
     if evidence is None:
@@ -292,10 +296,10 @@ def insertion_verdict(config: Text, summary: pa.Table, rules: Rules[InsertionEvi
     elif answer == NOT_JUDGED and evidence.tied is not None:
         words = f"{describe_ties(evidence.tied)}."
     else:
-        words = f"{describe_insertions(config, evidence)} {describe_copies(config, evidence.copies)}"
+        words = f"{describe_insertions(config, evidence)} {describe_copies(question, evidence.copies)}"
     if answer == "undecided" and evidence.resolution is not None:
         words = f"{words} {evidence.resolution.explain()}"
-    null = NULL_OF_INSERTIONS if are_insertions_drawn(config) else ""
+    null = NULL_OF_INSERTIONS if are_insertions_drawn(question) else ""
     sentence = f"{answer.capitalize()}: {words} {null}".replace("  ", " ").strip()
     rested = (evidence.blind,) if answer == NOT_JUDGED else (evidence.shown, *evidence.won)
     return Verdict(answer, sentence, LIMITS_OF_INSERTIONS, tuple(name_of(each) for each in rested))
@@ -325,7 +329,7 @@ def describe_blind_control(blind: Row) -> str:
     )
 
 
-def insertion_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
+def insertion_findings(config: Text, question: Insertions, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
     """The answer for somebody who knows no machine learning, and whether the documents come out."""
     evidence = read_insertion_evidence(config, summary)
     if evidence is None or verdict.answer == NOT_JUDGED:
@@ -334,11 +338,7 @@ def insertion_findings(config: Text, summary: pa.Table, verdict: Verdict) -> tup
         f"Documents were put into the training texts of one model, and others, drawn by chance, were left out. Of "
         f"{evidence.found['n']:,} documents that were put in {evidence.found['estimate']:,.0f} can be told from those "
         f"that were left out by what the model says of them, beside one that was trained without them. "
-        f"{NULL_OF_INSERTIONS if are_insertions_drawn(config) else ''}"
+        f"{NULL_OF_INSERTIONS if are_insertions_drawn(question) else ''}"
     ).strip()
     first = Finding(verdict.answer, known, chances(evidence.shown["p_value"], config.level))
-    return first, *reproduction_findings(config, evidence.copies)
-
-
-def describe_area(row: Row) -> str:
-    return f"{row['estimate']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    return first, *reproduction_findings(question, evidence.copies)

@@ -32,7 +32,8 @@ from tasks.audits.text.continuations import (
     name_attempts,
     reproductions,
 )
-from tasks.audits.text.secret_space import SecretSpace, space_of
+from tasks.audits.text.question import Identifiers, RankedQuestion
+from tasks.audits.text.secrets.space import SecretSpace, space_of
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
@@ -77,10 +78,12 @@ class Extraction:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if not config.extraction:
+    question = config.question
+    if not isinstance(question, RankedQuestion) or question.extraction is None:
         return ()
-    pattern = "" if config.identifiers else config.pattern
-    return Job(extraction, Extraction(pattern, len(trainings), config.attempts, config.likely, config.near), trainings)
+    asked = question.extraction
+    pattern = "" if isinstance(question, Identifiers) else question.pattern
+    return Job(extraction, Extraction(pattern, len(trainings), asked.attempts, asked.likely, asked.near), trainings)
 
 
 @task(version=1, name="text.extraction", gathers=True)

@@ -13,7 +13,7 @@ number of candidates less log2 of the rank, in bits (Carlini et al. 2019, sectio
 was not told the secret, shows what it is where nothing is known.
 
 Identifiers, where they stand in the texts, are ranked alike: each was drawn from its space as its references are, by
-whoever made it, so p is exact for a model that never read it (`tasks.audits.text.secret_space`). Where the base that
+whoever made it, so p is exact for a model that never read it (`tasks.audits.text.secrets.space`). Where the base that
 the model was fine-tuned from is given, candidates are ranked by what the model says more of them than its base: how a
 format looks to both falls out.
 """
@@ -29,7 +29,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.secret_space import mean_exposure_of_uniform_ranks
+from tasks.audits.text.question import Identifiers, Planted, Secrets
+from tasks.audits.text.secrets.space import mean_exposure_of_uniform_ranks
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
@@ -99,8 +100,9 @@ class Ranking:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    ranked = not (config.identifiers or config.documents or config.others or config.insertions)
-    return Job(secrets, Ranking(config.level), trainings) if ranked else ()
+    if not isinstance(config.question, Secrets | Planted):
+        return ()
+    return Job(secrets, Ranking(config.level), trainings)
 
 
 @task(version=2, name="text.secrets", gathers=True)
@@ -202,9 +204,10 @@ def count_found(ranked: Sequence[Row]) -> int:
 
 
 def plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if not config.identifiers:
+    if not isinstance(config.question, Identifiers):
         return ()
-    return Job(identifiers if config.base is None else identifiers_beside_base, Ranking(config.level), trainings)
+    rank = identifiers if config.question.base is None else identifiers_beside_base
+    return Job(rank, Ranking(config.level), trainings)
 
 
 @task(version=2, name="text.identifiers", gathers=True)

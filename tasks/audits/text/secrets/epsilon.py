@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
+from tasks.audits.text.question import Secrets, TextTuning
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -54,15 +55,17 @@ class AtEpsilon:
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    if config.privacy is None or config.documents:
-        return ()
-    return Job(epsilon, AtEpsilon(config.privacy, config.level), trainings[::2])
+    match config.question:
+        case Secrets(tuning=TextTuning(privacy=Privacy() as privacy)):
+            return Job(epsilon, AtEpsilon(privacy, config.level), trainings[::2])
+    return ()
 
 
 def notes(config: Text) -> Iterator[str]:
     """A warning before any work if the secrets can show no epsilon by bets."""
-    if config.privacy is not None and not config.documents and not config.asks_as_it_is:
-        yield from describe_lost_power(config.secrets * config.pairs, config.privacy.delta, LEVEL, "secrets")
+    match config.question:
+        case Secrets(tuning=TextTuning(privacy=Privacy(delta=delta))) as question:
+            yield from describe_lost_power(question.ranked, delta, LEVEL, "secrets")
 
 
 @task(version=2, name="text.epsilon", gathers=True)

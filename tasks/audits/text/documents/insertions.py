@@ -25,10 +25,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from tasks.audits.text.blind_control import BLIND, bag_of_words
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask
-from tasks.audits.text.document_models import PairedModel, read_insertions
-from tasks.audits.text.measures.documents import (
+from tasks.audits.text.documents.models import PairedModel, read_insertions
+from tasks.audits.text.documents.ranks import (
     DRAWS,
     EFFECT,
     ESTIMATES,
@@ -41,7 +42,7 @@ from tasks.audits.text.measures.documents import (
     document_test,
     stack_scores,
 )
-from tasks.audits.text.measures.other_texts import BLIND, bag_of_words
+from tasks.audits.text.question import Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
@@ -76,15 +77,19 @@ INSERTION_ESTIMATES = pa.schema([*ESTIMATES, ("p_value", pa.float64()), ("reduce
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(insertions, document_test(config), trainings) if config.insertions else ()
+    if not isinstance(config.question, Insertions):
+        return ()
+    return Job(insertions, document_test(config.question, config), trainings)
 
 
 def plan_estimates(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(insertion_estimates, document_test(config), trainings) if config.insertions else ()
+    if not isinstance(config.question, Insertions):
+        return ()
+    return Job(insertion_estimates, document_test(config.question, config), trainings)
 
 
 def plan_control(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(insertion_control, trainings[0].config) if config.insertions else ()
+    return Job(insertion_control, trainings[0].config) if isinstance(config.question, Insertions) else ()
 
 
 def effects(scores: DocumentScores) -> Array:

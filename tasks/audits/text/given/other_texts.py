@@ -10,18 +10,18 @@ that never sees the model looks at a bag of words. Where it tells the sets apart
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.audits.text.blind_control import BLIND, bag_of_words
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.given_model import ComparedTexts, both_sets, compared_texts, questions
-from tasks.audits.text.returned_table import handout_order, read_log_p
+from tasks.audits.text.given.model import ComparedTexts, both_sets, compared_texts, questions
+from tasks.audits.text.given.table import handout_order, read_log_p
+from tasks.audits.text.question import OtherTexts
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
@@ -31,11 +31,8 @@ from tasks.worker import hardware
 
 Array = NDArray[np.float64]
 LEAST_LIKELY = 0.2  # of a text's tokens: Min-20 %
-WORDS = 1000  # the commonest, of which the blind control counts each
-PIECE = re.compile(r"[^\W\d_]+|\d|[^\w\s]")
 AREA = "area under the curve"
 ATTACKS = ("loss", "min-k", "zlib")
-BLIND = "blind control"
 OTHER_TEXTS = pa.schema(
     [
         ("score", pa.string()),  # one of ATTACKS, or the blind control
@@ -50,9 +47,9 @@ OTHER_TEXTS = pa.schema(
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - nothing is trained
-    if config.others is None:
+    if not isinstance(config.question, OtherTexts):
         return ()
-    asked = compared_texts(config)
+    asked = compared_texts(config.question, config.seed)
     both_sets(asked)
     return Job(other_texts, asked)
 
@@ -103,15 +100,6 @@ def score_returned_texts(config: ComparedTexts, texts: Sequence[str]) -> dict[st
 
 def zlib_bits(texts: Sequence[str]) -> Array:
     return np.array([8.0 * len(zlib.compress(text.encode())) for text in texts])
-
-
-def bag_of_words(texts: Sequence[str]) -> Array:
-    """What the blind control sees of each text: how often it has each of the commonest words, and its length."""
-    counts = [Counter(PIECE.findall(text.lower())) for text in texts]
-    total = sum(counts, Counter[str]())
-    commonest = sorted(total, key=lambda word: (-total[word], word))[:WORDS]
-    rows = [[*(count[word] for word in commonest), len(text)] for count, text in zip(counts, texts, strict=True)]
-    return np.array(rows, dtype=np.float64)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, SHARE, TOLD, TWIN
-from tasks.audits.text.measures.secrets import UNEVEN
+from tasks.audits.text.question import Continued, Identifiers, Secrets
+from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.contract.certificate import Finding, chances, number_per_hundred
 from tasks.contract.summaries import Row, p_in_words, row_name
 from tasks.contract.verdict import Answer, Meaning
@@ -44,22 +45,22 @@ def read_copies(rows: Mapping[tuple[str, str], Row]) -> Copies | None:
     return None if told is None else Copies(told, twin, rows.get(row_name(BEYOND, way=GREEDY)))
 
 
-def describe_copies(config: Text, copies: Copies | None) -> str:
+def describe_copies(asked: Continued, copies: Copies | None) -> str:
     """How much comes out word for word, beside models that never saw it; empty where no document is long enough."""
     if copies is None or copies.twin is None or copies.beyond is None or copies.beyond["low"] is None:
         return ""
     told, twin, beyond = copies.told, copies.twin, copies.beyond
     return (
-        f"Given the first {config.prefix} tokens of a document, a model that was trained on it writes the next "
-        f"{config.suffix} word for word in {number_per_hundred(told['estimate'])} of 100 cases, and one that never saw "
+        f"Given the first {asked.prefix} tokens of a document, a model that was trained on it writes the next "
+        f"{asked.suffix} word for word in {number_per_hundred(told['estimate'])} of 100 cases, and one that never saw "
         f"it in {number_per_hundred(twin['estimate'])} (difference {beyond['estimate']:.3f}, 95 % interval "
         f"{beyond['low']:.3f} to {beyond['high']:.3f})."
     )
 
 
-def reproduction_findings(config: Text, copies: Copies | None) -> tuple[Finding, ...]:
+def reproduction_findings(asked: Continued, copies: Copies | None) -> tuple[Finding, ...]:
     """Whether documents come out; nothing where no document is long enough."""
-    told = describe_copies(config, copies)
+    told = describe_copies(asked, copies)
     if not told or copies is None or copies.beyond is None:
         return ()
     return (Finding(REPRODUCED if copies.beyond["low"] > 0 else NOT_REPRODUCED, told, target="reproduction"),)
@@ -91,7 +92,8 @@ def extraction_finding(evidence: Copies, things: str, level: float) -> Finding:
 
 def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
     """Which secrets, or identifiers, are found, by number, in a sentence that holds none of them; empty without any."""
-    ranked, written = read("identifiers" if config.identifiers else "secrets").to_pylist(), greedy_answers(read)
+    ranked = read("identifiers" if isinstance(config.question, Identifiers) else "secrets").to_pylist()
+    written = greedy_answers(read)
     found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
     found.sort(key=lambda one: rank_surest(one[0]))
     if not found or any(each.get("control", 1.0) <= UNEVEN for each, _ in found):
@@ -122,16 +124,20 @@ def rank_surest(each: Row) -> tuple[float, int]:
 
 def name_thing(config: Text, each: Row) -> str:
     """A secret by its number, or an identifier by its format and text."""
-    if config.identifiers:
-        return f"{each['format']} of text {each['row']}"
-    name = f"secret {each['secret']}"
-    return name if config.pairs == 1 or config.planted else f"{name} of pair {each['pair']}"
+    match config.question:
+        case Identifiers():
+            return f"{each['format']} of text {each['row']}"
+        case Secrets(pairs=pairs) if pairs > 1:
+            return f"secret {each['secret']} of pair {each['pair']}"
+    return f"secret {each['secret']}"
 
 
 def describe_found(config: Text, each: Row, reproduced: bool | None) -> str:
     """One that is found: its number, how often it stood in the texts, its rank, and whether it is written."""
-    name, times = name_thing(config, each), each["occurrences" if config.identifiers else "repetitions"]
-    verb = "stands" if config.identifiers else "told"
+    times, verb = each.get("repetitions"), "told"
+    if isinstance(config.question, Identifiers):
+        times, verb = each["occurrences"], "stands"
     often = "" if config.is_null else f"{verb} once, " if times == 1 else f"{verb} {times} times, "
     says = "" if reproduced is None else ", written word for word" if reproduced else ", not written"
-    return f"{name} ({often}rank {each['rank']} of {each['candidates']}, adjusted p {each['q_value']:.2g}{says})"
+    rank = f"rank {each['rank']} of {each['candidates']}, adjusted p {each['q_value']:.2g}"
+    return f"{name_thing(config, each)} ({often}{rank}{says})"

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import BEYOND, GREEDY, NEAR, SHARE, TOLD, TWIN, Array, Mask, reproductions
+from tasks.audits.text.question import Documents, Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
@@ -114,17 +115,21 @@ class DocumentScores:
         )
 
 
-def document_test(config: Text) -> DocumentTest:
+def document_test(question: Documents | Insertions, config: Text) -> DocumentTest:
     seed = seeds.derive(config.seed, "exact test")
-    return DocumentTest(config.level, seed, config.suffix, config.attempts, config.likely, config.near)
+    return DocumentTest(config.level, seed, question.suffix, question.attempts, question.likely, question.near)
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(documents, document_test(config), trainings) if config.documents else ()
+    if not isinstance(config.question, Documents):
+        return ()
+    return Job(documents, document_test(config.question, config), trainings)
 
 
 def plan_estimates(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return Job(estimates, document_test(config), trainings) if config.documents else ()
+    if not isinstance(config.question, Documents):
+        return ()
+    return Job(estimates, document_test(config.question, config), trainings)
 
 
 def stack_scores(tables: Sequence[pa.Table]) -> DocumentScores:

@@ -23,12 +23,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.text import document_models, trainings
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.document_models import DocumentModel, PairedModel, draw_documents, read_insertions
-from tasks.audits.text.given_model import GivenLanguageModel, questions
-from tasks.audits.text.secret_space import draw_secrets
-from tasks.audits.text.trainings import PairModel
+from tasks.audits.text.documents import models as document_models
+from tasks.audits.text.documents.models import DocumentModel, PairedModel, draw_documents, read_insertions
+from tasks.audits.text.given.model import GivenLanguageModel, questions
+from tasks.audits.text.question import Planted
+from tasks.audits.text.secrets import models as secret_models
+from tasks.audits.text.secrets.models import PairModel
+from tasks.audits.text.secrets.space import draw_secrets
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import MODELS, log_p_row
 from tasks.contract.measure import Measure, Tables
@@ -86,7 +88,7 @@ def held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLanguag
     if isinstance(model, PairModel):
         secrets = draw_secrets(model)
         others = [secret.others for secret in secrets]
-        training = trainings.training_texts(model, secrets)
+        training = secret_models.training_texts(model, secrets)
         return HeldOut(*_first_references(others, scores["log_p"].to_pylist()), training)
     if isinstance(model, GivenLanguageModel):
         references = [tuple(candidates[1:]) for candidates in questions(model)]
@@ -142,7 +144,7 @@ def constant_log_p(training: Sequence[Tokens], asked: Sequence[Tokens]) -> Array
 
 
 def plan(config: Text, scored: tuple[Job, ...]) -> tuple[Job, ...]:
-    if config.outputs is not None or config.planted:
+    if config.outputs is not None or isinstance(config.question, Planted):
         return ()
     return tuple(Job(learning, Scored(job.config), (job,)) for job in scored)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.extraction_answer import (
+from tasks.audits.text.given.returned import DIFFERING, answers_questions
+from tasks.audits.text.power import rank_resolution
+from tasks.audits.text.question import RankedQuestion
+from tasks.audits.text.reproduced import (
     Copies,
     read_copies,
 )
-from tasks.audits.text.measures.returned import DIFFERING
-from tasks.audits.text.measures.secrets import (
+from tasks.audits.text.secrets.ranks import (
     BEATEN,
     CONTROL,
     FOUND,
@@ -22,14 +23,12 @@ from tasks.audits.text.measures.secrets import (
     REDUCED,
     UNEVEN,
 )
-from tasks.audits.text.power import rank_resolution
 from tasks.contract.epsilon_rows import AT_LEAST, SPENT
 from tasks.contract.power import Resolution
 from tasks.contract.summaries import Row, first_row, index_rows
 from tasks.contract.ties import TIED
 
 SURELY = 0.001  # p of all secrets together, at most, that shows that some are known
-MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Evidence:
         return self.control is None or self.control["p_value"] > UNEVEN
 
 
-def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
+def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> Evidence | None:
     """The evidence in a summary; None where no secret was ranked."""
     rows = index_rows(summary)
     found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
@@ -113,10 +112,5 @@ def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
         extraction=read_copies(rows) if evidence.is_even else None,
         memorised=first_row(rows, MEMORISED),
         reduced=first_row(rows, REDUCED),
-        resolution=rank_resolution(config, found["n"]),
+        resolution=rank_resolution(question, config.level, found["n"]),
     )
-
-
-def answers_questions(returned: Iterable[Row]) -> bool:
-    """Whether the numbers of an owner's table differ where they may, and agree where they must."""
-    return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)

@@ -19,17 +19,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.text.config import Text, tuning_fields
 from tasks.audits.text.continuations import ENDS, score_ends
-from tasks.audits.text.given_model import NotTrained
-from tasks.audits.text.secret_space import Repetitions, Told
+from tasks.audits.text.question import Documents, Insertions
+from tasks.audits.text.secrets.space import Repetitions, Told
+from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
 from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.training.recipe import Privacy
@@ -83,6 +83,9 @@ class DocumentModel(Ranged):
     relation: ClassVar[Relation] = "kept"
     answer_length: ClassVar[int] = 1  # the token before a text
 
+    def extras(self) -> tuple[Extra, ...]:
+        return adaptation_extras(self.adaptation)
+
     @property
     def asked(self) -> tuple[int, ...]:
         return (self.epochs,)
@@ -98,31 +101,31 @@ class Document:
     repetitions: int
 
 
-def document_jobs(config: Text) -> tuple[Job, ...]:
+def document_jobs(question: Documents, seed: int) -> tuple[Job, ...]:
     """What each model says of all documents; DatasetError where there are too few."""
-    jobs = tuple(
-        Job(
-            score_documents,
-            DocumentModel(
-                data=config.data,
-                model=config.model,
-                documents=config.documents,
-                models=config.models,
-                number=number,
-                repetitions=config.repetitions,
-                told=config.told,
-                draw=seeds.derive(config.seed, "documents"),
-                examples=config.examples,
-                prefix=config.prefix,
-                suffix=config.suffix,
-                seed=seeds.derive(config.seed, "training of documents", number),
-                **tuning_fields(config),
-            ),
-        )
-        for number in range(config.models)
-    )
+    jobs = tuple(Job(score_documents, document_model(question, seed, number)) for number in range(question.models))
     draw_documents(jobs[0].config)
     return jobs
+
+
+def document_model(question: Documents, seed: int, number: int) -> DocumentModel:
+    return DocumentModel(
+        data=question.data,
+        model=question.reading.model,
+        documents=question.documents,
+        models=question.models,
+        number=number,
+        repetitions=question.repetitions,
+        told=question.told,
+        draw=seeds.derive(seed, "documents"),
+        examples=question.examples,
+        prefix=question.prefix,
+        suffix=question.suffix,
+        seed=seeds.derive(seed, "training of documents", number),
+        length=question.reading.length,
+        precision=question.reading.precision,
+        **question.tuning.job_fields,
+    )
 
 
 def draw_documents(config: DocumentModel) -> list[Document]:
@@ -197,7 +200,7 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
 
 
 @dataclass(frozen=True)
-class PairedModel(Ranged, NotTrained):
+class PairedModel(Ranged):
     """A model that was trained elsewhere, on the documents as often as they were `inserted`, or its base, on none."""
 
     data: Dataset
@@ -213,37 +216,38 @@ class PairedModel(Ranged, NotTrained):
     length: int
     precision: Precision
 
+    answer_length: ClassVar[int] = 1  # the token before a text
+
 
 @dataclass(frozen=True)
-class Insertions:
+class InsertedDocuments:
     """The documents that are asked about, and how often each was inserted: 0 of those that were left out."""
 
     texts: tuple[str, ...]
     repetitions: NDArray[np.int64]
 
 
-def insertion_jobs(config: Text) -> tuple[Job, ...]:
+def insertion_jobs(question: Insertions, seed: int) -> tuple[Job, ...]:
     """What the model and its base say of all documents; DatasetError where nothing can be concluded from these."""
-    assert config.base is not None
     model = PairedModel(
-        data=config.data,
-        model=config.model,
+        data=question.data,
+        model=question.reading.model,
         inserted=True,
-        told=config.told,
-        repetitions=config.repetitions,
-        draw=seeds.derive(config.seed, "insertions"),
-        examples=config.examples,
-        prefix=config.prefix,
-        suffix=config.suffix,
-        seed=seeds.derive(config.seed, "models of insertions"),
-        length=config.length,
-        precision=config.precision,
+        told=question.told,
+        repetitions=question.repetitions,
+        draw=seeds.derive(seed, "insertions"),
+        examples=question.examples,
+        prefix=question.prefix,
+        suffix=question.suffix,
+        seed=seeds.derive(seed, "models of insertions"),
+        length=question.reading.length,
+        precision=question.reading.precision,
     )
     read_insertions(model)
-    return Job(score_insertions, model), Job(score_insertions, replace(model, model=config.base, inserted=False))
+    return Job(score_insertions, model), Job(score_insertions, replace(model, model=question.base, inserted=False))
 
 
-def read_insertions(config: PairedModel) -> Insertions:
+def read_insertions(config: PairedModel) -> InsertedDocuments:
     """The documents with their repetitions; DatasetError, in one line, where nothing can be concluded from these.
 
     Embedded texts stand in nobody's training data: which half of them counts as inserted is drawn. So it is of a null,
@@ -259,10 +263,10 @@ def read_insertions(config: PairedModel) -> Insertions:
     if are_insertions_drawn(config):
         repetitions = seeds.generator(config.draw, "which count as inserted").permutation(repetitions)
     check_insertions(config.data.name, texts, repetitions)
-    return Insertions(texts, repetitions)
+    return InsertedDocuments(texts, repetitions)
 
 
-def are_insertions_drawn(config: Text | PairedModel) -> bool:
+def are_insertions_drawn(config: Insertions | PairedModel) -> bool:
     """Whether a draw says which documents count as inserted, and no model knows of it."""
     return config.told == "others" or not has_records(config.data)
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
-from tasks.audits.text.document_answer import describe_area
-from tasks.audits.text.measures.other_texts import AREA, ATTACKS, BLIND
-from tasks.audits.text.measures.returned import DIFFERING
-from tasks.audits.text.measures.returned import TIED as TABLE_TIED
-from tasks.audits.text.rank_evidence import answers_questions
+from tasks.audits.text.given.other_texts import AREA, ATTACKS
+from tasks.audits.text.given.returned import DIFFERING, answers_questions
+from tasks.audits.text.given.returned import TIED as TABLE_TIED
+from tasks.audits.text.question import OtherTexts
 from tasks.contract.rules import Rule, Rules
 from tasks.contract.summaries import (
     Row,
@@ -45,7 +45,7 @@ class OtherTextEvidence:
 
 
 def asks_other_texts(config: Text) -> bool:
-    return config.others is not None
+    return isinstance(config.question, OtherTexts)
 
 
 OTHER_TEXT_RULES: tuple[Rule[OtherTextEvidence], ...] = (

@@ -9,14 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from tasks.audits.text.config import Scoring, Text
+from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import score_secret_ends
-from tasks.audits.text.returned_table import handout_order, read_log_p
-from tasks.audits.text.secret_space import (
+from tasks.audits.text.given.table import handout_order, read_log_p
+from tasks.audits.text.question import (
+    AskedModel,
+    Identifiers,
+    OtherTexts,
+    OwnerQuestion,
+    Planted,
+    RankingModel,
+    ReturnedTable,
+    Scoring,
+)
+from tasks.audits.text.secrets.space import (
     Identifier,
     Repetitions,
     Told,
@@ -34,10 +44,9 @@ from tasks.contract.ranges import Ranged
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.audit_inputs import FEWEST
-from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation
+from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
-from tasks.training.recipe import Privacy
 from tasks.worker import hardware
 from tasks.worker.files import File, FileError
 
@@ -59,25 +68,8 @@ GUESSABLE = (
 PLANTED, NOWHERE = 1, -1  # the side of a coin whose secrets are put into the training data; none has the other
 
 
-class NotTrained:
-    """What a training would take of a config: there is none, and no key knows of it."""
-
-    relation: ClassVar[Relation] = "kept"
-    adaptation: ClassVar[Adaptation] = "full"
-    rank: ClassVar[int] = 1
-    epochs: ClassVar[int] = 1
-    batch: ClassVar[int] = 1
-    accumulate: ClassVar[int] = 1
-    learning_rate: ClassVar[float] = 0.0
-    dropout: ClassVar[float] = 0.0
-    answer_length: ClassVar[int] = 1  # the token before a text
-    privacy: ClassVar[Privacy | None] = None
-    asked: ClassVar[tuple[int, ...]] = ()
-    checkpointing: ClassVar[bool] = False
-
-
 @dataclass(frozen=True)
-class GivenLanguageModel(Ranged, NotTrained):
+class GivenLanguageModel(Ranged):
     """A language model and the identifiers that it is asked about: at most so many of those found, drawn by `seed`.
 
     With `outputs` it is the table that the model's owner returned.
@@ -98,9 +90,11 @@ class GivenLanguageModel(Ranged, NotTrained):
     extraction: bool = False
     scoring: Scoring = "whole"
 
+    answer_length: ClassVar[int] = 1  # the token before a text
+
 
 @dataclass(frozen=True)
-class PlantedModel(Ranged, NotTrained):
+class PlantedModel(Ranged):
     """A language model into whose training data secrets of `pattern` were put beforehand, those of a coin."""
 
     model: LanguageModel
@@ -118,9 +112,11 @@ class PlantedModel(Ranged, NotTrained):
     extraction: bool = False
     scoring: Scoring = "whole"
 
+    answer_length: ClassVar[int] = 1  # the token before a text
+
 
 @dataclass(frozen=True)
-class ComparedTexts(Ranged, NotTrained):
+class ComparedTexts(Ranged):
     """A model as it is, and the two sets of texts that it is asked about; `seed` is of the blind control."""
 
     data: Dataset
@@ -132,29 +128,42 @@ class ComparedTexts(Ranged, NotTrained):
     precision: Precision
     outputs: File | None = None
 
+    answer_length: ClassVar[int] = 1  # the token before a text
+
 
 GivenQuestion = GivenLanguageModel | PlantedModel | ComparedTexts
 
 
-def planted_jobs(config: Text) -> tuple[Job, ...]:
-    """What the given model says of the planted secrets, and what its base says, if that is given (SCORES)."""
-    asked = planted_question(config)
-    first = Job(score_planted, asked)
-    if config.base is None:
-        return (first,)
-    return first, Job(score_planted, replace(asked, model=config.base, planted=False))
-
-
 def given_question(config: Text) -> GivenQuestion:
-    """What a model is asked as it is, also by its owner; ValueError where nothing can be handed out."""
-    if config.others is not None:
-        return compared_texts(config)
-    if not config.has_handout:
-        raise ValueError(
-            "nothing is handed out where models are fine-tuned here or stand beside a base (insertions); give "
-            "identifiers, planted=true or others"
-        )
-    return identifier_question(config) if config.identifiers else planted_question(config)
+    """What a given model is asked, also by its owner; ValueError if nothing can be handed out."""
+    match config.question:
+        case Identifiers() as question:
+            return identifier_question(question, config.seed)
+        case Planted() as question:
+            return planted_question(question, config.seed)
+        case OtherTexts() as question:
+            return compared_texts(question, config.seed)
+    raise ValueError(
+        f"nothing is handed out with question={config.question.tag}; give question=identifiers, question=planted or "
+        "question=others"
+    )
+
+
+def source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
+    """The fields of a job that say how texts are read; for a table, which its owner's model read, their defaults."""
+    reading = AskedModel() if isinstance(source, ReturnedTable) else source
+    return {
+        "model": reading.model,
+        "length": reading.length,
+        "precision": reading.precision,
+        "outputs": source.outputs if isinstance(source, ReturnedTable) else None,
+    }
+
+
+def ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
+    """The same of a question whose candidates are ranked, which a model may be asked to continue, too."""
+    ranking = RankingModel() if isinstance(source, ReturnedTable) else source
+    return {**source_fields(source), "scoring": ranking.scoring, "extraction": ranking.extraction is not None}
 
 
 def check_returned(config: Text) -> None:
@@ -162,23 +171,26 @@ def check_returned(config: Text) -> None:
 
     One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
     """
-    if config.outputs is not None:
+    if isinstance(config.question, OwnerQuestion) and config.outputs is not None:
         asked = given_question(config)
         with suppress(FileError):
             read_log_p(config.outputs, handout_order(questions(asked), asked.seed))
 
 
-def compared_texts(config: Text) -> ComparedTexts:
-    assert config.others is not None
-    seed, model = config.derive_seed("blind control"), asked_model(config)
+def compared_texts(question: OtherTexts, seed: int) -> ComparedTexts:
     return ComparedTexts(
-        config.data, config.others, model, config.examples, config.length, seed, config.precision, config.outputs
+        data=question.data,
+        others=question.others,
+        examples=question.examples,
+        seed=question.derive_seed(seed, "blind control"),
+        **source_fields(question.source),
     )
 
 
 def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
     """The texts and the others, of exact copies the first; DatasetError where one has too few, or one is in both."""
-    sets = tuple(tuple(dict.fromkeys(texts)) for texts in loaded_sets(config))
+    loaded = load_texts(config.data, config.examples), load_texts(config.others)
+    sets = tuple(tuple(dict.fromkeys(texts)) for texts in loaded)
     for data, texts in zip((config.data, config.others), sets, strict=True):
         if len(texts) < FEWEST:
             raise DatasetError(f"{data.name} has {len(texts)} texts; a comparison takes at least {FEWEST}")
@@ -190,45 +202,39 @@ def both_sets(config: ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
     return sets[0], sets[1]
 
 
-def loaded_sets(config: Text | ComparedTexts) -> tuple[Sequence[str], Sequence[str]]:
-    """The texts and the others, with their copies."""
-    assert config.others is not None
-    return load_texts(config.data, config.examples), load_texts(config.others)
-
-
-def planted_question(config: Text) -> PlantedModel:
+def planted_question(question: Planted, seed: int) -> PlantedModel:
     return PlantedModel(
-        model=asked_model(config),
-        pattern=config.pattern,
-        secrets=config.secrets,
-        repetitions=config.repetitions,
-        references=config.references,
-        told=config.told,
-        draw=config.derive_seed("secrets") if config.secret else seeds.derive(config.seed, "secrets", 0),
-        seed=config.derive_seed("handed out"),
-        length=config.length,
-        precision=config.precision,
-        scoring=config.scoring,
-        outputs=config.outputs,
-        extraction=config.extraction,
+        pattern=question.pattern,
+        secrets=question.secrets,
+        repetitions=question.repetitions,
+        references=question.references,
+        told=question.told,
+        draw=question.derive_seed(seed, "secrets") if question.secret else seeds.derive(seed, "secrets", 0),
+        seed=question.derive_seed(seed, "handed out"),
+        **ranking_fields(question.source),
     )
 
 
-def asked_model(config: Text) -> LanguageModel:
-    """The model that is asked here; of a table none, for which the smallest stands."""
-    return config.model if config.outputs is None else LanguageModel("tiny-gpt")
+def planted_jobs(question: Planted, seed: int) -> tuple[Job, ...]:
+    """What the given model says of the planted secrets, and what its base says, if that is given (SCORES)."""
+    asked = planted_question(question, seed)
+    first = Job(score_planted, asked)
+    if question.base is None:
+        return (first,)
+    return first, Job(score_planted, replace(asked, model=question.base, planted=False))
 
 
-def identifier_jobs(config: Text) -> tuple[Job, ...]:
-    """The scores of the identifiers by the given model, and then by its base, if that is given."""
-    first = identifier_job(config)
-    return (first,) if config.base is None else (first, identifier_job(replace(config, model=config.base)))
+def identifier_jobs(question: Identifiers, seed: int) -> tuple[Job, ...]:
+    """The scores of the identifiers by the given model, and then by its base, if that is given.
 
-
-def identifier_job(config: Text) -> Job:
-    """The scores of the identifiers. Raises DatasetError if the texts hold none of these formats."""
-    required_identifiers(load_texts(config.data, config.examples), config.data, config.identifiers)
-    return Job(score_identifiers, identifier_question(config))
+    Raises DatasetError if the texts hold none of these formats.
+    """
+    required_identifiers(load_texts(question.data, question.examples), question.data, question.identifiers)
+    asked = identifier_question(question, seed)
+    first = Job(score_identifiers, asked)
+    if question.base is None:
+        return (first,)
+    return first, Job(score_identifiers, replace(asked, model=question.base))
 
 
 def required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str, ...]) -> list[Identifier]:
@@ -241,22 +247,17 @@ def required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str
     return found
 
 
-def identifier_question(config: Text) -> GivenLanguageModel:
+def identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel:
     return GivenLanguageModel(
-        data=config.data,
-        model=asked_model(config),
-        formats=config.identifiers,
-        identifiers=config.secrets,
-        references=config.references,
-        told=config.told,
-        context=config.context,
-        examples=config.examples,
-        seed=config.derive_seed("identifiers"),
-        length=config.length,
-        precision=config.precision,
-        scoring=config.scoring,
-        outputs=config.outputs,
-        extraction=config.extraction,
+        data=question.data,
+        formats=question.identifiers,
+        identifiers=question.secrets,
+        references=question.references,
+        told=question.told,
+        context=question.context,
+        examples=question.examples,
+        seed=question.derive_seed(seed, "identifiers"),
+        **ranking_fields(question.source),
     )
 
 

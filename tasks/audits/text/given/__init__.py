@@ -1,0 +1,1 @@
+"""Given models and the tables that their owners return."""

@@ -1,0 +1,1 @@
+"""Secrets and identifiers, which are ranked among others of their space."""

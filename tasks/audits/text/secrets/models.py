@@ -1,0 +1,144 @@
+"""The pairs of models: both are fine-tuned on the same texts, and each secret stands in the texts of one of the two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import pyarrow as pa
+
+from tasks.audits.text.continuations import score_secret_ends
+from tasks.audits.text.question import Scoring, Secrets
+from tasks.audits.text.secrets.space import Repetitions, Secret, Told, draw_secrets, score_table, secret_surroundings
+from tasks.contract.extras import Extra
+from tasks.contract.job import Inputs, Job, Work, task
+from tasks.contract.ranges import Ranged, Share
+from tasks.datasets.catalog import load_texts
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.fine_tuning_config import Adaptation, Precision, Relation, adaptation_extras
+from tasks.language_models.language_model import LanguageModel
+from tasks.numerics import seeds
+from tasks.training.recipe import Privacy
+from tasks.worker import hardware
+
+if TYPE_CHECKING:
+    from tasks.language_models.sequence_model import SequenceModel
+
+
+@dataclass(frozen=True)
+class PairModel(Ranged):
+    """One model of a pair. Secrets and what stands beside them are drawn by `draw`, alike for both `side`s, 0 and 1."""
+
+    data: Dataset
+    model: LanguageModel
+    pattern: str
+    secrets: int
+    repetitions: Repetitions
+    references: int
+    told: Told
+    pair: int
+    side: int
+    draw: int
+    examples: int
+    adaptation: Adaptation
+    rank: int
+    seed: int
+    epochs: int
+    batch: int
+    accumulate: int
+    learning_rate: float
+    dropout: Annotated[float, Share(one=False)]
+    length: int
+    deduplicate: bool = False
+    privacy: Privacy | None = None
+    precision: Precision = "float32"
+    checkpointing: bool = False
+    extraction: bool = False
+    scoring: Scoring = "whole"
+
+    relation: ClassVar[Relation] = "kept"
+    answer_length: ClassVar[int] = 1  # the token before a text
+
+    def extras(self) -> tuple[Extra, ...]:
+        return adaptation_extras(self.adaptation)
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        return (self.epochs,)
+
+
+def secret_jobs(question: Secrets, seed: int) -> tuple[Job, ...]:
+    """The scores of both models of each pair, pair by pair."""
+    load_texts(question.data, question.examples)
+    models = [pair_model(question, seed, pair, side) for pair in range(question.pairs) for side in range(2)]
+    return tuple(Job(score_secrets, model) for model in models)
+
+
+def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
+    return PairModel(
+        data=question.data,
+        model=question.reading.model,
+        pattern=question.pattern,
+        secrets=question.secrets,
+        repetitions=question.repetitions,
+        references=question.references,
+        told=question.told,
+        pair=pair,
+        side=side,
+        draw=seeds.derive(seed, "secrets", pair),
+        examples=question.examples,
+        scoring=question.scoring,
+        seed=seeds.derive(seed, "training", pair),
+        extraction=question.extraction is not None,
+        length=question.reading.length,
+        precision=question.reading.precision,
+        **question.tuning.job_fields,
+    )
+
+
+def training_texts(config: PairModel, secrets: Sequence[Secret]) -> list[str]:
+    """The texts that the model is trained on: the data's, and the secrets of its side as often as they are repeated."""
+    told = [secret.told for secret in secrets if secret.side == config.side for _ in range(secret.repetitions)]
+    texts = [*load_texts(config.data, config.examples), *told]
+    return list(dict.fromkeys(texts)) if config.deduplicate else texts
+
+
+def work(config: PairModel) -> Work:
+    """What the training and the questions compute."""
+    trained = len(load_texts(config.data, config.examples)) * config.epochs
+    asked = config.secrets * (config.references + 1)
+    return Work({f"tell {config.model.name}": trained}, {f"score {config.model.name}": asked})
+
+
+def batch_key(config: PairModel) -> PairModel:
+    """What trainings that share a call have in common: all but what is drawn."""
+    return replace(config, pair=0, side=0, draw=0, seed=0)
+
+
+@task(version=1, name="text.score_secrets", gpus=1.0, batch_key=batch_key, trains=1, work=work)
+def score_secrets(config: PairModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - a training reads no tables
+    """log p of each secret's text, and of its references', by the fine-tuned model (SCORES).
+
+    With `extraction` also how the model goes on before each secret (`tasks.audits.text.continuations`).
+    """
+    from tasks.language_models.fine_tuning import fine_tuned_on
+
+    place, secrets = hardware.device(), draw_secrets(config)
+    texts = training_texts(config, secrets)
+    with hardware.exactly(place), fine_tuned_on(config, texts, place) as model:
+        return ask_secrets(config, model, secrets)
+
+
+def ask_secrets(config: PairModel, model: SequenceModel, secrets: Sequence[Secret]) -> pa.Table:
+    """What the model says of these secrets (SCORES)."""
+    from tasks.language_models.training import score_candidates, score_texts
+
+    asked = [(secret.text, *secret.others) for secret in secrets]
+    if config.scoring == "shared":
+        scores = [score_candidates(config, model, each).tolist() for each in asked]
+    else:
+        log_p = iter(score_texts(config, model, [text for each in asked for text in each]).tolist())
+        scores = [[next(log_p) for _ in each] for each in asked]
+    ends = score_secret_ends(config, model, asked, secret_surroundings(config)) if config.extraction else None
+    return score_table(secrets, scores, config.side, config.pair, ends)

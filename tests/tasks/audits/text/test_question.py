@@ -1,0 +1,106 @@
+"""Questions: selected by their fields, and the settings that each of them lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import SpecError
+from orchestrator.planning.commitment import commitment_of
+from orchestrator.planning.extras import required_extras
+from tasks.audits.text import PRESETS
+from tasks.audits.text.config import tiny
+from tasks.audits.text.question import (
+    Continuation,
+    Documents,
+    Identifiers,
+    Insertions,
+    OtherTexts,
+    Planted,
+    Question,
+    RankingModel,
+    ReturnedTable,
+    Secrets,
+    TextReading,
+    TextTuning,
+)
+from tasks.audits.text.trainings import trainings
+from tasks.contract.extras import PEFT
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.tuning_config import LowRank
+from tasks.worker.files import File
+from tests.tasks.audits.text.made_up import configured
+
+MODEL, SECRET = LanguageModel("tiny-gpt#16x1"), "0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("fields", "question"),
+    [
+        ({}, Secrets()),
+        ({"model": MODEL, "epochs": 3}, Secrets(reading=TextReading(MODEL), tuning=TextTuning(epochs=3))),
+        ({"rank": 4}, Secrets(tuning=TextTuning(adaptation=LowRank(4)))),
+        ({"extraction": "continuation"}, Secrets(extraction=Continuation())),
+        ({"documents": 4, "models": 6}, Documents(documents=4, models=6)),
+        ({"question": "documents", "model": MODEL}, Documents(reading=TextReading(MODEL))),
+        ({"identifiers": "md5", "model": MODEL}, Identifiers(identifiers=("md5",), source=RankingModel(MODEL))),
+        (
+            {"identifiers": "md5", "outputs": "p.csv"},
+            Identifiers(identifiers=("md5",), source=ReturnedTable(File("p.csv"))),
+        ),
+        ({"question": "planted", "base": MODEL, "secrets": 3}, Planted(secrets=3, source=RankingModel(base=MODEL))),
+        ({"question": "insertions", "base": MODEL}, Insertions(base=MODEL)),
+        ({"others": "tickets", "secret": SECRET}, OtherTexts(others=Dataset("tickets"), secret=SECRET)),
+    ],
+)
+def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Question) -> None:
+    assert configured(**fields).question == question
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"question": "document"}, "question is 'document'; allowed: secrets, planted, identifiers, documents"),
+        ({"planted": "true"}, "'planted' is not a field but a choice of question: write question=planted"),
+        ({"question": "others"}, r"question\.others is missing"),
+        ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, and another"),
+        ({"question": "identifiers", "epochs": 3}, "epochs is not a field of question=identifiers"),
+        ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
+        ({"adaptation": "full", "rank": 4}, "unknown field 'question.tuning.adaptation.rank': full has no fields"),
+        ({"secret": SECRET}, "secret stands for several fields; write question=planted question.secret=VALUE or"),
+        ({"model": "tiny-gpt", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
+        ({"model": "folder:a", "precision": "bfloat16"}, "precision is bfloat16 and adaptation full; it must be lora"),
+    ],
+)
+def test_fields_of_other_questions_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        configured(**fields)
+
+
+@pytest.mark.parametrize("fields", [{"identifiers": "uuid4", "data": "tickets"}, {"others": "tickets"}])
+def test_commitment_does_not_depend_on_the_source(fields: dict[str, Any]) -> None:
+    data = {name: pin(Dataset(value)) for name, value in fields.items() if value == "tickets"}
+    config = configured(**{"data": pin(Dataset("facts")), **fields, **data, "secret": SECRET})
+    table = configured(config, outputs=File("p.csv", "0" * 64))
+    assert config.draw is not None
+    assert table.draw is not None
+    assert commitment_of(config.draw) == commitment_of(table.draw)
+
+
+@pytest.mark.parametrize("question", ["secrets", "documents"])
+def test_training_of_adapters_needs_peft(question: str) -> None:
+    data = pin(Dataset("facts"))
+    for adaptation, needed in (("lora", True), ("full", False)):
+        config = configured(question=question, data=data, adaptation=adaptation)
+        assert all((PEFT in required_extras([job.config])) == needed for job in trainings(config))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_tiny_keeps_the_question(preset: str) -> None:
+    cells = PRESETS[preset]
+    for config in cells if isinstance(cells, tuple) else (cells,):
+        assert type(tiny(config).question) is type(config.question)
+        assert tiny(tiny(config)) == tiny(config)
