@@ -43,9 +43,9 @@ from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.copies import CopyCount, first_copies
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Rows
-from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.density import member_of
+from tests.support.settings import change
 from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
@@ -150,7 +150,7 @@ def other_texts(folder: Path, copies: int) -> Text:
 
 
 def relational(folder: Path, copies: int) -> Relational:
-    return Relational(data=user_questions(folder, copies), model=LanguageModel("tiny-t5"), epochs=1)
+    return change(Relational(), data=user_questions(folder, copies), model="tiny-t5", epochs=1)
 
 
 def copied_rows(data: Dataset) -> Rows:
