@@ -10,11 +10,15 @@ from orchestrator.planning.identity import run_id
 from orchestrator.planning.idle_fields import fields_of_answer
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec import audits
+from orchestrator.spec.config_parts import flatten
+from orchestrator.spec.fields import replace_fields
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tests.support.shell import ROOT
 
 OURS = sorted(folder.parent.name for folder in (ROOT / "tasks" / "audits").glob("*/config.py"))
+
+THRESHOLDS = ("negligible", "level")
 
 
 def tiny_cell(audit: str) -> Cell:
@@ -30,11 +34,12 @@ def test_every_threshold_of_an_answer_names_the_run(audit: str) -> None:
     cell = tiny_cell(audit)
     registered = audits.find(audit).audit
     stopping = set() if registered.stopping is None else set(registered.stopping.settings(0.05, 1))
+    read = fields_of_answer(registered) - stopping
     thresholds = []
-    for field in dataclasses.fields(cell.config):
-        value = getattr(cell.config, field.name)
-        if isinstance(value, float) and field.name in fields_of_answer(registered) - stopping:
-            thresholds.append(field.name)
-            other = dataclasses.replace(cell, config=dataclasses.replace(cell.config, **{field.name: value * 0.9}))
-            assert name_of_run(other) != name_of_run(cell), field.name
+    for path, value in flatten(cell.config):
+        # Modules of an answer read a threshold from the config, or from the alternative that they match.
+        if isinstance(value, float) and (path in read or path.rpartition(".")[2] in THRESHOLDS):
+            thresholds.append(path)
+            other = dataclasses.replace(cell, config=replace_fields(cell.config, {path: value * 0.9}))
+            assert name_of_run(other) != name_of_run(cell), path
     assert thresholds or audit == "unique_feature"

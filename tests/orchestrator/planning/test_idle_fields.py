@@ -26,7 +26,7 @@ FINE_TUNING = "unlearning.fine_tuning.epochs"
         ("forgetting", "smoke", {}, {FINE_TUNING: ["1", "2"], "seed": ["1", "2"]}, [FINE_TUNING]),
         ("text", "smoke", {"negligible": "0.2"}, {}, []),  # in no key, but the answer is read by it
         ("density", "smoke", {"left_out": "3"}, {}, ["left_out"]),
-        ("relational", "smoke", {"linear.trainings": "9"}, {}, ["linear.trainings"]),
+        ("relational", "smoke", {"negligible": "0.2"}, {}, []),  # by its short name
         ("deja_vu", "smoke", {"diffusion.epochs": "9"}, {}, ["diffusion.epochs"]),
     ],
 )

@@ -415,7 +415,7 @@ def test_the_share_from_memory_is_told_with_its_interval() -> None:
     assert "memorised" == finding.answer
     assert "still gives is 25 percentage points higher for texts that it was trained on than" in finding.sentence
     assert finding.line is not None
-    assert [0.0, QUICKSTART.negligible] == [each.value for each in finding.line.boundaries]
+    assert [boundary.value for boundary in finding.line.boundaries] == [0.0, Answers().negligible]
     assert made.error == ERROR
 
 
