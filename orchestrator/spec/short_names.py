@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import SpecError
@@ -20,13 +20,15 @@ from tasks.contract.alternatives import tag_of, tagged_members
 class _Field:
     """A field by its path, and the tags to set, by the paths of their fields, so that the configuration has it.
 
-    `tags` are those that the field itself may have, and `selected` is the present one.
+    `tags` are those that the field itself may have, and `selected` is the present one. `is_absent` is true below an
+    optional field without a value, which the setting creates.
     """
 
     path: str
     selects: Mapping[str, str]
     tags: tuple[str, ...] = ()
     selected: str = ""
+    is_absent: bool = False
 
     @property
     def name(self) -> str:
@@ -43,17 +45,18 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
     Names that stand for no field are their own paths. Raises SpecError if a short name stands for several fields, if
     two names stand for one, and if the fields are of different alternatives.
     """
+    given = {**settings, **_selections_by_short_names(config, settings)}
     selected: dict[str, str] = {}
     for name in settings:  # names of which every field is of one alternative decide for the others
-        for path, tag in _common_selections(_candidates(config, name, settings)).items():
+        for path, tag in _common_selections(_candidates(config, name, given)).items():
             if selected.setdefault(path, tag) != tag:
                 raise SpecError(f"{name} is a field of {path}={tag}, and another setting is of {path}={selected[path]}")
     paths: dict[str, str] = {}
     for name in settings:
-        field = _choose(name, _candidates(config, name, {**selected, **settings}))
+        field = _choose(name, _candidates(config, name, {**selected, **given}))
         if field is None:
-            _refuse_choice(config, name, settings)
-            if selected and _candidates(config, name, settings):
+            _refuse_choice(config, name, given)
+            if selected and _candidates(config, name, given):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
@@ -62,6 +65,18 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
         paths[name] = path
         selected |= {} if field is None else field.selects
     return paths, selected
+
+
+def _selections_by_short_names(config: Any, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of alternatives that settings select by a short name of the field, such as `criterion=simclr`."""
+    fields = {field.path: field for field in _fields_below(type(config), config, settings, "", {})}
+    selections = {}
+    for name, value in settings.items():
+        likeliest = _likeliest(_candidates(config, name, settings))
+        for path in [field.path for field in likeliest]:
+            if len(likeliest) == 1 and path in fields and value in fields[path].tags:
+                selections[path] = value
+    return selections
 
 
 def _common_selections(candidates: list[_Field]) -> dict[str, str]:
@@ -83,7 +98,7 @@ def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Fi
     if tagged and rest:
         return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
     named = [field for field in fields if field.name == first]
-    return [_Field(f"{field.path}.{rest}" if rest else field.path, field.selects) for field in named]
+    return [replace(field, path=f"{field.path}.{rest}" if rest else field.path) for field in named]
 
 
 def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Iterator[_Field]:
@@ -94,7 +109,7 @@ def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Ite
     inside = [field for field in below if selects.items() <= {**choice.selects, **field.selects}.items()]
     own = [field for field in inside if field.path == f"{choice.path}.{first}"] or inside
     for field in own:
-        yield _Field(f"{field.path}{dot}{last}", field.selects)
+        yield replace(field, path=f"{field.path}{dot}{last}")
     if not own:
         yield _Field(f"{choice.path}.{rest}", selects)
 
@@ -107,16 +122,20 @@ def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
-def _choose(name: str, matches: list[_Field]) -> _Field | None:
-    """The field that needs the fewest tags set; of several, the one of the alternative that has the field's name."""
-    if not matches:
-        return None
-    fewest = min(len(field.selects) for field in matches)
-    likely = [field for field in matches if len(field.selects) == fewest]
+def _likeliest(matches: list[_Field]) -> list[_Field]:
+    """The fields that need the fewest tags set; of several, those that are present, or of the alternative so named."""
+    fewest = min(((len(field.selects), field.is_absent) for field in matches), default=None)
+    likely = [field for field in matches if (len(field.selects), field.is_absent) == fewest]
     if len(likely) > 1:
         likely = [field for field in likely if field.name in field.selects.values()] or likely
-    if len(likely) == 1:
-        return likely[0]
+    return likely
+
+
+def _choose(name: str, matches: list[_Field]) -> _Field | None:
+    """The likeliest field; None if there is none. Raises SpecError if there are several."""
+    likely = _likeliest(matches)
+    if len(likely) < 2:
+        return likely[0] if likely else None
     forms = " or ".join(_describe_field(field) for field in likely)
     raise SpecError(f"{name} stands for several fields; write {forms}")
 
@@ -126,7 +145,7 @@ def _describe_field(field: _Field) -> str:
 
 
 def _fields_below(
-    kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str]
+    kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str], is_absent: bool = False
 ) -> Iterator[_Field]:
     """Every field of configurations of this class, those of alternatives included.
 
@@ -138,15 +157,16 @@ def _fields_below(
         members = tagged_members(to)
         given = settings.get(path)
         selected = given if isinstance(given, str) and given in members else tag_of(type(present))
-        field = _Field(path, selects, tuple(members), selected)
+        field = _Field(path, selects, tuple(members), selected, is_absent)
         yield field
         for tag, member in members.items():
             if given != selected or tag == selected:
                 inner = present if type(present) is member else None
-                yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag))
+                yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag), is_absent)
         if not members:
+            creates = is_absent or (value is not None and present is None)
             for member in _plain_configs(to):
-                yield from _fields_below(member, present, settings, f"{path}.", selects)
+                yield from _fields_below(member, present, settings, f"{path}.", selects, creates)
 
 
 def _plain_configs(to: Any) -> list[Any]:

@@ -16,11 +16,36 @@ from tasks.contract.ranges import AtLeast, Ranged
 
 
 @dataclass(frozen=True)
+class Likelihood:
+    tag: ClassVar[str] = "likelihood"
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Distance:
+    tag: ClassVar[str] = "distance"
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Hinge:
+    tag: ClassVar[str] = "hinge"
+
+
+@dataclass(frozen=True)
 class Group:
     epochs: int = 10
     """Epochs of training."""
     rank: int = 8
     """Rank of the updates."""
+    limit: int = 20
+    loss: Hinge | Likelihood | Distance = Hinge()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    steps: int = 5
+    limit: int = 10
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,7 @@ class Config:
     other: Given | None = None
     tuning: Group = Group()
     seed: int = 0
+    drawing: Drawing | None = None
 
 
 def with_settings(config: Config, settings: dict[str, Any]) -> Config:
@@ -89,6 +115,11 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"documents.epochs": 1}, Config(Documents(training=Group(1)))),
         ({"secrets.references": "9"}, Config(Secrets(references=9))),
         ({"references": "9"}, Config(Secrets(references=9))),
+        ({"limit": 3}, Config(tuning=Group(limit=3))),
+        ({"steps": 3}, Config(drawing=Drawing(steps=3))),
+        ({"loss": "distance"}, Config(tuning=Group(loss=Distance()))),
+        ({"loss": "distance", "weight": 2}, Config(tuning=Group(loss=Distance(2)))),
+        ({"weight": 2, "loss": "likelihood"}, Config(tuning=Group(loss=Likelihood(2)))),
     ],
 )
 def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
