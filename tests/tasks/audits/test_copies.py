@@ -127,7 +127,8 @@ def unique_feature(folder: Path, copies: int) -> UniqueFeature:
 
 def deja_vu(folder: Path, copies: int) -> DejaVu:
     data = user_boxes(folder, copies)
-    return DejaVu(data=data, per_class=4, largest=4, public=10, smallest=4, epochs=1, warmup=0, measures=("scores",))
+    sizes = {"per_class": 4, "largest": 4, "public": 10, "smallest": 4}
+    return change(DejaVu(), data=data, epochs=1, warmup=0, probe=False, retrieval=None, **sizes)
 
 
 def text(folder: Path, copies: int) -> Text:
