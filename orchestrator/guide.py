@@ -16,6 +16,7 @@ from orchestrator.spec.config_parts import walk
 from orchestrator.spec.field_descriptions import OURS
 from orchestrator.spec.fields import nearest, replace_fields
 from orchestrator.spec.resolve import pin_one
+from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.single_field import read_field
 from tasks.contract.pinnable import Pinnable
 from tasks.contract.situation import FEAR, HAVE, Asked, Fear, Have, Situation
@@ -32,10 +33,9 @@ class Guide:
     situation: Situation
 
     def base_config(self) -> Any:
-        """The config that the answers are set in."""
+        """The config that the situation's fields and the answers are set in."""
         audit = audits.find(self.audit).audit
-        base = audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
-        return replace_fields(base, self.situation.sets)
+        return audit.config() if self.situation.preset is None else audit.cells(self.situation.preset)[0]
 
 
 def find_guide(have: str, fear: str) -> Guide:
@@ -65,6 +65,12 @@ def _guides() -> dict[tuple[Have, Fear], Guide]:
     return found
 
 
+def with_full_names(guide: Guide, answers: Mapping[str, str]) -> dict[str, str]:
+    """The answers by the full paths of their fields, which may be given by short names."""
+    paths, _ = find_paths(guide.base_config(), {**guide.situation.sets, **answers})
+    return {paths[name]: answer for name, answer in answers.items()}
+
+
 def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
     """Check one answer by itself: its type, its range, and whether the file or data set that it names exists.
 
@@ -82,9 +88,7 @@ def check_answer(guide: Guide, asked: Asked, answer: str) -> None:
 
 def build_config(guide: Guide, answers: Mapping[str, str]) -> Any:
     """The config with all answers set at once. Raises SpecError if they do not fit together."""
-    settings = collect_settings(guide, answers)
-    own = {name: value for name, value in settings.items() if name not in guide.situation.sets}
-    return replace_fields(guide.base_config(), own)
+    return replace_fields(guide.base_config(), collect_settings(guide, answers))
 
 
 def stand_in_of(guide: Guide, answers: Mapping[str, str]) -> str:
@@ -116,7 +120,7 @@ def fields_in_error(guide: Guide, answers: Mapping[str, str], message: str) -> l
     asks = guide.situation.asks
     text = _without_paths(message, asks)
     quoted = [asked for asked in asks if _quotes(text, asked.field, answers.get(asked.field, ""))]
-    named = [asked for asked in asks if _names(text, asked.field)]
+    named = [asked for asked in asks if _names(text, _written_forms(guide, asked.field))]
     return quoted or named or list(asks)
 
 
@@ -124,9 +128,15 @@ def _quotes(text: str, field: str, answer: str) -> bool:
     return bool(answer) and f"{_last(field)} is {answer}" in text.replace("'", "")
 
 
-def _names(text: str, field: str) -> bool:
-    """Whether a text names a field, by its whole name or by the last part of it."""
-    return any(re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text) for name in (field, _last(field)))
+def _names(text: str, forms: Iterable[str]) -> bool:
+    """Whether a text names a field in one of these forms."""
+    return any(re.search(rf"(?<![\w.]){re.escape(form)}(?![\w.])", text) for form in forms)
+
+
+def _written_forms(guide: Guide, field: str) -> tuple[str, ...]:
+    """The whole path of a field, the last part of it, and this part below the tag of a selected alternative."""
+    tags = [value for value in guide.situation.sets.values() if isinstance(value, str)]
+    return field, _last(field), *(f"{tag}.{_last(field)}" for tag in tags)
 
 
 def _last(field: str) -> str:

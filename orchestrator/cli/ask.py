@@ -50,7 +50,7 @@ def ask(
     Writes a commented YAML file, prices it and offers to run it. Without a terminal nothing is asked: --have, --fear
     and FIELD=VALUE, in any order, must say it all.
     """
-    from orchestrator.guide import fears_with, find_guide
+    from orchestrator.guide import fears_with, find_guide, with_full_names
     from orchestrator.spec.specification import settings
     from orchestrator.store import store_location
     from tasks.contract.situation import HAVE
@@ -66,6 +66,7 @@ def ask(
     if fear is None and have in HAVE:
         fear = _choice("fear", "What may be memorised?", fears_with(have))  # type: ignore[arg-type]
     guide = find_guide(have, fear or "")
+    given = with_full_names(guide, given)
     _check_names(given, guide)
     collected = _collect(guide, given)
     summary = _write_priced(guide, collected, file, out, store)

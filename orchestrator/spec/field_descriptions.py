@@ -12,6 +12,7 @@ import re
 import textwrap
 import typing
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args, get_origin
 
@@ -119,7 +120,8 @@ def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str =
             called = _type_name(part) if len(kinds) > 1 or members else ""
             for each in _fields(part, inner, audit, f"{path}.", called, tag):
                 first = below.setdefault(each.path, each)
-                if first is not each and called not in first.of.split(", "):
+                is_own = each.path.count(".") == path.count(".") + 1  # fields below it name their own alternatives
+                if first is not each and is_own and first.of and called not in first.of.split(", "):
                     below[each.path] = replace(first, of=f"{first.of}, {called}")
         meaning = means.get(name, "")
         yield DescribedField(
@@ -233,7 +235,10 @@ def _example(kind: Any, audit: Audit) -> Any:
 
 
 def _sample(to: Any) -> Any:
-    return to.parse("x") if hasattr(to, "parse") else None
+    """A value of this type as it is read from text; None if it is not read from any text."""
+    with suppress(ValueError):
+        return to.parse("x") if hasattr(to, "parse") else None
+    return None
 
 
 def _published_values(audit: Audit, path: str) -> dict[str, tuple[str, ...]] | None:

@@ -12,10 +12,11 @@ from typing import Any
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec import audits
 from orchestrator.spec.config_parts import differing_paths, plain, rebuild, walk
-from orchestrator.spec.fields import nearest, replace_fields, text
+from orchestrator.spec.fields import field_types, nearest, replace_fields, text
 from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.specification import Spec
 from orchestrator.spec.tiny_data import fit_to_data
+from tasks.contract.alternatives import tagged_members
 from tasks.contract.audit import Stopping
 from tasks.contract.pinnable import Pinnable, Unavailable
 from tasks.datasets import catalog
@@ -125,9 +126,19 @@ def build_config(audit: Any, base: Any, settings: Mapping[str, Any]) -> Any:
     scale = settings.get(SCALE, "full")
     if scale not in SCALES:
         raise SpecError(f"{SCALE} is {scale!r}; allowed: {', '.join(SCALES)}{nearest(str(scale), SCALES)}")
+    fields = {name: value for name, value in settings.items() if name != SCALE}
     if scale == "tiny":
-        base = audit.tiny(base)
-    return replace_fields(base, {name: value for name, value in settings.items() if name != SCALE})
+        base = audit.tiny(replace_fields(base, _below_alternatives(base, fields)))
+    return replace_fields(base, fields)
+
+
+def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that select alternatives of the config, with those of the fields below them.
+
+    `scale=tiny` reduces the alternative that is asked for, not the one of the preset.
+    """
+    selected = {name for name, to in field_types(type(base)).items() if name in settings and tagged_members(to)}
+    return {name: value for name, value in settings.items() if name.partition(".")[0] in selected}
 
 
 def pin_cells(cells: Iterable[Cell], known: MutableMapping[str, str]) -> list[Cell]:

@@ -1,7 +1,8 @@
 """Short names of fields: `epochs` for `tuning.epochs`, and `documents.models` for `question.models` of documents.
 
 A name that is no field of the configuration itself may be the last part of a path if one field alone has it, or begin
-with the tag of an alternative, which is then selected. Fields of the selected alternatives come before those of others.
+with the tag of an alternative, which is then selected. Fields of the selected alternatives come before those of others,
+and a value written with a prefix (`column:trained`) stands for a field whose type has this prefix.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from tasks.contract.alternatives import tag_of, tagged_members
 class _Field:
     """A field by its path, and the tags to set, by the paths of their fields, so that the configuration has it.
 
-    `tags` are those that the field itself may have, and `selected` is the present one. `is_absent` is true below an
-    optional field without a value, which the setting creates.
+    `tags` are those that the field itself may have, and `selected` is the present one. `prefix` begins its values in
+    text form; empty if they begin with anything. `is_absent` is true below an optional field without a value, which the
+    setting creates.
     """
 
     path: str
     selects: Mapping[str, str]
     tags: tuple[str, ...] = ()
     selected: str = ""
+    prefix: str = ""
     is_absent: bool = False
 
     @property
@@ -37,6 +40,12 @@ class _Field:
     def select(self, tag: str) -> Mapping[str, str]:
         """The tags to set for a field of this alternative."""
         return self.selects if tag == self.selected else {**self.selects, self.path: tag}
+
+    def below(self, rest: str) -> _Field:
+        """The field of this path below the field; the field itself if the path is empty."""
+        if rest:
+            return _Field(f"{self.path}.{rest}", self.selects, is_absent=self.is_absent)
+        return _Field(self.path, self.selects, prefix=self.prefix, is_absent=self.is_absent)
 
 
 def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -88,7 +97,17 @@ def _common_selections(candidates: list[_Field]) -> dict[str, str]:
 
 
 def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Field]:
-    """The fields that a name may stand for."""
+    """The fields that a name may stand for, by its value where their types have a prefix."""
+    return _with_prefix_of(settings.get(name), _named_fields(config, name, settings))
+
+
+def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
+    prefixed = [field for field in fields if field.prefix]
+    matching = [field for field in prefixed if isinstance(value, str) and value.startswith(field.prefix)]
+    return matching or [field for field in fields if not field.prefix] or fields
+
+
+def _named_fields(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Field]:
     first, _, rest = name.partition(".")
     kind: Any = type(config)
     if first in field_types(kind):
@@ -98,18 +117,18 @@ def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Fi
     if tagged and rest:
         return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
     named = [field for field in fields if field.name == first]
-    return [replace(field, path=f"{field.path}.{rest}" if rest else field.path) for field in named]
+    return [field.below(rest) for field in named]
 
 
 def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Iterator[_Field]:
     """The fields of the alternative with this tag that `rest` may stand for, its own before those below them."""
-    first, dot, last = rest.partition(".")
+    first, _, last = rest.partition(".")
     selects = choice.select(tag)
     below = [field for field in fields if field.path.startswith(f"{choice.path}.") and field.name == first]
     inside = [field for field in below if selects.items() <= {**choice.selects, **field.selects}.items()]
     own = [field for field in inside if field.path == f"{choice.path}.{first}"] or inside
     for field in own:
-        yield replace(field, path=f"{field.path}{dot}{last}")
+        yield field.below(last)
     if not own:
         yield _Field(f"{choice.path}.{rest}", selects)
 
@@ -149,15 +168,15 @@ def _fields_below(
 ) -> Iterator[_Field]:
     """Every field of configurations of this class, those of alternatives included.
 
-    `value` is the present configuration; None if it is of another class. If the settings select an alternative, the
-    fields of others are left out.
+    `value` is the present configuration; None if it is of another class, whose defaults count then. If the settings
+    select an alternative, the fields of others are left out.
     """
     for name, to in field_types(kind).items():
-        path, present = f"{above}{name}", getattr(value, name, None)
+        path, present = f"{above}{name}", getattr(kind if value is None else value, name, None)
         members = tagged_members(to)
         given = settings.get(path)
         selected = given if isinstance(given, str) and given in members else tag_of(type(present))
-        field = _Field(path, selects, tuple(members), selected, is_absent)
+        field = _Field(path, selects, tuple(members), selected, getattr(to, "prefix", ""), is_absent)
         yield field
         for tag, member in members.items():
             if given != selected or tag == selected:
@@ -170,6 +189,10 @@ def _fields_below(
 
 
 def _plain_configs(to: Any) -> list[Any]:
-    """The one dataclass of a declared type whose fields are set one by one; empty if its values are read from text."""
+    """The one dataclass of a declared type whose fields have short names.
+
+    Empty if its values are read from text, or if its fields are always written below it (`in_full`).
+    """
     kinds = [kind for kind in alternatives(to) if dataclasses.is_dataclass(kind)]
-    return [kind for kind in kinds if len(kinds) == 1 and not hasattr(kind, "identity") and not hasattr(kind, "parse")]
+    other_forms = ("identity", "parse", "in_full")
+    return [kind for kind in kinds if len(kinds) == 1 and not any(hasattr(kind, form) for form in other_forms)]

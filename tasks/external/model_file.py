@@ -202,7 +202,9 @@ class ModelFile(PinnedName):
 
 
 class Inputs(Ranged):
-    """How images are prepared for a model; ValueError, in one line, where none could be prepared so."""
+    """How images are prepared for a model. Raises ValueError, in one line, if no image could be prepared so."""
+
+    in_full: ClassVar[bool] = True  # written interface.batch, since batch alone is that of a training
 
     mean: tuple[float, ...]
     std: tuple[float, ...]

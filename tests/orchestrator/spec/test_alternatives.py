@@ -76,7 +76,46 @@ class Given:
     models: int = 1
 
 
-Question = Secrets | Documents | Insertions | Given
+@dataclass(frozen=True)
+class Column:
+    prefix: ClassVar[str] = "column:"
+    name: str
+
+    @staticmethod
+    def parse(text: str) -> Column:
+        return Column(text.removeprefix(Column.prefix))
+
+
+@dataclass(frozen=True)
+class Rows:
+    tag: ClassVar[str] = "rows"
+    source: str = "mnist"
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Sets:
+    tag: ClassVar[str] = "sets"
+    members: str
+    others: str
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Marked:
+    tag: ClassVar[str] = "marked"
+    source: str
+    members: Column
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Asked:
+    tag: ClassVar[str] = "asked"
+    records: Rows | Sets | Marked = Rows()
+
+
+Question = Secrets | Documents | Insertions | Given | Asked
 
 
 @dataclass(frozen=True)
@@ -120,6 +159,10 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"loss": "distance"}, Config(tuning=Group(loss=Distance()))),
         ({"loss": "distance", "weight": 2}, Config(tuning=Group(loss=Distance(2)))),
         ({"weight": 2, "loss": "likelihood"}, Config(tuning=Group(loss=Likelihood(2)))),
+        ({"source": "digits"}, Config(Asked(Rows("digits")))),
+        ({"asked.count": 3, "source": "digits"}, Config(Asked(Rows("digits", 3)))),
+        ({"asked.members": "mine", "asked.others": "theirs", "count": 3}, Config(Asked(Sets("mine", "theirs", 3)))),
+        ({"members": "column:seen", "source": "list"}, Config(Asked(Marked("list", Column("seen"))))),
     ],
 )
 def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
@@ -135,7 +178,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given; did you"),
+        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; did"),
         ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
         ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),
         ({"question": "given"}, "question.file is missing"),
@@ -146,6 +189,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"insertions": "true"}, "'insertions' is not a field but a choice of question: write question=insertions"),
         ({"secrets": 2, "documents": 4}, "unknown field 'question.secrets': documents has documents, models"),
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
+        ({"members": "column:seen", "others": "theirs"}, "others is a field of question.records=sets, and another"),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
         ({"epoch": 2}, "unknown field 'epoch': Config has question, other, tuning, seed"),
