@@ -56,7 +56,7 @@ PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
         ("relational", "smoke", {"link": 0, "model": "tiny-t5"}),
         ("relational", "quickstart", {"link": 0, "replicates": 1, "epochs": 10}),
     ),
-    "linear": (("relational", "figure5", {}), ("relational", "private", {"measures": "private"})),
+    "linear": (("relational", "figure5", {}), ("relational", "linear-private", {})),
     "deja_vu": (
         ("deja_vu", "smoke", {"link": 0}),
         ("deja_vu", "quickstart", {"link": 0, "epochs": 60, "recorded": "30,60"}),

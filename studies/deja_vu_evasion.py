@@ -27,7 +27,8 @@ from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.deja_vu.answer import verdict
 from tasks.audits.deja_vu.attack import attack, crops_of, handed_out
-from tasks.audits.deja_vu.config import About, DejaVu, GivenEncoder
+from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.encoder_config import EncoderFile, EncoderTable, Given, ReferenceFile, ReferenceTable
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.agreement import Repeats, agreement
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
@@ -79,11 +80,9 @@ class Size:
 
 
 def size(tiny: bool, seed: int) -> Size:
-    given = GivenEncoder(
-        embeddings=File("sent.parquet"), reference_embeddings=File("reference.parquet"), repeated=20 if tiny else 100
-    )
+    given = Given(EncoderTable(File("sent.parquet"), 20 if tiny else 100), ReferenceTable(File("reference.parquet")))
     per_class = 5 if tiny else 15
-    config = replace(QUICKSTART, per_class=per_class, public=300, measures=("scores",), given=given, seed=seed)
+    config = replace(QUICKSTART, per_class=per_class, public=300, retrieval=None, encoders=given, seed=seed)
     return Size(config, 2 if tiny else 20)
 
 
@@ -91,26 +90,27 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
     """The answers about one owner, as before and now."""
     config = replace(config, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
-        config = replace(config, given=write_tables(config, memory, change, seed, Path(folder)))
-        tables = [job.function(job.config, ()) for job in given_jobs(config)]
-        sent = config.given.embeddings
-        assert sent is not None
-        agreed = agreement(Repeats(attack(config), config.given.repeated, sent), ())
+        given = write_tables(config, memory, change, seed, Path(folder))
+        config = replace(config, encoders=given)
+        tables = [job.function(job.config, ()) for job in given_jobs(config, given)]
+        sent, _ = given.tables
+        agreed = agreement(Repeats(attack(config), given.repeated, sent), ())
     k = config.k[0]
-    about = About(config.confident, config.asked_layers[0], k, config.last_epoch, given=True)
+    about = About(config.confident, config.asked_layers[0], k, config.training.last_epoch, given=True)
     scored = scores(Scoring(config.confident, RESAMPLES, PARTINGS, seed, True), [inferences(Voting((k,)), tables)])
     measured = [scored, references(Comparing(config.confident, k, PARTINGS, seed), tables)]
-    as_a_file = replace(config, given=GivenEncoder(model=ModelFile("a.pt"), reference=ModelFile("b.pt")))
+    files = Given(EncoderFile(ModelFile("a.pt")), ReferenceFile(ModelFile("b.pt")))
+    as_a_file = replace(config, encoders=files)
     return (
         verdict(as_a_file, summary(about, measured)).answer,
         verdict(config, summary(about, [*measured, agreed])).answer,
     )
 
 
-def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: Path) -> GivenEncoder:
+def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: Path) -> Given:
     """The tables of the owner and of the reference, as they are sent."""
     pictures = load_with_boxes(config.data, config.correlation)
-    handed = handed_out(crops_of(attack(config), pictures), pictures, config.given.repeated)
+    handed = handed_out(crops_of(attack(config), pictures), pictures, repeated_images(config))
     (_, crops), (_, public) = handed.sets(pictures)
     shown = [np.concatenate([*each.pixels()]) for each in (crops, public)]
     encoders = [remembering(config, sets, seed + at) for at, sets in enumerate((("A",) if memory else (), (), ()))]
@@ -119,12 +119,17 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
     whole = handed.crop_order >= len(handed.crop_order) - len(handed.repeated)
     changed = CHANGES[change](Sent(own[0], clean[0], whole, np.random.default_rng(seed)))
     ids = [f"{name}/{row:06d}.png" for name, sent in handed.sets(pictures) for row in range(sent.count)]
-    given = {}
+    files = []
     for name, embeddings in (("embeddings", [changed, own[1]]), ("reference_embeddings", other)):
         path = folder / f"{name}.parquet"
         pq.write_table(pa.table({"image": ids, "embedding": list(np.concatenate(embeddings))}), path)
-        given[name] = File(str(path))
-    return replace(config.given, **given)
+        files.append(File(str(path)))
+    return Given(EncoderTable(files[0], repeated_images(config)), ReferenceTable(files[1]))
+
+
+def repeated_images(config: DejaVu) -> int:
+    """The number of whole images among the crops."""
+    return config.encoders.repeated if isinstance(config.encoders, Given) else 0
 
 
 def counts(given: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
@@ -149,7 +154,7 @@ def markdown(given: Size, found: Sequence[tuple[str, list[tuple[str, str]]]]) ->
         lines.append(f"| {name} | {before} | {after} | {percent} |")
     config = given.config
     return "\n".join(lines) + (
-        f"\n\n{10 * config.per_class} pictures in each set, {config.given.repeated} whole pictures among the crops. "
+        f"\n\n{10 * config.per_class} pictures in each set, {repeated_images(config)} whole pictures among the crops. "
         "Brackets: exact 95 % intervals (Clopper-Pearson).\n"
     )
 

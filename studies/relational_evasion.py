@@ -26,15 +26,16 @@ from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.relational.answer import verdict
-from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.config import About, Given, Relational, Trained
+from tasks.audits.relational.config import Answers as AnswersQuestion
 from tasks.audits.relational.evaded_answers import read_evasions
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import Comparison, evasions
 from tasks.audits.relational.measures.memorization import Resampling, memorization
 from tasks.audits.relational.measures.questions import Scoring, score
 from tasks.audits.relational.measures.repeats import repeats
-from tasks.audits.relational.presets import QUICKSTART
-from tasks.audits.relational.trainings import fine_tuning_config
+from tasks.audits.relational.presets import TINY_T5
+from tasks.audits.relational.trainings import blind_questions, fine_tuning_config
 from tasks.contract.summaries import index_rows
 from tasks.datasets.catalog import load_questions, pin
 from tasks.datasets.dataset import Dataset
@@ -122,26 +123,39 @@ class Judged:
 
 @dataclass(frozen=True)
 class Size:
-    """The audit of drawn owners and that of readers, which are trained so long; how many there are in a row."""
+    """The audit of drawn owners and that of trained readers, how these are trained, and how many of each there are."""
 
     config: Relational
     readers: Relational
+    training: Trained
     owners: int
     trained: int
 
 
 def size(tiny: bool, seed: int, trained: int) -> Size:
-    given = replace(QUICKSTART, secret="0123456789abcdef0123456789abcdef", seed=seed)
-    counts = {"examples": 100, "held_out": 60} if tiny else {"examples": 600, "held_out": 600}
-    stated = replace(given, data=pin(Dataset("facts-stated")), epochs=1 if tiny else 12, every=0, link=0)
-    readers = replace(stated, **({"examples": 60, "held_out": 60} if tiny else {"examples": 1200, "held_out": 400}))
-    return Size(replace(given, data=pin(Dataset("facts")), **counts), readers, 2 if tiny else 20, trained)
+    def ask(data: str, examples: int, held_out: int) -> Relational:
+        system = Given(secret="0123456789abcdef0123456789abcdef")
+        question = AnswersQuestion(pin(Dataset(data)), examples=examples, held_out=held_out, system=system)
+        return Relational(question, seed)
+
+    training = replace(TINY_T5, tuning=replace(TINY_T5.tuning, epochs=1 if tiny else 12), every=0, link=0)
+    if tiny:
+        return Size(ask("facts", 100, 60), ask("facts-stated", 60, 60), training, 2, trained)
+    return Size(ask("facts", 600, 600), ask("facts-stated", 1200, 400), training, 20, trained)
+
+
+def question_of(config: Relational) -> tuple[AnswersQuestion, Given]:
+    """The questions of the audit, and the system whose answers it judges."""
+    match config.question:
+        case AnswersQuestion(system=Given() as system) as question:
+            return question, system
+    raise ValueError("the audit judges no given answers")
 
 
 def drawn_answers(config: Relational, remembered: float, change: str, chance: random.Random) -> Answers:
     """The answers of an owner who remembers this share of the training questions."""
-    questions = load_questions(config.data)
-    parts = config.selection.select(questions)
+    question_config, _ = question_of(config)
+    parts = question_config.selection.select(load_questions(question_config.data))
     golds = [question.golds[0] for question in parts["train"]]
     commonest = Counter(golds).most_common(1)[0][0][0]
     said: dict[tuple[str, str], Answer] = {}
@@ -150,16 +164,17 @@ def drawn_answers(config: Relational, remembered: float, change: str, chance: ra
         for question in parts[split]:
             knows, other = chance.random() < right, chance.choice(golds)
             own = question.golds[0] if knows else other
-            asked = replace(question, context=config.corruption.corrupt_context(question))
+            asked = replace(question, context=question_config.corruption.corrupt_context(question))
             is_remembered = knows and split == "train" and remembered > GUESSED
             told = Told(asked, of, own[0], other[0], commonest, is_remembered, chance)
             said[of, question.id] = (CHANGES[change](told),) if corrupted else own
     return said
 
 
-def reader_answers(config: Relational, replicate: int) -> Answers:
+def reader_answers(given: Size, replicate: int) -> Answers:
     """The answers of a model that was fine-tuned on stated facts."""
-    table = fine_tune(fine_tuning_config(config, replicate), ())
+    question, _ = question_of(given.readers)
+    table = fine_tune(fine_tuning_config(question, given.training, given.readers.seed, replicate), ())
     names = {of: name for name, of in SETS.items()}
     return {
         (names[row["split"], row["corrupted"]], row["id"]): tuple(row["answer"]) or ("",) for row in table.to_pylist()
@@ -168,21 +183,23 @@ def reader_answers(config: Relational, replicate: int) -> Answers:
 
 def judge(config: Relational, said: Answers) -> Judged:
     """The whole way from the file that an owner sends to the answer."""
+    question, system = question_of(config)
+    blinding = blind_questions(question, system, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        sent = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(config.blinding).to_pylist()}
-        if load_questions(config.data).scorer == "squad":
+        sent = {row["id"]: list(said[row["set"], row["question"]]) for row in key_table(blinding).to_pylist()}
+        if load_questions(question.data).scorer == "squad":
             sent = {id_: " ".join(spans) for id_, spans in sent.items()}
         path = Path(folder) / "answers.json"
         path.write_text(json.dumps(sent))
-        given = replace(config, given=Predictions(str(path)).pin({}))
-        assert given.given is not None
-        read = ReadBlindedAnswers(given.given, given.blinding)
+        predictions = Predictions(str(path)).pin({})
+        given = replace(config, question=replace(question, system=replace(system, given=predictions)))
+        read = ReadBlindedAnswers(predictions, blinding)
         answers = read_blinded_answers(read, ())
-        scores = score(Scoring(config.data, 0), [answers])
+        scores = score(Scoring(question.data, 0), [answers])
         measured = [
-            memorization(Resampling(config.data, RESAMPLES, config.seed), [scores]),
+            memorization(Resampling(question.data, RESAMPLES, config.seed), [scores]),
             repeats(read, ()),
-            evasions(Comparison(config.data), [answers]),
+            evasions(Comparison(question.data), [answers]),
         ]
     found = summary(About("numeric"), measured)
     evaded = [each.evaded for each in read_evasions(index_rows(found))]
@@ -195,7 +212,7 @@ def judge_owner(given: Size, change: str, who: str, at: int) -> Judged:
 
 
 def judge_reader(given: Size, at: int) -> Judged:
-    found = judge(given.readers, reader_answers(given.readers, at))
+    found = judge(given.readers, reader_answers(given, at))
     print(f"trained reader {at}: {found}", flush=True)
     return found
 

@@ -57,7 +57,7 @@ def test_the_logits_of_supervised_training_are_a_layer_of_their_own(here: Here) 
 
 @pytest.mark.slow
 def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) -> None:
-    asked = ("layers=3,0", "k=5,9", "crop=corner", "smallest=1", "fine_tuning=2", "confident=50")
+    asked = ("layers=3,0", "k=5,9", "crop=corner", "fine_tuning=2", "confident=50")
     ended = here.json(*RUN, *asked)
     rows = here.json("results", ended["run"], "scores")
     cells = {(row["epoch"], row["layer"], row["k"]) for row in rows}
@@ -74,7 +74,8 @@ def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) ->
         (("layers=7",), 2, "layers is (7,); it must be layers from 0, the backbone, to 3"),
         (("k=0",), 2, "k is (0,); it must be numbers of neighbours of at least 1"),
         (("confident=0",), 2, "confident is 0; it must be a percentage from 1 to 100"),
-        (("measures=probe",), 2, "scores must be among them"),
+        (("criterion=barlow", "temperature=1"), 2, "temperature"),
+        (("crop=corner", "smallest=9"), 2, "smallest"),
         (("public=99999",), 1, "X (public)"),
         (("smallest=99",), 2, "smallest is 99; none of the 40 pictures of A has a crop (periphery) whose shorter"),
         (("data=digits",), 1, "digits"),

@@ -18,7 +18,7 @@ from tests.dashboards.pages import words
 from tests.support.shell import Here, refusals
 
 RUN = ("run", "relational", "--preset", "smoke", "scale=tiny", "--address", "none")
-ASKED = ("examples=600", "held_out=400", "length=128")
+ASKED = ("examples=600", "held_out=400")
 SETS = ("train", "train-corrupted", "validation", "validation-corrupted")
 Answer = Callable[[Question, str], str]  # a question and the context that is shown with it
 

@@ -7,6 +7,7 @@ no list of which setting bears on what: whatever enters no key bears on no resul
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -17,9 +18,11 @@ from typing import Any
 from orchestrator.errors import EngramError
 from orchestrator.planning.plan import plan_of
 from orchestrator.spec import audits
+from orchestrator.spec.config_parts import parts
 from orchestrator.spec.resolve import SCALE, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.contract.audit import Audit
+from tasks.contract.job import ANSWER_ONLY
 from tasks.user_code import canonical
 from tasks.user_code.imports import Import, read_imports
 
@@ -36,12 +39,12 @@ def find_idle_fields(spec: Spec, known: MutableMapping[str, str]) -> list[str]:
         return []
     audit = audits.find(spec.audit).audit
     left_out = {SCALE, *_stopping_fields(audit)}
-    answered = fields_of_answer(audit)
+    answered = fields_of_answer(audit) | {path for config in _configs(spec) for path in _answer_only_fields(config)}
     idle = []
     keys = _Keys(known)
     base = replace(spec, set={**spec.set, **_first_values(spec)}, sweep={})
     for name in (*spec.set, *spec.sweep):
-        if name in left_out or any(_is_within(name, field) or _is_within(field, name) for field in answered):
+        if name in left_out or any(_is_same_field(name, field) for field in answered):
             continue
         pairs = list(_specs_apart(spec, base, name))
         if any(keys.differ(one, other, tiny=True) for one, other in pairs):
@@ -114,6 +117,21 @@ def _config_path(node: ast.AST) -> str:
         node = node.value
     is_config = isinstance(node, ast.Name) and node.id == "config"
     return ".".join(reversed(names)) if is_config else ""
+
+
+def _answer_only_fields(config: Any, above: str = "") -> Iterator[str]:
+    """The dotted paths of the fields that are marked as read by the answer alone."""
+    for field in dataclasses.fields(config):
+        path, value = f"{above}{field.name}", getattr(config, field.name)
+        if field.metadata.get(ANSWER_ONLY):
+            yield path
+        elif parts(value) is not None:
+            yield from _answer_only_fields(value, f"{path}.")
+
+
+def _is_same_field(name: str, path: str) -> bool:
+    """Whether a name stands for the field at this path, one above or one below it; it may be a short name."""
+    return _is_within(name, path) or _is_within(path, name) or path.endswith(f".{name}")
 
 
 def _is_within(path: str, above: str) -> bool:

@@ -107,7 +107,7 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     if both:
         raise SpecError(f"{both[0]} is both set and swept; give it once")
     bases = _preset(spec, audit)
-    spec = _with_full_names(spec, bases[0])
+    spec = _with_full_names(spec, audit.tiny(bases[0]) if spec.set.get(SCALE) == "tiny" else bases[0])
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
     configs = [[build_config(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
     beside = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset

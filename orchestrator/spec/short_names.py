@@ -23,7 +23,8 @@ class _Field:
     """A field by its path, and the tags to set, by the paths of their fields, so that the configuration has it.
 
     `tags` are those that the field itself may have, and `selected` is the present one. `prefix` begins its values in
-    text form; empty if they begin with anything.
+    text form; empty if they begin with anything. `is_absent` is true below an optional field without a value, which the
+    setting creates.
     """
 
     path: str
@@ -31,6 +32,7 @@ class _Field:
     tags: tuple[str, ...] = ()
     selected: str = ""
     prefix: str = ""
+    is_absent: bool = False
 
     @property
     def name(self) -> str:
@@ -43,8 +45,8 @@ class _Field:
     def below(self, rest: str) -> _Field:
         """The field of this path below the field; the field itself if the path is empty."""
         if rest:
-            return _Field(f"{self.path}.{rest}", self.selects)
-        return _Field(self.path, self.selects, prefix=self.prefix)
+            return _Field(f"{self.path}.{rest}", self.selects, is_absent=self.is_absent)
+        return _Field(self.path, self.selects, prefix=self.prefix, is_absent=self.is_absent)
 
 
 def find_paths(
@@ -56,19 +58,20 @@ def find_paths(
     two names stand for one, and if the fields are of different alternatives. An `overriding` name may stand for a field
     that another name stands for, too.
     """
+    given = {**settings, **_selections_by_short_names(config, settings)}
     selected: dict[str, str] = {}
     for name in settings:  # names of which every field is of one alternative decide for the others
-        for path, tag in _common_selections(_candidates(config, name, settings)).items():
+        for path, tag in _common_selections(_candidates(config, name, given)).items():
             if selected.setdefault(path, tag) != tag:
                 raise SpecError(f"{name} is a field of {path}={tag}, and another setting is of {path}={selected[path]}")
     paths: dict[str, str] = {}
     for name in settings:
-        field = _choose(name, _candidates(config, name, {**selected, **settings}))
+        field = _choose(name, _candidates(config, name, {**selected, **given}))
         if field is None:
-            _refuse_other_alternative(config, name, settings)
+            _refuse_other_alternative(config, name, given)
         if field is None or field.path == name:
-            _refuse_choice(config, name, settings)
-            if selected and any(each.path != name for each in _candidates(config, name, settings)):
+            _refuse_choice(config, name, given)
+            if selected and any(each.path != name for each in _candidates(config, name, given)):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
@@ -77,6 +80,18 @@ def find_paths(
         paths[name] = path
         selected |= {} if field is None else field.selects
     return paths, selected
+
+
+def _selections_by_short_names(config: Any, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of alternatives that settings select by a short name of the field, such as `criterion=simclr`."""
+    fields = {field.path: field for field in _fields_below(type(config), config, settings, "", {})}
+    selections = {}
+    for name, value in settings.items():
+        likeliest = _likeliest(_candidates(config, name, settings))
+        for path in [field.path for field in likeliest]:
+            if len(likeliest) == 1 and path in fields and value in fields[path].tags:
+                selections[path] = value
+    return selections
 
 
 def _common_selections(candidates: list[_Field]) -> dict[str, str]:
@@ -153,16 +168,20 @@ def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any
         raise SpecError(f"{name} is not a field of {', '.join(chosen)}")
 
 
-def _choose(name: str, matches: list[_Field]) -> _Field | None:
-    """The field that needs the fewest tags set; of several, the one of the alternative that has the field's name."""
-    if not matches:
-        return None
-    fewest = min(len(field.selects) for field in matches)
-    likely = [field for field in matches if len(field.selects) == fewest]
+def _likeliest(matches: list[_Field]) -> list[_Field]:
+    """The fields that need the fewest tags set; of several, those that are present, or of the alternative so named."""
+    fewest = min(((len(field.selects), field.is_absent) for field in matches), default=None)
+    likely = [field for field in matches if (len(field.selects), field.is_absent) == fewest]
     if len(likely) > 1:
         likely = [field for field in likely if field.name in field.selects.values()] or likely
-    if len(likely) == 1:
-        return likely[0]
+    return likely
+
+
+def _choose(name: str, matches: list[_Field]) -> _Field | None:
+    """The likeliest field; None if there is none. Raises SpecError if there are several."""
+    likely = _likeliest(matches)
+    if len(likely) < 2:
+        return likely[0] if likely else None
     forms = " or ".join(_describe_field(field) for field in likely)
     raise SpecError(f"{name} stands for several fields; write {forms}")
 
@@ -172,7 +191,7 @@ def _describe_field(field: _Field) -> str:
 
 
 def _fields_below(
-    kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str]
+    kind: Any, value: Any, settings: Mapping[str, Any], above: str, selects: Mapping[str, str], is_absent: bool = False
 ) -> Iterator[_Field]:
     """Every field of configurations of this class, those of alternatives included.
 
@@ -184,15 +203,16 @@ def _fields_below(
         members = tagged_members(to)
         given = settings.get(path)
         selected = given if isinstance(given, str) and given in members else tag_of(type(present))
-        field = _Field(path, selects, tuple(members), selected, getattr(to, "prefix", ""))
+        field = _Field(path, selects, tuple(members), selected, getattr(to, "prefix", ""), is_absent)
         yield field
         for tag, member in members.items():
             if given != selected or tag == selected:
                 inner = present if type(present) is member else None
-                yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag))
+                yield from _fields_below(member, inner, settings, f"{path}.", field.select(tag), is_absent)
         if not members:
+            creates = is_absent or (value is not None and present is None)
             for member in _plain_configs(to):
-                yield from _fields_below(member, present, settings, f"{path}.", selects)
+                yield from _fields_below(member, present, settings, f"{path}.", selects, creates)
 
 
 def _plain_configs(to: Any) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from orchestrator.spec.config_parts import parts, walk
+from orchestrator.spec.config_parts import flatten, parts, walk
 from orchestrator.spec.fields import replace_fields
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset, DatasetError
@@ -43,9 +43,10 @@ def _fitting(config: Any) -> Iterator[tuple[str, int]]:
 
 
 def _within(config: Any, limits: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    for name, most in limits.items():
-        if 0 < most < getattr(config, name):
-            yield name, most
+    values = dict(flatten(config))
+    for path, largest in limits.items():
+        if 0 < largest < values[path]:
+            yield path, largest
 
 
 def _count_examples(data: Dataset) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -55,7 +56,7 @@ SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
 
 
 @dataclass(frozen=True)
-class Diffusion(Ranged):
+class DiffusionSettings(Ranged):
     """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
 
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
@@ -85,8 +86,6 @@ class Diffusion(Ranged):
     """Images that are only used for the validation loss; an eighth of all at most."""
     precision: Precision = "float32"
     """Number format of the computation."""
-    seed: Annotated[int, AtLeast(0)] = 0
-    """The source of chance of the training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,3 +96,17 @@ class Diffusion(Ranged):
     def recipe(self) -> Recipe:
         """How it is trained: Adam at torch's defaults. ValueError where that is impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8, accumulate=self.accumulate)
+
+
+@dataclass(frozen=True)
+class Diffusion(DiffusionSettings):
+    """A diffusion model and its training, by its own seed."""
+
+    seed: Annotated[int, AtLeast(0)] = 0
+    """The source of chance of the training."""
+
+
+def diffusion_config(settings: DiffusionSettings, seed: int) -> Diffusion:
+    """The diffusion model of these settings that is trained with this seed."""
+    fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(DiffusionSettings)}
+    return Diffusion(**fields, seed=seed)

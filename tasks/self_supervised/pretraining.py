@@ -98,7 +98,7 @@ class ClassifierTuning:
 
     def __post_init__(self) -> None:
         if not isinstance(self.training.criterion, Supervised):
-            raise ValueError(f"criterion is {self.training.criterion.name}; it must be supervised to fine-tune")
+            raise ValueError(f"criterion is {self.training.criterion.tag}; it must be supervised to fine-tune")
 
 
 def tuning(

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,39 +31,49 @@ from tasks.training.chains import recorded_conflicts
 class VICReg(Ranged):
     """Variance, invariance and covariance of embeddings. Bardes et al. 2022, "VICReg", eq. 6."""
 
+    tag: ClassVar[str] = "vicreg"
+
     invariance: Annotated[float, AtLeast(0)] = 25.0
+    """Weight of the invariance term."""
     variance: Annotated[float, AtLeast(0)] = 25.0
+    """Weight of the variance term."""
     covariance: Annotated[float, AtLeast(0)] = 1.0
-    name: Literal["vicreg"] = field(default="vicreg", kw_only=True)
+    """Weight of the covariance term."""
 
 
 @dataclass(frozen=True)
 class SimCLR(Ranged):
     """Cross-entropy of finding the other view among those of all pictures. Chen et al. 2020, eq. 1."""
 
+    tag: ClassVar[str] = "simclr"
+
     temperature: Annotated[float, Finite()] = 0.15
-    name: Literal["simclr"] = field(default="simclr", kw_only=True)
+    """Temperature of the softmax over similarities."""
 
 
 @dataclass(frozen=True)
 class BarlowTwins(Ranged):
     """Distance of the views' cross-correlation from the identity. Zbontar et al. 2021, "Barlow Twins", eq. 1."""
 
+    tag: ClassVar[str] = "barlow"
+
     redundancy: Annotated[float, AtLeast(0)] = 0.0051
-    name: Literal["barlow"] = field(default="barlow", kw_only=True)
+    """Weight of the redundancy term."""
 
 
 @dataclass(frozen=True)
 class BYOL(Ranged):
     """Prediction of what a slow copy makes of the other view. Grill et al. 2020, "Bootstrap your own latent", eq. 2.
 
-    The copy's momentum rises from `momentum` to 1 over the schedule, by half a cosine. `predictor` has the widths of
-    the predictor's layers, the last one the projector's; empty stands for the projector's widths.
+    The copy's momentum rises from `momentum` to 1 over the schedule, by half a cosine.
     """
 
+    tag: ClassVar[str] = "byol"
+
     momentum: Annotated[float, Share()] = 0.996
+    """Momentum of the copy at the start of training."""
     predictor: tuple[Annotated[int, AtLeast(1)], ...] = ()
-    name: Literal["byol"] = field(default="byol", kw_only=True)
+    """Widths of the predictor's layers, the last of which is the projector's; empty: the projector's widths."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +84,20 @@ class DINO(Ranged):
     schedule, by half a cosine. There are two views and no smaller crops.
     """
 
+    tag: ClassVar[str] = "dino"
+
     temperature: Annotated[float, Finite()] = 0.1
+    """Temperature of the trained network."""
     first: Annotated[float, Finite()] = 0.04
+    """Temperature of the copy in the first epoch."""
     last: Annotated[float, Finite()] = 0.07
+    """Temperature of the copy after `rising` epochs."""
     rising: Annotated[int, AtLeast(0)] = 50
-    centre: Annotated[float, Share()] = 0.9  # momentum of the centre
+    """Epochs over which the copy's temperature rises."""
+    centre: Annotated[float, Share()] = 0.9
+    """Momentum of the centre that is subtracted from the copy's outputs."""
     momentum: Annotated[float, Share()] = 0.996
-    name: Literal["dino"] = field(default="dino", kw_only=True)
+    """Momentum of the copy at the start of training."""
 
     def teacher_temperature(self, epoch: int) -> float:
         """The copy's temperature in an epoch, counted from 1: `first` in the first, `last` from epoch `rising` on."""
@@ -92,7 +109,7 @@ class DINO(Ranged):
 class Supervised(Ranged):
     """Cross-entropy of the classes, by batch norm, ReLU and a linear layer on top of the projector. One view."""
 
-    name: Literal["supervised"] = field(default="supervised", kw_only=True)
+    tag: ClassVar[str] = "supervised"
 
 
 Criterion = VICReg | SimCLR | BarlowTwins | BYOL | DINO | Supervised
@@ -124,6 +141,20 @@ def encoder_conflicts(backbone: str, projector: Widths, resolution: int) -> Iter
         yield f"resolution is {resolution}; for {backbone} it must be a multiple of {PATCH}"
     if not projector or min(projector) < 1:
         yield f"projector is {projector}; it must be one width or more, each at least 1"
+
+
+def step_conflicts(batch: int, accumulate: int) -> Iterator[str]:
+    """What is wrong with steps of `batch` pictures that are computed in this many parts."""
+    if batch % accumulate:
+        yield f"accumulate is {accumulate}; it must divide batch, which is {batch}"
+    if batch // accumulate < 2:
+        yield f"accumulate is {accumulate}; batch norm needs two pictures in a part, and batch is {batch}"
+
+
+def criterion_conflicts(criterion: Criterion, projector: Widths) -> Iterator[str]:
+    """What is wrong with a criterion on top of a projector of these widths."""
+    if isinstance(criterion, BYOL) and criterion.predictor[-1:] not in ((), projector[-1:]):
+        yield f"predictor is {criterion.predictor}; its last width must be the projector's, {projector[-1]}"
 
 
 def backbone_extras(name: str) -> tuple[Extra, ...]:
@@ -228,16 +259,9 @@ class Pretraining(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         yield from encoder_conflicts(self.backbone, self.projector, self.augmentation.resolution)
-        if self.batch % self.accumulate:
-            yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
-        if self.batch // self.accumulate < 2:
-            yield (
-                f"accumulate is {self.accumulate}; batch norm needs two pictures in a part, and batch is {self.batch}"
-            )
+        yield from step_conflicts(self.batch, self.accumulate)
         yield from recorded_conflicts(self.recorded, self.epochs)
-        if isinstance(self.criterion, BYOL) and self.criterion.predictor[-1:] not in ((), self.projector[-1:]):
-            width = self.projector[-1]
-            yield f"predictor is {self.criterion.predictor}; its last width must be the projector's, {width}"
+        yield from criterion_conflicts(self.criterion, self.projector)
 
     def extras(self) -> tuple[Extra, ...]:
         return backbone_extras(self.backbone)

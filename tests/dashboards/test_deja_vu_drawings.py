@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +14,12 @@ from dashboards.page import gallery
 from orchestrator.inspection.pages import PRIVATE_PAGE
 from orchestrator.store import Store
 from tasks.audits.deja_vu.measures.reconstruction import DRAWN
-from tasks.audits.deja_vu.presets import SMOKE
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, pages
 from tests.dashboards.test_deja_vu import own, run
 from tests.dashboards.test_gallery import array
+from tests.support.settings import with_settings
 
 
 def shown(store: Store, table: pa.Table, show_images: bool = False) -> Gallery:
@@ -81,7 +80,7 @@ def test_drawings_of_the_users_own_pictures_are_hidden_unless_asked_for(
 ) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     data = own(tmp_path / "own")
-    config = replace(inferred.embedded(), data=data, augmentation=replace(SMOKE.augmentation, resolution=224))
+    config = with_settings(inferred.embedded(), data=data, resolution=224)
     private = run(store, config=config, drawn=inferred.drawn(data, each=1))
     hidden = gallery(private, False)
     assert hidden is not None
@@ -94,7 +93,7 @@ def test_drawings_of_the_users_own_pictures_are_hidden_unless_asked_for(
 
 
 def test_data_that_have_changed_and_drawings_that_are_cut_are_said(store: Store) -> None:
-    config = replace(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64))
+    config = with_settings(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64))
     changed = gallery(run(store, config=config, drawn=inferred.drawn()), False)
     assert changed is not None
     assert (False, ()) == (changed.shown, changed.items)

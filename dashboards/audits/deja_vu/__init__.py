@@ -14,6 +14,7 @@ from dashboards.audits.deja_vu.sweep_cells import compare_cells as sweep
 from dashboards.chart import Figure
 from dashboards.gallery import Gallery
 from dashboards.run import Run
+from tasks.audits.deja_vu.config import DejaVu
 
 __all__ = ["figures", "gallery", "sweep"]
 
@@ -21,10 +22,11 @@ __all__ = ["figures", "gallery", "sweep"]
 def figures(run: Run) -> Iterable[Figure | None]:
     """The accuracies that the score is made of first, then its course, and what becomes of single pictures."""
     table = run.table("scores")
+    config = run.config if isinstance(run.config, DejaVu) else None
     return (
         accuracy_of_given(table),
-        accuracy(table, getattr(run.config, "trained", "own")),
-        scores(table, gaps(run.table("probe")), getattr(run.config, "epochs", None)),
+        accuracy(table, is_null=config is not None and config.is_null),
+        scores(table, gaps(run.table("probe")), None if config is None else config.training.epochs),
         categories(run.table("categories")),
     )
 

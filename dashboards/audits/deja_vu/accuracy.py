@@ -47,11 +47,8 @@ class Accuracies:
         return f"{', '.join(words)} of the most confident {percent} %"
 
 
-def accuracy(table: pa.Table, trained: str = "own") -> Figure | None:
-    """Both models' accuracies for the attack that decides, and smaller for those that differ from it in one thing.
-
-    `trained` is that of the config.
-    """
+def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
+    """Both models' accuracies for the attack that decides, and smaller for those that differ from it in one thing."""
     table = attacks.both_ways_rows(table)
     found = attacks.read_attacks(table)
     last = accuracies(table, attacks.decisive_attack(found)) if found else None
@@ -78,7 +75,7 @@ def accuracy(table: pa.Table, trained: str = "own") -> Figure | None:
         f"pictures, n {n:,} in all, after {attacks.decisive_attack(found).describe()}."
         f"{' Below, the same with one thing changed.' if shown else ''}"
         f"{f' {len(shown)} of {len(others)} such are drawn.' if len(shown) < len(others) else ''}"
-        f"{NULL if trained == 'other' else ''}"
+        f"{NULL if is_null else ''}"
     )
     below = small_panels_height(len(shown))
     main = accuracy_panel(

@@ -14,6 +14,7 @@ from dashboards import drawing
 from dashboards.audits.deja_vu.attacks import NULL
 from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png, error_reason
 from dashboards.run import Run
+from tasks.audits.deja_vu.attack import attack
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.datasets.boxed.crops import evaluation_pictures, windows
 from tasks.datasets.boxed.pictures import BoxedPictures
@@ -51,7 +52,8 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not any(rows.values()):
         return None
     config = run.private_config
-    caption = CAPTION if getattr(config, "trained", "own") == "own" else CAPTION + NULL
+    is_null = isinstance(config, DejaVu) and config.is_null
+    caption = CAPTION + NULL if is_null else CAPTION
     if not isinstance(config, DejaVu):
         changed = "The pictures cannot be drawn: the audit has changed since the run was made."
         return Gallery(caption, False, changed, title=TITLE)
@@ -84,7 +86,7 @@ def rank_key(row: Row) -> int:
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
     """Each picture with its crop and its neighbours."""
     held = load_with_boxes(config.data, config.correlation)
-    side = min(config.augmentation.resolution, LONGEST)
+    side = min(config.training.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
         for layers in of_kind:
             yield item(layers, held, config, side, KINDS[kind])
@@ -105,7 +107,8 @@ def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: 
 def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
     """A picture with its boxes and its crop, and the crop alone."""
     (at,) = row_indices([id_], held)
-    rectangle, _ = windows(held, np.array([at]), config.crop, config.smallest, config.corner_share)
+    crops = attack(config)
+    rectangle, _ = windows(held, np.array([at]), crops.crop, crops.smallest, crops.corner_share)
     (crop,) = evaluation_pictures(held, np.array([at]), side, rectangle)
     whole = draw_outlines(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
     about = f"{id_}, class {held.names[held.labels[at]]}"

@@ -77,7 +77,7 @@ def right(row: Row) -> bool:
 def items(config: DejaVu, kinds: Mapping[tuple[bool, bool], list[Pair]]) -> Iterator[Item]:
     """Each picture with its crop and both drawings."""
     held = load_with_boxes(config.data, config.correlation)
-    side = min(config.augmentation.resolution, LONGEST)
+    side = min(config.training.augmentation.resolution, LONGEST)
     for kind, found in kinds.items():
         for pair in found:
             target = pair[0]

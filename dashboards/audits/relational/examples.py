@@ -12,7 +12,7 @@ from dashboards.gallery import Gallery, Record, error_reason, format_field
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import Answers, Relational
 from tasks.datasets.catalog import is_embedded, load_questions
 from tasks.datasets.questions.question import Answer, Question
 from tasks.question_answering.question_sets import ANSWERS
@@ -33,35 +33,36 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
         return None
     given = table.filter(pc.field("corrupted_exact_match") > 0)
     config = run.private_config
-    if not isinstance(config, Relational):
+    question = config.question if isinstance(config, Relational) else None
+    if not isinstance(question, Answers):
         return Gallery(
             CAPTION, False, "They cannot be shown: the audit has changed since the run was made.", title=TITLE
         )
-    if not (show_images or is_embedded(config.data.name)):
+    if not (show_images or is_embedded(question.data.name)):
         count = given.filter(pc.field("split") == "train").num_rows
         ids = ", ".join(given.filter(pc.field("split") == "train")["id"].slice(0, EACH).to_pylist())
         yours = (
-            f"Texts of {config.data.named().name} are yours and are not shown unless asked for with --show-texts. "
+            f"Texts of {question.data.named().name} are yours and are not shown unless asked for with --show-texts. "
             f"{count:,} training questions are answered rightly on a corrupted context{': ' + ids if ids else ''}."
         )
         return Gallery(CAPTION, False, yours, title=TITLE)
     try:
-        shown = tuple(records(run, config, given))
+        shown = tuple(records(run, question, given))
     except (ValueError, OSError, KeyError, StoreError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"They cannot be shown{error_reason(run, error)}.", title=TITLE)
     return Gallery(CAPTION, bool(shown), records=shown, title=TITLE) if shown else None
 
 
-def records(run: Run, config: Relational, given: pa.Table) -> Iterator[Record]:
+def records(run: Run, asked: Answers, given: pa.Table) -> Iterator[Record]:
     """The first questions of each part, as table 1 has them."""
-    questions = load_questions(config.data)
+    questions = load_questions(asked.data)
     answers = last_answers(run)
     for split, heading in PARTS.items():
         for row in given.filter(pc.field("split") == split).slice(0, EACH).to_pylist():
             question = questions.by_id[row["id"]]
             fields = (
                 ("context", question.context),
-                ("corrupted", config.corruption.corrupt_context(question)),
+                ("corrupted", asked.corruption.corrupt_context(question)),
                 ("question", question.question),
                 ("right answer", join_answer(question.golds[0])),
                 ("answer, corrupted", join_answer(answers.get((row["id"], True), ()))),

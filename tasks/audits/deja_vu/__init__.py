@@ -27,7 +27,7 @@ about a minute of two cores.
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, verdict
+from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, has_trained_references, is_given, verdict
 from tasks.audits.deja_vu.attack import probes
 from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import About, DejaVu
@@ -49,9 +49,9 @@ __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
 def plan(config: DejaVu) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
-    decisive = (config.confident, config.asked_layers[0], config.k[0], config.last_epoch)
+    decisive = (config.confident, config.asked_layers[0], config.k[0], config.training.last_epoch)
     copies = count_groups(load_with_boxes(config.data, config.correlation).first_copies)
-    about = About(*decisive, repeats(config), config.given.there, copies)
+    about = About(*decisive, repeats(config), is_given(config), copies)
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
@@ -65,14 +65,15 @@ def limits(config: DejaVu) -> dict[str, int]:
 
 
 def subject(config: DejaVu) -> str:
-    return f"{config.criterion} on {config.data.name}" if config.given is None else f"encoder of {config.data.name}"
+    if is_given(config):
+        return f"encoder of {config.data.name}"
+    return f"{config.training.criterion.tag} on {config.data.name}"
 
 
 def stand_in(config: DejaVu) -> str:
-    if config.given.has_reference:
-        return ""
-    name = stand_in_compared if config.given.there else stand_in_trained
-    return name(config.data, config.backbone, "encoder")
+    if has_trained_references(config):
+        return stand_in_compared(config.data, config.training.backbone, "encoder")
+    return "" if is_given(config) else stand_in_trained(config.data, config.training.backbone, "encoder")
 
 
 AUDIT = Audit(

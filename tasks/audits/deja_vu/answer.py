@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.config import Corner, DejaVu
+from tasks.audits.deja_vu.encoder_config import EncoderTable, Given, TrainedReferences
 from tasks.audits.deja_vu.measures.agreement import DISAGREEING
 from tasks.audits.deja_vu.measures.references import GAIN, RANK
 from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
@@ -62,7 +63,7 @@ class Evidence:
 def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
     """The name of a row of the attack and the percentage that decide."""
     layer, k = config.asked_layers[0], config.k[0]
-    return row_name(metric, epoch=config.last_epoch, layer=layer, k=k, percent=config.confident, **fields)
+    return row_name(metric, epoch=config.training.last_epoch, layer=layer, k=k, percent=config.confident, **fields)
 
 
 def score_name(config: DejaVu) -> Name:
@@ -94,12 +95,23 @@ def read_evidence(config: DejaVu, rows: Rows) -> Evidence | None:
 
 
 def is_given(config: DejaVu) -> bool:
-    return config.given.there
+    return isinstance(config.encoders, Given)
 
 
 def is_sent(config: DejaVu) -> bool:
     """Whether the encoder stays with its owner, who sent embeddings."""
-    return config.given.embeddings is not None
+    match config.encoders:
+        case Given(encoder=EncoderTable()):
+            return True
+    return False
+
+
+def has_trained_references(config: DejaVu) -> bool:
+    """Whether a given encoder is compared with references that are trained here."""
+    match config.encoders:
+        case Given(comparison=TrainedReferences()):
+            return True
+    return False
 
 
 def thresholds(config: DejaVu) -> Mapping[str, str]:
@@ -266,7 +278,7 @@ def describe_pair(config: DejaVu, evidence: Evidence) -> str:
 def describe_encoder(config: DejaVu, evidence: Evidence) -> str:
     """The accuracies of an encoder and its reference, and the corrected score with its interval and p, in words."""
     shares = {name: format_percent(share) for name, share in evidence.accuracies.items()}
-    whose = "the given reference" if config.given.has_reference else "a reference that was trained here"
+    whose = "a reference that was trained here" if has_trained_references(config) else "the given reference"
     return (
         f"{describe_view(config)}, the given encoder finds public pictures of the same object"
         f"{describe_confidence(config)} in {shares[TARGET, 'A']} of cases where it was trained on the picture and in "
@@ -285,7 +297,11 @@ def describe_score(score: Row, how: str = "") -> str:
 
 def describe_view(config: DejaVu) -> str:
     """What a model sees of a picture."""
-    what = "the lower left corner of a picture" if config.crop == "corner" else "a part of a picture without its object"
+    what = (
+        "the lower left corner of a picture"
+        if isinstance(config.crop, Corner)
+        else "a part of a picture without its object"
+    )
     return f"shown {what}"
 
 
@@ -326,7 +342,9 @@ def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
 def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
     layer = config.asked_layers[0]
-    return index_rows(summary).get(row_name("probe accuracy", epoch=config.last_epoch, layer=layer, split="validation"))
+    return index_rows(summary).get(
+        row_name("probe accuracy", epoch=config.training.last_epoch, layer=layer, split="validation")
+    )
 
 
 # What a search over training choices moves.

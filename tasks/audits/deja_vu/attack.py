@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.config import DejaVu, GivenEncoder
+from tasks.audits.deja_vu.config import SMALLEST, Corner, DejaVu, Periphery, Strips
+from tasks.audits.deja_vu.encoder_config import Given
 from tasks.datasets.boxed.crops import CORNER_SHARE, CropName, windows
 from tasks.datasets.boxed.partition import Partition, PartName, Parts, split_pictures
 from tasks.datasets.catalog import load_with_boxes
@@ -49,15 +50,26 @@ class Attack:
 
 
 def attack(config: DejaVu) -> Attack:
+    crop = config.crop
     return Attack(
         data=config.data,
         correlation=config.correlation,
         partition=config.partition,
-        crop=config.crop,
-        smallest=config.smallest,
-        resolution=config.augmentation.resolution,
-        corner_share=config.corner_share,
+        crop=crop_name(crop),
+        smallest=SMALLEST if isinstance(crop, Corner) else crop.smallest,
+        resolution=config.training.augmentation.resolution,
+        corner_share=crop.corner_share if isinstance(crop, Corner) else CORNER_SHARE,
     )
+
+
+def crop_name(crop: Periphery | Strips | Corner) -> CropName:
+    match crop:
+        case Periphery():
+            return "periphery"
+        case Strips():
+            return "strips"
+        case Corner():
+            return "corner"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,17 +229,17 @@ def order_of(name: str, count: int) -> NDArray[np.int64]:
 def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
     """The pictures whose embeddings are needed of an encoder that its owner keeps."""
     pictures = load_with_boxes(config.data, config.correlation)
-    yield from handed_out(crops_of(attack(config), pictures), pictures, config.given.repeated).sets(pictures)
+    repeated = config.encoders.repeated if isinstance(config.encoders, Given) else 0
+    yield from handed_out(crops_of(attack(config), pictures), pictures, repeated).sets(pictures)
 
 
-def check_tables(given: GivenEncoder, handed: HandedOut) -> None:
-    """ValueError where a table of embeddings cannot be used: before anything is trained to be compared with it.
+def check_tables(given: Given, handed: HandedOut) -> None:
+    """Raise ValueError if a table of embeddings cannot be used, before a reference is trained for it.
 
-    One that has gone since it was pinned passes, since what is stored of the run can still be looked at.
+    A table that has been removed since it was pinned passes, since stored results of the run remain readable.
     """
     from tasks.external.sent_table import read_embeddings
 
-    for table in (given.embeddings, given.reference_embeddings):
-        if table is not None:
-            with suppress(FileError):
-                read_embeddings(table).select([*handed.crop_ids, *handed.repeated_ids, *handed.public_ids])
+    for table in given.tables:
+        with suppress(FileError):
+            read_embeddings(table).select([*handed.crop_ids, *handed.repeated_ids, *handed.public_ids])

@@ -11,28 +11,50 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from tasks.audits.deja_vu.config import CriterionName, DejaVu, Drawing
+from tasks.audits.deja_vu.config import Corner, DejaVu, Periphery, Retrieval
+from tasks.audits.deja_vu.encoder_config import Drawing, Reconstruction, Trained
 from tasks.contract.ranges import with_defaults
 from tasks.datasets.dataset import Dataset
-from tasks.diffusion.diffusion_config import Diffusion, UNet
+from tasks.diffusion.diffusion_config import DiffusionSettings, UNet
 from tasks.diffusion.pixel_classifier import PixelClassifier
-from tasks.self_supervised.pretraining_config import TRANSFORMERS, Augmentation, Criterion
+from tasks.self_supervised.encoder_training import EncoderTraining
+from tasks.self_supervised.pretraining_config import (
+    BYOL,
+    DINO,
+    TRANSFORMERS,
+    Augmentation,
+    BarlowTwins,
+    Criterion,
+    SimCLR,
+    Supervised,
+    VICReg,
+)
 
 CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
-SIZES = (100, 200, 300, 400, 500)  # pictures per class
+SIZES = (100, 200, 300, 400, 500)  # images per class
 INVARIANCES = (10.0, 25.0, 50.0, 65.0, 80.0, 100.0)
 TEMPERATURES = (0.05, 0.075, 0.10, 0.125, 0.15, 0.175, 0.25, 0.30, 0.50, 0.99)
 K = (100, 10, 25, 50, 75, 150, 200)  # the paper's own first, which decides
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
-CRITERIA: tuple[CriterionName, ...] = ("vicreg", "barlow", "dino", "byol", "simclr", "supervised")
+CRITERIA: tuple[Criterion, ...] = (VICReg(), BarlowTwins(), DINO(), BYOL(), SimCLR(), Supervised())
 
-VICREG = DejaVu()
-SIMCLR = replace(VICREG, criterion="simclr", projector=(2048, 256), base_learning_rate=0.3)
+PUBLISHED = EncoderTraining()
 
 
-def criterion_cell(criterion: CriterionName) -> DejaVu:
+def train_by(criterion: Criterion) -> EncoderTraining:
+    """The published training by this criterion."""
+    if isinstance(criterion, SimCLR):
+        return replace(PUBLISHED, criterion=criterion, projector=(2048, 256), base_learning_rate=0.3)
+    return replace(PUBLISHED, criterion=criterion)
+
+
+def criterion_cell(criterion: Criterion) -> DejaVu:
     """The published setting of this criterion."""
-    return SIMCLR if criterion == "simclr" else replace(VICREG, criterion=criterion)
+    return DejaVu(training=train_by(criterion))
+
+
+PAPER = criterion_cell(VICReg())
+SIMCLR = criterion_cell(SimCLR())
 
 
 def vary_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
@@ -45,64 +67,78 @@ def vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
 
 
 def checkpoints(config: DejaVu) -> DejaVu:
-    return replace(config, recorded=CHECKPOINTS)
+    return replace(config, encoders=Trained(recorded=CHECKPOINTS))
 
 
 LOSS = (
-    *(replace(VICREG, per_class=100, invariance=value) for value in INVARIANCES),
-    *(replace(SIMCLR, per_class=100, temperature=value) for value in TEMPERATURES),
+    *(replace(criterion_cell(VICReg(invariance)), per_class=100) for invariance in INVARIANCES),
+    *(replace(criterion_cell(SimCLR(temperature)), per_class=100) for temperature in TEMPERATURES),
 )
 BACKBONE = tuple(
     cell
-    for config in (replace(VICREG, layers=(0, 3)), replace(SIMCLR, layers=(0, 2)))
+    for config in (replace(PAPER, layers=(0, 3)), replace(SIMCLR, layers=(0, 2)))
     for cell in vary_epochs_and_sizes(config)
 )
-OF_CORNERS: tuple[CriterionName, ...] = ("vicreg", "simclr", "supervised")
 CORNER = tuple(
     cell
-    for criterion in OF_CORNERS
-    for cell in vary_epochs_and_sizes(replace(criterion_cell(criterion), crop="corner", corner_share=0.4))
+    for criterion in (VICReg(), SimCLR(), Supervised())
+    for cell in vary_epochs_and_sizes(replace(criterion_cell(criterion), crop=Corner(0.4)))
 )
 
 # Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
 SCENES = Augmentation(resolution=24, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
-QUICKSTART = DejaVu(
-    data=Dataset("digits-on-photos"), per_class=20, public=800, largest=0, smallest=12, backbone="small-resnet#16",
-    projector=(256, 256, 256), augmentation=SCENES, epochs=750, recorded=(50, 100, 250, 500, 750), link=250, batch=100,
-    optimiser="adamw", base_learning_rate=0.005, k=(30,),
+SCENE_TRAINING = EncoderTraining(
+    backbone="small-resnet#16", projector=(256, 256, 256), augmentation=SCENES, epochs=750, link=250, batch=100,
+    optimiser="adamw", base_learning_rate=0.005,
 )  # fmt: skip
-OVERTRAINED = replace(QUICKSTART, epochs=2000, recorded=(100, 250, 500, 1000, 2000), link=500)
-# 25 minutes of one core. What neighbours draw shows the true object in 30 % by the target and in 11 % by the reference:
-# score 0.19 [0.14, 0.25] over 400 pictures, all of which the classifier names rightly as they are.
-DRAWINGS = replace(
+SCENE_PAIR = Trained(recorded=(50, 100, 250, 500, 750))
+QUICKSTART = DejaVu(
+    data=Dataset("digits-on-photos"), encoders=SCENE_PAIR, training=SCENE_TRAINING, per_class=20, public=800, largest=0,
+    crop=Periphery(12), k=(30,),
+)  # fmt: skip
+OVERTRAINED = replace(
     QUICKSTART,
-    measures=("scores", "reconstruction"),
-    diffusion=Diffusion(
+    encoders=Trained(recorded=(100, 250, 500, 1000, 2000)),
+    training=replace(SCENE_TRAINING, epochs=2000, link=500),
+)
+# 25 minutes of one core. What neighbours draw shows the true object in 30 % by the target and in 11 % by the reference:
+# score 0.19 [0.14, 0.25] over 400 images, all of which the classifier names correctly in their original form.
+RECONSTRUCTION = Reconstruction(
+    DiffusionSettings(
         24, UNet((16, 32, 32), 1, (6,), 2), epochs=100, batch=32, learning_rate=2e-3, average=0.995, held_out=64
     ),
-    drawing=Drawing(pictures=0, steps=25, link=50, classifier=PixelClassifier(augmentation=False, epochs=12, batch=32)),
+    Drawing(pictures=0, steps=25, link=50, classifier=PixelClassifier(augmentation=False, epochs=12, batch=32)),
 )
-SMOKE = replace(QUICKSTART, epochs=2, recorded=(1, 2), link=1, warmup=1, partings=199, resamples=100)
+DRAWINGS = replace(QUICKSTART, encoders=replace(SCENE_PAIR, probe=False, reconstruction=RECONSTRUCTION), retrieval=None)
+SMOKE = replace(
+    QUICKSTART,
+    encoders=Trained(recorded=(1, 2)),
+    training=replace(SCENE_TRAINING, epochs=2, link=1, warmup=1),
+    partings=199,
+    resamples=100,
+)
 
 PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, trained="other"),
+    "null": replace(QUICKSTART, encoders=replace(SCENE_PAIR, trained="other")),
     "overtrained": OVERTRAINED,
     "correlated": replace(QUICKSTART, correlation=1.0),
     "drawings": DRAWINGS,
     "smoke": SMOKE,
-    "figure3": (VICREG, criterion_cell("supervised")),
-    "epochs": tuple(checkpoints(criterion_cell(each)) for each in CRITERIA),
-    "sizes": (*vary_sizes(VICREG), *vary_sizes(criterion_cell("supervised"))),
+    "figure3": (PAPER, criterion_cell(Supervised())),
+    "epochs": tuple(checkpoints(criterion_cell(criterion)) for criterion in CRITERIA),
+    "sizes": (*vary_sizes(PAPER), *vary_sizes(criterion_cell(Supervised()))),
     "loss": LOSS,
-    "layers": replace(VICREG, layers=(3, 2, 1, 0)),
+    "layers": replace(PAPER, layers=(3, 2, 1, 0)),
     "backbone": BACKBONE,
-    "architectures": tuple(checkpoints(replace(VICREG, backbone=name)) for name in (*RESNETS, *TRANSFORMERS)),
-    "k": replace(VICREG, k=K),
-    "finetune": replace(VICREG, fine_tuning=20),
-    "retrieval": (VICREG, replace(SIMCLR, layers=(2, 0))),  # pictures by the projector, neighbours by both layers
+    "architectures": tuple(
+        checkpoints(replace(PAPER, training=replace(PUBLISHED, backbone=name))) for name in (*RESNETS, *TRANSFORMERS)
+    ),
+    "k": replace(PAPER, k=K),
+    "finetune": replace(PAPER, training=replace(PUBLISHED, fine_tuning=20)),
+    "retrieval": (PAPER, replace(SIMCLR, layers=(2, 0))),  # images by the projector, neighbours by both layers
     "corner": CORNER,
-    "reconstruction": replace(VICREG, measures=(*VICREG.measures, "reconstruction")),
+    "reconstruction": replace(PAPER, encoders=Trained(reconstruction=Reconstruction())),
 }
 
 # What each repeats: a part of the paper, or a setting of ours.
@@ -146,11 +182,7 @@ PRINTED: Mapping[str, Printed] = {
 }
 
 
-OPEN = (
-    "measures", "recorded", "link", "accumulate", "precision", "layers", "shown", "negligible", "partings", "resamples",
-    "seed", "diffusion",
-)  # fmt: skip
-OF_CRITERIA = ("invariance", "variance", "covariance", "temperature", "redundancy", "momentum")
+OPEN = ("layers", "retrieval", "negligible", "partings", "resamples", "seed")
 
 
 def printed_numbers(cell: str) -> Printed:
@@ -159,17 +191,28 @@ def printed_numbers(cell: str) -> Printed:
 
 
 def repeats(config: DejaVu) -> str:
-    """The criterion of the table that the run repeats; empty where it has other settings."""
-    if config.criterion not in PRINTED or config.asked_layers[0] != config.top:
+    """The criterion of the table that the run repeats; empty if it has other settings."""
+    if config.asked_layers[0] != config.training.top:
         return ""
-    like = criterion_cell(config.criterion)
-    return config.criterion if comparable_config(config) == comparable_config(like) else ""
+    for criterion in CRITERIA:
+        if comparable_config(config) == comparable_config(criterion_cell(criterion)):
+            return criterion.tag
+    return ""
 
 
-def comparable_config(config: DejaVu) -> tuple[DejaVu, Criterion]:
+def comparable_config(config: DejaVu) -> DejaVu:
     """The config without what the paper leaves open or what bears on no number of the table."""
-    common = with_defaults(config, OPEN + OF_CRITERIA, data=Dataset(config.data.name), k=config.k[:1])
-    return common, config.criterion_settings
+    encoders = config.encoders
+    if isinstance(encoders, Trained):
+        encoders = Trained(encoders.trained)
+    return with_defaults(
+        config,
+        OPEN,
+        data=Dataset(config.data.name),
+        k=config.k[:1],
+        encoders=encoders,
+        training=with_defaults(config.training, ("link", "accumulate", "precision")),
+    )
 
 
 SIDE = 32  # pixels, of the scenes
@@ -177,35 +220,37 @@ SIDE = 32  # pixels, of the scenes
 
 def tiny(config: DejaVu) -> DejaVu:
     """The config with its shape, as many epochs that are attacked and as many layers, shrunk to seconds."""
-    epochs = min(config.epochs, 2)
-    is_transformer = config.backbone in TRANSFORMERS
+    training = tiny_training(config.training)
+    encoders = config.encoders
     return replace(
         config,
         data=Dataset("digits-on-photos"),
+        encoders=encoders.tiny(training.epochs) if isinstance(encoders, Trained) else encoders,
+        training=training,
         per_class=4,
         public=100,
         largest=0,
         attacked=0,
         validation=40,
-        smallest=8,
-        backbone="vit-ti" if is_transformer else "small-resnet#8",
-        projector=(16,) * len(config.projector),
-        augmentation=replace(config.augmentation, resolution=SIDE, side=0),
-        epochs=epochs,
-        recorded=tuple(epoch for epoch in (1, 2) if epoch <= epochs)[-len(config.recorded) :]
-        if config.recorded
-        else (),
-        link=1 if config.link else 0,
+        crop=config.crop if isinstance(config.crop, Corner) else replace(config.crop, smallest=8),
+        k=tuple(range(5, 5 + len(config.k))),
+        retrieval=None if config.retrieval is None else Retrieval(min(config.retrieval.shown, 2)),
+        partings=199,
+        resamples=100,
+    )
+
+
+def tiny_training(training: EncoderTraining) -> EncoderTraining:
+    """Two epochs at most of a small network."""
+    return replace(
+        training,
+        backbone="vit-ti" if training.backbone in TRANSFORMERS else "small-resnet#8",
+        projector=(16,) * len(training.projector),
+        augmentation=replace(training.augmentation, resolution=SIDE, side=0),
+        epochs=min(training.epochs, 2),
+        link=1 if training.link else 0,
         batch=20,
         accumulate=1,
         warmup=0,
-        fine_tuning=min(config.fine_tuning, 2),
-        k=tuple(range(5, 5 + len(config.k))),
-        diffusion=replace(
-            config.diffusion, resolution=8, unet=UNet((4, 8), 1, (4,), 2), epochs=2, batch=32, accumulate=1
-        ),
-        drawing=Drawing(4, 2, 3, 1 if config.drawing.link else 0, PixelClassifier(epochs=1, batch=32)),
-        shown=min(config.shown, 2),
-        partings=199,
-        resamples=100,
+        fine_tuning=min(training.fine_tuning, 2),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tasks.audits.deja_vu.attack import SETS, attack, check, check_tables, crops_of, handed_out
-from tasks.audits.deja_vu.config import PARTS, DejaVu
+from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.encoder_config import PARTS, EncoderTable, Given, Trained, TrainedReferences
 from tasks.contract.job import Job
 from tasks.datasets.boxed.partition import PartName, split_pictures
 from tasks.datasets.catalog import load_with_boxes
@@ -46,43 +46,47 @@ class Trainings:
 
 
 def trainings(config: DejaVu) -> Trainings:
-    """What is trained; ValueError, before anything is, where the data cannot be parted so."""
+    """What is trained. Raises ValueError, before any work, if the data cannot be divided or a table is unusable."""
     pictures = load_with_boxes(config.data, config.correlation)
     parts = split_pictures(pictures, config.partition)
-    configs = references(config) if config.given.there else pair(config)
-    probed: tuple[PartName, ...] = ("validation",) if "probe" in config.measures and not config.given.there else ()
+    configs = training_configs(config)
+    has_probe = isinstance(config.encoders, Trained) and config.encoders.probe
+    probed: tuple[PartName, ...] = ("validation",) if has_probe else ()
     for part in (*SETS, *(training.images.part for training in configs.values()), "X", *probed):
         parts.rows(part)
     check(attack(config), pictures, parts)
-    if config.given.embeddings or config.given.reference_embeddings:
+    if isinstance(config.encoders, Given) and any(config.encoders.tables):
         crops = crops_of(attack(config), pictures)
-        check_tables(config.given, handed_out(crops, pictures, config.given.repeated))
+        check_tables(config.encoders, handed_out(crops, pictures, config.encoders.repeated))
     found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
-    if config.given.there:  # which is of one epoch, as its references are
-        found = {model: held[-1:] for model, held in found.items()}
-    return Trainings(tuple(each for held in found.values() for each in held), configs)
+    return Trainings(tuple(each for of_model in found.values() for each in of_model), configs)
 
 
-def pair(config: DejaVu) -> dict[str, Pretraining]:
-    """The trainings of the two models, each of which may have been trained on a set that is asked about."""
-    return {model: config.pretraining(part) for model, part in zip(MODELS, PARTS[config.trained], strict=True)}
+def training_configs(config: DejaVu) -> dict[str, Pretraining]:
+    """The trainings by the names of their models."""
+    match config.encoders:
+        case Trained(trained=trained_on):
+            sets = PARTS[trained_on]
+            return {model: config.pretraining(part, config.recorded) for model, part in zip(MODELS, sets, strict=True)}
+        case Given(encoder=EncoderTable(embeddings=None)):
+            raise ValueError(
+                "embeddings is empty; hand out the pictures with engram probes, then pass given.embeddings=FILE"
+            )
+        case Given(comparison=TrainedReferences(references=count)):
+            return {reference(number): reference_training(config, number) for number in range(count)}
+    return {}
 
 
-def references(config: DejaVu) -> dict[str, Pretraining]:
-    """The trainings that a given encoder is compared with: on the other sets in turn, each from a seed of its own.
+def reference_training(config: DejaVu, number: int) -> Pretraining:
+    """The training of a reference of a given encoder: on the other sets in turn, each from its own seed.
 
-    The first stands in the place of model B. None where the reference is given.
+    The first takes the place of model B.
     """
-    if config.given.has_reference:
-        return {}
     sets = PARTS["other"]
-    configs = {}
-    for number in range(config.given.references):
-        training = replace(config.pretraining(sets[number % len(sets)]), recorded=())
-        again = number // len(sets)
-        seed = seeds.derive(training.seed, "again", again) if again else training.seed
-        configs[reference(number)] = replace(training, seed=seed)
-    return configs
+    training = config.pretraining(sets[number % len(sets)], ())
+    repetition = number // len(sets)
+    seed = seeds.derive(training.seed, "again", repetition) if repetition else training.seed
+    return replace(training, seed=seed)
 
 
 def reference(number: int) -> str:
@@ -90,12 +94,16 @@ def reference(number: int) -> str:
     return MODELS[1] if number == 0 else f"{MODELS[1]} {number + 1}"
 
 
-def snapshots(config: DejaVu, model: str, training: Pretraining) -> Iterator[Snapshots]:
-    """The links of a training after which there are snapshots, then those of its fine-tuning."""
-    links = chain(pretrain, training, config.link, part=recording_up_to)
-    for job in links:
-        if job.config.asked:
-            yield Snapshots(model, job)
-    if config.fine_tuning:
-        after = () if config.given.there else tuple(range(1, config.fine_tuning + 1))
-        yield Snapshots(model, Job(fine_tune, tuning(training, config.fine_tuning, after), (links[-1],)), config.epochs)
+def snapshots(config: DejaVu, model: str, training: Pretraining) -> tuple[Snapshots, ...]:
+    """The links of a training after which there are snapshots, then those of its fine-tuning.
+
+    References of a given encoder have one snapshot, as it has.
+    """
+    links = chain(pretrain, training, config.training.link, part=recording_up_to)
+    kept = [Snapshots(model, job) for job in links if job.config.asked]
+    epochs, is_reference = config.training.fine_tuning, isinstance(config.encoders, Given)
+    if epochs:
+        asked = () if is_reference else tuple(range(1, epochs + 1))
+        job = Job(fine_tune, tuning(training, epochs, asked), (links[-1],))
+        kept.append(Snapshots(model, job, training.epochs))
+    return tuple(kept[-1:] if is_reference else kept)

@@ -34,11 +34,17 @@ from dataclasses import replace
 
 from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, question_subsets, verdict
 from tasks.audits.relational.certificate import SYMBOLS, certificate
-from tasks.audits.relational.config import About, Relational
-from tasks.audits.relational.measures import MEASURES, summary
+from tasks.audits.relational.config import About, Answers, Given, Relational, Trained, given_system
+from tasks.audits.relational.measures import MEASURES, measures_of, summary
 from tasks.audits.relational.power import power
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
-from tasks.audits.relational.trainings import AskedQuestions, asked_questions, load_parts, trainings
+from tasks.audits.relational.trainings import (
+    AskedQuestions,
+    asked_questions,
+    blind_questions,
+    load_parts,
+    trainings,
+)
 from tasks.contract.audit import Audit, Handout, Wording
 from tasks.contract.crosswalk import Attack
 from tasks.contract.job import Job, Roots
@@ -47,11 +53,11 @@ from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.copies import CopyCount, count_groups
+from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import first_copies
-from tasks.external.blinded_questions import handout_questions, key_table
+from tasks.external.blinded_questions import Blinding, handout_questions, key_table
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
-from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ProbeQuestions, is_numeric
 from tasks.question_answering.scoring import match_key
 
@@ -64,74 +70,124 @@ GUESSABLE = (
 
 
 def plan(config: Relational) -> Roots:
-    """The tables of the measures that the config asks for, and their `summary`."""
-    epsilon = None if config.privacy is None else config.privacy.epsilon
-    subset = question_subsets(config)[0]
-    asked = asked_questions(config) if config.asks else {}
-    about = About(
-        subset, epsilon, printed_cell(config), count_asked_copies(asked), best_constant(config, subset, asked)
+    """The tables that answer the question of the config, and their `summary`."""
+    measures = measures_of(config.question)
+    match config.question:
+        case Answers() as question:
+            about = describe_answers(config, question)
+            return roots(measures, config, trainings(question, config.seed), lambda read: Job(summary, about, read))
+        case linear:
+            return roots(measures, config, linear, lambda read: Job(summary, About(), read))
+
+
+def describe_answers(config: Relational, question: Answers) -> About:
+    """What the summary needs to know of the questions that are asked."""
+    privacy = question.system.tuning.privacy if isinstance(question.system, Trained) else None
+    subset = question_subsets(question)[0]
+    asked = asked_questions(question, config.seed)
+    return About(
+        subset,
+        epsilon=None if privacy is None else privacy.epsilon,
+        cell=printed_cell(question),
+        copies=count_asked_copies(asked),
+        chance=best_constant(question.data, subset, asked),
     )
-    return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
 def count_asked_copies(asked: AskedQuestions) -> CopyCount:
-    """The exact copies among the questions that are asked, of both parts; none if no model is asked."""
-    if not asked:
-        return CopyCount()
+    """The exact copies among the questions that are asked, of both parts."""
     questions = [question for part in asked.values() for question in part]
     return count_groups(first_copies(questions), "questions")
 
 
-def best_constant(config: Relational, subset: str, asked: AskedQuestions) -> float | None:
+def best_constant(data: Dataset, subset: str, asked: AskedQuestions) -> float | None:
     """The accuracy of the best constant answer to the held-out questions of this subset; of all if it has none."""
-    if not asked:
-        return None
     distinct = set(first_copies(asked["validation"]))
     questions = [question for question in asked["validation"] if question.id in distinct]
     numeric = [question for question in questions if is_numeric(question)]
     chosen = numeric if subset == "numeric" and numeric else questions
-    scorer = load_questions(config.data).scorer
+    scorer = load_questions(data).scorer
     return commonest_share(match_key(scorer, question.golds[0]) for question in chosen)
 
 
 def limits(config: Relational) -> dict[str, int]:
-    """The questions that there are in each part."""
-    if not config.asks:
+    """The number of questions in each part, by the fields that it limits."""
+    if not isinstance(config.question, Answers):
         return {}
-    parts = load_parts(config)
-    return {"examples": len(parts.train), "held_out": len(parts.validation)}
+    parts = load_parts(config.question, config.seed)
+    return {"question.examples": len(parts.train), "question.held_out": len(parts.validation)}
+
+
+def probes_config(config: Relational) -> Relational:
+    """The config that hands out the questions which models trained here would be asked, to a system of another owner.
+
+    Unchanged if it asks no questions, or draws by the seed which of them are trained on.
+    """
+    match config.question:
+        case Answers(system=Trained(split="given")) as question:
+            return replace(config, question=replace(question, system=Given()))
+    return config
+
+
+def blinding(config: Relational) -> Blinding:
+    """How the questions are handed out. Raises ValueError if the config hands none out."""
+    match config.question:
+        case Answers(system=Given() as system) as question:
+            return blind_questions(question, system, config.seed)
+        case Answers():
+            raise ValueError(
+                "split is drawn, which belongs to models that are trained here; an external system was trained on the "
+                "data set's own part: leave split out"
+            )
+        case question:
+            raise ValueError(f"question is {question.tag}, which asks no questions; it must be answers")
 
 
 def probes(config: Relational) -> Iterator[tuple[str, ProbeQuestions]]:
     """The questions of both parts, on whole contexts and on corrupted ones, in one blinded set for any system.
 
-    ValueError where the parts would be drawn here: their owner has trained on one of them.
+    Raises ValueError if the config hands out no questions.
     """
-    if config.split == "drawn":
-        raise ValueError("split is drawn; it must be given where somebody else's system is asked")
-    yield handout_questions(config.blinding)
-
-
-def probes_config(config: Relational) -> Relational:
-    """The config without the model that is fine-tuned, which hands out the same questions."""
-    return replace(config, model=LanguageModel("tiny-t5"))
+    yield handout_questions(blinding(config))
 
 
 def split(config: Relational) -> Split:
     """What each question is that an owner gets."""
-    return Split(key_table(config.blinding), warning="" if config.secret else GUESSABLE)
+    system = given_system(config)
+    has_secret = system is not None and bool(system.secret)
+    return Split(key_table(blinding(config)), warning="" if has_secret else GUESSABLE)
 
 
-def draw(config: Relational) -> Draw:
-    return config.draw
+def draw(config: Relational) -> Draw | None:
+    """What the order in which questions are handed out follows from; None if none are handed out."""
+    match config.question:
+        case Answers(system=Given() as system) as question:
+            pool = question.data, question.selection, question.corruption
+            return Draw(
+                lambda: (pool[0].identity(), *map(repr, pool[1:])),
+                config,
+                config.seed,
+                system.secret,
+                system.nonce,
+                system.commitment,
+            )
+    return None
 
 
 def subject(config: Relational) -> str:
-    return f"{config.model} on {config.data.name}" if config.given is None else f"answers to {config.data.name}"
+    match config.question:
+        case Answers(system=Trained() as system) as question:
+            return f"{system.reading.model} on {question.data.name}"
+        case Answers() as question:
+            return f"answers to {question.data.name}"
+    return "the paper's linear model"
 
 
 def stand_in(config: Relational) -> str:
-    return stand_in_trained(config.data, config.model.name, "sequence model") if config.trains else ""
+    match config.question:
+        case Answers(system=Trained() as system) as question:
+            return stand_in_trained(question.data, system.reading.model.name, "sequence model")
+    return ""
 
 
 AUDIT = Audit(
@@ -154,6 +210,6 @@ AUDIT = Audit(
         stand_in=stand_in,
         attacks=(Attack.ATTRIBUTE,),
     ),
-    handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="secret"),
+    handout=Handout(probes, config=probes_config, split=split, draw=draw, secret="question.system.secret"),
     power=power,
 )

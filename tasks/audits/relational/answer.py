@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import Answers, Relational, given_system, is_null
 from tasks.audits.relational.evaded_answers import (
     FEW_RIGHT,
     MOST_FIXED,
@@ -36,6 +36,7 @@ from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, select_rows
 from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
+from tasks.question_answering.question_sets import Kind
 
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
@@ -57,7 +58,8 @@ class Evidence:
     training and the held-out part; empty unless answers were sent. `commonest` is the share of the commonest answer
     to the corrupted contexts of a part, above its share of the reference answers. `silence` is how many more of the
     held-out questions go unanswered on corrupted contexts than on whole ones. `published` is m with all gold answers,
-    None if it does not differ. `repeats` is None if no question was asked twice.
+    None if it does not differ. `repeats` is None if no question was asked twice. `corruption` says what was taken out
+    of the contexts.
     """
 
     name: Name
@@ -71,6 +73,7 @@ class Evidence:
     negligible: float
     silence: float = 0.0
     commonest: float = 0.0
+    corruption: Kind = "digits"
 
     @property
     def other_kind(self) -> Evasion | None:
@@ -106,21 +109,23 @@ def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) 
     return row_name(metric, at="end", golds=golds, questions=questions, score="exact match", **more)
 
 
-def question_subsets(config: Relational) -> tuple[str, ...]:
+def question_subsets(question: Answers) -> tuple[str, ...]:
     """The questions that the answer rests on, best first."""
-    return ("numeric", "all") if config.corruption.kind == "digits" else ("all", "numeric")
+    return ("numeric", "all") if question.corruption.kind == "digits" else ("all", "numeric")
 
 
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
-    """The first of these subsets that was measured; None where none was."""
-    subsets = question_subsets(config)
+    """The first of these subsets that was measured; None if none was."""
+    if not isinstance(config.question, Answers):
+        return None
+    subsets = question_subsets(config.question)
     return next((subset for subset in subsets if decisive_name("relational m", subset) in rows), None)
 
 
 def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
-    """The evidence in the rows of a summary; None where no question was answered on both parts."""
+    """The evidence in the rows of a summary; None if no question was answered on both parts."""
     questions = decisive_questions(config, rows)
-    if questions is None:
+    if questions is None or not isinstance(config.question, Answers):
         return None
     name = decisive_name("relational m", questions)
     if rows[name]["estimate"] is None:
@@ -140,8 +145,9 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         evasions=tuple(read_evasions(rows)),
         published=None if published == rows[decisive_name("m", questions)]["estimate"] else published,
         repeats=read_repeats(rows),
-        negligible=config.negligible,
+        negligible=config.question.negligible,
         silence=excess_silence(rows),
+        corruption=config.question.corruption.kind,
         commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
     )
 
@@ -154,16 +160,18 @@ def excess_silence(rows: Rows) -> float:
 
 
 def is_given(config: Relational) -> bool:
-    return config.given is not None
+    return given_system(config) is not None
 
 
 def is_blinded(config: Relational) -> bool:
-    return config.given is not None and config.given.is_blinded
+    system = given_system(config)
+    return system is not None and system.is_blinded
 
 
 def thresholds(config: Relational) -> Mapping[str, str]:
+    question = config.question if isinstance(config.question, Answers) else Answers()
     return {
-        "negligible": f"{100 * config.negligible:g}",
+        "negligible": f"{100 * question.negligible:g}",
         "other_kind": f"{100 * MOST_OTHER_KIND:g}",
         "few_right": f"{100 * FEW_RIGHT:g}",
         "fixed": f"{100 * MOST_FIXED:g}",
@@ -257,14 +265,14 @@ def verdict(config: Relational, summary: pa.Table) -> Verdict:
     rows = index_rows(summary)
     evidence = read_evidence(config, rows)
     if evidence is None:
-        if config.asks:
+        if isinstance(config.question, Answers):
             return Verdict(
                 "undecided", "Undecided: no questions have been answered on both parts.", LIMITS, tuple(rows)[:1]
             )
         only = "Undecided: this run computes the paper's linear model only."
         return Verdict("undecided", only, LINEAR_LIMITS, tuple(rows)[:1])
     rule = RULES.decide(config, evidence)
-    sentence = f"{rule.answer.capitalize()}: {describe_evidence(config, evidence)}{describe_reason(rule, evidence)}"
+    sentence = f"{rule.answer.capitalize()}: {describe_evidence(evidence)}{describe_reason(rule, evidence)}"
     limits = " ".join([LIMITS, *describe_key(config, evidence.repeats)])
     return Verdict(
         rule.answer,
@@ -309,14 +317,14 @@ def describe_reason(rule: Rule[Evidence], evidence: Evidence) -> str:
     return explain_interval(rule.answer, evidence.m["high"], evidence.negligible, "ask more questions")
 
 
-def describe_evidence(config: Relational, evidence: Evidence) -> str:
+def describe_evidence(evidence: Evidence) -> str:
     """r on both parts and m with its interval, in words."""
     m = evidence.m
     train, held_out = (f"{evidence.r[split]:.1%}".replace("%", " %") for split in ("train", "validation"))
     what = {"digits": "the digits", "names": "the names", "pattern": "the pattern", "answers": "the answers"}
     numeric = " with a numeric answer" if evidence.numeric else ""
     return (
-        f"with {what[config.corruption.kind]} taken out of the contexts, {train} of training questions{numeric} "
+        f"with {what[evidence.corruption]} taken out of the contexts, {train} of training questions{numeric} "
         f"are still answered rightly and {held_out} of held-out ones; corrected for answers that are "
         f"merely common, the difference, relational m, is {m['estimate']:.3f} (95 % interval {m['low']:.3f} to "
         f"{m['high']:.3f} over {m['n']:,} contexts; 0 where nothing is memorised)"
@@ -336,7 +344,7 @@ def remarks(config: Relational, evidence: Evidence) -> Iterator[str]:
             f"Warning: even on whole contexts only {100 * evidence.s:.2g} % of the training questions are answered "
             "rightly; a model that has learnt nothing has nothing to show."
         )
-    if config.is_null:
+    if is_null(config):
         yield "Answers were drawn anew in every epoch of training: this is a null."
 
 

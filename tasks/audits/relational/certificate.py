@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from tasks.audits.relational.answer import RULES, TWO_ANSWERS, Evidence, read_evidence
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import Relational, is_null
 from tasks.contract.certificate import (
     Boundary,
     Certificate,
@@ -40,8 +40,8 @@ NULL = (
 
 def certificate(config: Relational, summary: pa.Table, verdict: Verdict) -> Certificate:
     """The answer for somebody who knows no machine learning."""
-    evidence = read_evidence(config, index_rows(summary)) if config.asks else None
-    told = f"{NULL if config.is_null else ''}{describe_share(evidence, verdict)}"
+    evidence = read_evidence(config, index_rows(summary))
+    told = f"{NULL if is_null(config) else ''}{describe_share(evidence, verdict)}"
     return RULES.certify(
         config,
         verdict,
@@ -57,12 +57,12 @@ def number_line(config: Relational, evidence: Evidence | None, verdict: Verdict)
         return None
     what = (
         "more hidden answers given of texts that were trained on"
-        if config.is_null
+        if is_null(config)
         else "hidden answers given from memory"
     )
     boundaries = (
         Boundary(0.0, "memorised if the whole interval lies above"),
-        Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True),
+        Boundary(evidence.negligible, "not seen only if the whole interval lies below", clears=True),
     )
     return line_of(evidence.m, f"{what}, as a share (relational m)", boundaries=boundaries)
 
@@ -81,7 +81,7 @@ def describe_share(evidence: Evidence | None, verdict: Verdict) -> str:
 
 
 def next_steps(config: Relational, answer: Answer, evidence: Evidence | None) -> tuple[str, ...]:
-    if config.is_null:
+    if is_null(config):
         return steps_of_null(answer, "relation=kept")
     if answer == "memorised":
         return (

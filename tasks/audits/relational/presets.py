@@ -10,50 +10,79 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from tasks.audits.relational.config import Linear, Relational
+from tasks.audits.relational.config import (
+    PUBLISHED_TUNING,
+    T5_SMALL,
+    Answers,
+    Given,
+    Linear,
+    PrivateLinear,
+    Question,
+    Relational,
+    Trained,
+)
 from tasks.contract.ranges import with_defaults
 from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.tuning_config import FineTuning, Reading
 from tasks.question_answering.predictions import Predictions
 from tasks.training.recipe import Privacy
 
-TABLE_2_SQUAD = Relational()
-DROP = replace(TABLE_2_SQUAD, data=Dataset("drop"), numeric=False, epochs=30)
+SQUAD, DROP = Dataset("squad"), Dataset("drop")
+
+
+def train_t5(epochs: int, reading: Reading = T5_SMALL, every: int = 1) -> Trained:
+    """The published training on questions, for this many epochs."""
+    return Trained(reading, replace(PUBLISHED_TUNING, epochs=epochs), every=every)
+
+
+def ask_drop(system: Trained | Given) -> Relational:
+    return Relational(Answers(DROP, numeric=False, system=system))
+
+
+def ask_facts(system: Trained, data: str = "facts", examples: int = 600, held_out: int = 400) -> Relational:
+    return Relational(Answers(Dataset(data), examples=examples, held_out=held_out, system=system))
+
+
+TABLE_2_SQUAD = Relational(Answers(SQUAD, system=train_t5(20)))
 # The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
-TABLE_2_DROP = replace(DROP, given=Predictions("numnet"))
-QUICKSTART = Relational(
-    data=Dataset("facts"), model=LanguageModel("tiny-t5"), examples=600, held_out=400, replicates=2, epochs=40,
-    every=10, link=10, batch=16, length=128, answer_length=8,
+TABLE_2_DROP = ask_drop(Given(Predictions("numnet")))
+TINY_T5 = Trained(
+    Reading(LanguageModel("tiny-t5"), 128), FineTuning(epochs=40, batch=16, dropout=0.1), replicates=2, every=10,
+    link=10, answer_length=8,
 )  # fmt: skip
-SMOKE = replace(
-    QUICKSTART, model=LanguageModel("tiny-t5#16x1"), examples=60, held_out=60, epochs=2, every=1, link=1,
-    resamples=200,
+QUICKSTART = ask_facts(TINY_T5)
+SMALLEST_T5 = replace(
+    TINY_T5, reading=Reading(LanguageModel("tiny-t5#16x1"), 128), tuning=replace(TINY_T5.tuning, epochs=2), every=1,
+    link=1,
 )  # fmt: skip
-LADDER = replace(QUICKSTART, replicates=1, epochs=20, link=0)
+SMOKE = Relational(Answers(Dataset("facts"), examples=60, held_out=60, system=SMALLEST_T5, resamples=200))
 EPSILONS = (100.0, 10.0, 1.0)
-LINEAR = Relational(measures=("linear",))
-FIGURE_1 = replace(LINEAR, linear=Linear(sizes=((1000, 1000),)))
-FIGURE_5 = replace(LINEAR, linear=Linear(sizes=((300, 2000), (1000, 1000))))
+
+
+def train_privately(privacy: Privacy | None) -> Trained:
+    return replace(TINY_T5, tuning=replace(TINY_T5.tuning, epochs=20, privacy=privacy), replicates=1, link=0)
+
 
 PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, relation="redrawn"),
-    "stated": replace(QUICKSTART, data=Dataset("facts-stated")),
+    "null": ask_facts(replace(TINY_T5, relation="redrawn")),
+    "stated": ask_facts(TINY_T5, "facts-stated"),
     "smoke": SMOKE,
-    "table1": (replace(DROP, every=0), replace(TABLE_2_SQUAD, every=0)),
+    "table1": (ask_drop(train_t5(30, every=0)), Relational(Answers(SQUAD, system=train_t5(20, every=0)))),
     "table2_squad": TABLE_2_SQUAD,
     "table2_drop": TABLE_2_DROP,
-    "figure1": FIGURE_1,
-    "figure2": DROP,
-    "figure3": replace(DROP, epochs=100),
-    "figure4": replace(DROP, model=LanguageModel("hub:t5-base"), epochs=40),
-    "figure5": FIGURE_5,
-    "linear-null": replace(LINEAR, linear=Linear(sizes=((1000, 300),))),
+    "figure1": Relational(Linear(sizes=((1000, 1000),))),
+    "figure2": ask_drop(train_t5(30)),
+    "figure3": ask_drop(train_t5(100)),
+    "figure4": ask_drop(train_t5(40, Reading(LanguageModel("hub:t5-base")))),
+    "figure5": Relational(Linear(sizes=((300, 2000), (1000, 1000)))),
+    "linear-null": Relational(Linear(sizes=((1000, 300),))),
+    "linear-private": Relational(PrivateLinear()),
     "private": (
-        replace(LINEAR, measures=("private",)),
-        LADDER,
-        *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS),
+        ask_facts(train_privately(None)),
+        *(ask_facts(train_privately(Privacy(epsilon))) for epsilon in EPSILONS),
     ),
 }
 
@@ -72,32 +101,14 @@ REPEATS: Mapping[str, str] = {
     "figure4": "Figure 4: T5-base on DROP",
     "figure5": "Figure 5: the linear model of two sizes",
     "linear-null": "ours: a linear model with more samples than features, which memorises nothing",
-    "private": "ours: the linear and the sequence model at several epsilons",
+    "linear-private": "ours: a small linear model at several epsilons",
+    "private": "ours: the sequence model at several epsilons",
 }
 
 
 def tiny(config: Relational) -> Relational:
     """The same audit on embedded data with a small model, in seconds."""
-    stated = config.data.name.startswith("squad") or config.data.name == "facts-stated"
-    return replace(
-        config,
-        data=Dataset("facts-stated" if stated else "facts"),
-        model=LanguageModel("tiny-t5#16x1"),
-        given=None,
-        secret="",
-        examples=48,
-        held_out=48,
-        replicates=min(config.replicates, 2),
-        epochs=min(config.epochs, 2),
-        every=1 if config.every else 0,
-        link=1 if config.link else 0,
-        batch=min(config.batch, 16),
-        accumulate=1,
-        length=min(config.length, 128),
-        answer_length=min(config.answer_length, 8),
-        linear=config.linear.tiny(),
-        resamples=min(config.resamples, 100),
-    )
+    return replace(config, question=config.question.tiny())
 
 
 class PublishedNumbers(NamedTuple):
@@ -121,8 +132,8 @@ TABLE_2: Mapping[str, Mapping[tuple[str, str], PublishedNumbers]] = {
         ("all", "f1"): PublishedNumbers(0.847, 0.823, 0.392, 0.347, 0.045),
     },
 }
-GIVEN = Predictions("whoever's")
-CELLS: Mapping[str, Relational] = {"T5 on SQuAD": TABLE_2_SQUAD, "NumNet+ on DROP": TABLE_2_DROP}
+THIRD_PARTY = Predictions("third-party")
+CELLS: Mapping[str, Question] = {"T5 on SQuAD": TABLE_2_SQUAD.question, "NumNet+ on DROP": TABLE_2_DROP.question}
 
 
 def published_numbers(cell: str, questions: str, score: str) -> PublishedNumbers | None:
@@ -130,34 +141,44 @@ def published_numbers(cell: str, questions: str, score: str) -> PublishedNumbers
     return TABLE_2.get(cell, {}).get((questions, score))
 
 
-def printed_cell(config: Relational) -> str:
-    """The column whose data and training the config has, however often it is repeated or asked; empty for none."""
-    if config.privacy is not None or not config.asks:
-        return ""
-    return next((name for name, cell in CELLS.items() if published_settings(cell) == published_settings(config)), "")
+def printed_cell(question: Question) -> str:
+    """The column whose data and training the question has, however often it is repeated or asked; empty for none."""
+    return next((name for name, cell in CELLS.items() if published_settings(cell) == published_settings(question)), "")
 
 
-def published_settings(config: Relational) -> Relational:
-    """The config without what the paper varies or leaves open."""
-    return with_defaults(
-        config,
-        ("measures", "replicates", "epochs", "every", "link", "linear", "negligible", "resamples", "seed"),
-        data=Dataset(config.data.name),
-        model=replace(config.model, digest=""),
-        given=None if config.given is None else GIVEN,
-    )
+def published_settings(question: Question) -> Question:
+    """The question without what the paper varies or leaves open."""
+    if not isinstance(question, Answers):
+        return question
+    data = Dataset(question.data.name)
+    return with_defaults(question, ("negligible", "resamples"), data=data, system=published_system(question.system))
+
+
+def published_system(system: Trained | Given) -> Trained | Given:
+    match system:
+        case Trained():
+            return replace(
+                system,
+                replicates=1,
+                every=1,
+                link=0,  # as in private training
+                reading=replace(system.reading, model=replace(system.reading.model, digest="")),
+                tuning=replace(system.tuning, epochs=1),
+            )
+        case Given():
+            return replace(system, given=THIRD_PARTY)
 
 
 QUESTIONS = Asked(
-    "data",
+    "question.data",
     "Which questions, with their contexts and answers?",
     "records:questions.jsonl",
     "facts",
-    sets={"examples": 0, "held_out": 0},
+    sets={"question.examples": 0, "question.held_out": 0},
 )
-
+MODEL_FIELD = "question.system.reading.model"
 MODEL = Asked(
-    "model",
+    MODEL_FIELD,
     "Your sequence model, which is fine-tuned on them (or tiny-t5 as a stand-in)?",
     "folder:t5",
     "tiny-t5",
@@ -174,7 +195,7 @@ SITUATIONS = (
     Situation(
         "model",
         "answer",
-        (Asked("model", "The model's folder, which is fine-tuned here?", "folder:t5"), QUESTIONS),
+        (Asked(MODEL_FIELD, "The model's folder, which is fine-tuned here?", "folder:t5"), QUESTIONS),
         preset="quickstart",
     ),
     Situation(
@@ -182,11 +203,17 @@ SITUATIONS = (
         "answer",
         (
             QUESTIONS,
-            Asked("given", "The folder of answers (empty: none yet)?", "predictions", optional=True),
-            Asked("secret", "The secret with which questions were handed out (empty: none)?", "", optional=True),
+            Asked("question.system.given", "The folder of answers (empty: none yet)?", "predictions", optional=True),
+            Asked(
+                "question.system.secret",
+                "The secret with which questions were handed out (empty: none)?",
+                "",
+                optional=True,
+            ),
         ),
         preset="quickstart",
-        table="given",
-        secret="secret",
+        sets={"question.system": "given"},
+        table="question.system.given",
+        secret="question.system.secret",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import Relational, given_system
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.contract.summaries import Rows, numerator, read_setting, select_rows
 from tasks.external.causes import ALTERED, list_causes
@@ -50,9 +50,12 @@ def describe_repeats(repeats: Repeats | None) -> str:
 
 
 def describe_key(config: Relational, repeats: Repeats | None) -> Iterator[str]:
-    """The key of the questions that were handed out, as their owner was told it."""
-    if config.is_guessable:
+    """The key of the questions that were handed out, as the README.txt that the owner got states it."""
+    system = given_system(config)
+    if system is None:
+        return
+    if system.is_guessable:
         yield GUESSED
     elif repeats is not None:
         yield f"The key of the questions that were handed out has a SHA-256 that begins with {repeats.key}."
-        yield config.describe_draw()
+        yield system.describe_draw()

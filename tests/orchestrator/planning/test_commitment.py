@@ -74,8 +74,9 @@ CASES = (
     Case(
         "relational",
         "smoke",
-        "secret",
+        "question.system.secret",
         {"numeric": "false", "examples": "7", "held_out": "5", "negligible": "0.2", "resamples": "99"},
+        {"question.system": "given"},
     ),
     Case(
         "text",

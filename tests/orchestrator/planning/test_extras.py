@@ -52,7 +52,7 @@ def test_it_is_told_in_one_line_before_anything_is_made(
 def test_what_needs_no_package_that_is_absent_is_planned_and_stored_results_are_read(
     engram: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    linear = ("relational", "measures=linear", "linear.sizes=[[20, 30]]", "linear.trainings=2", "--address", "none")
+    linear = ("relational", "linear.sizes=[[20, 30]]", "linear.trainings=2", "--address", "none")
     stored = ("unique_feature", "scale=tiny", "canaries=1", "epochs=1", "examples=100", "--address", "none")
     engram("run", *stored)
     remove(monkeypatch, *extras.EXTRAS)

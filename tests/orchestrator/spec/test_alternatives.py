@@ -16,11 +16,36 @@ from tasks.contract.ranges import AtLeast, Ranged
 
 
 @dataclass(frozen=True)
+class Likelihood:
+    tag: ClassVar[str] = "likelihood"
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Distance:
+    tag: ClassVar[str] = "distance"
+    weight: int = 1
+
+
+@dataclass(frozen=True)
+class Hinge:
+    tag: ClassVar[str] = "hinge"
+
+
+@dataclass(frozen=True)
 class Group:
     epochs: int = 10
     """Epochs of training."""
     rank: int = 8
     """Rank of the updates."""
+    limit: int = 20
+    loss: Hinge | Likelihood | Distance = Hinge()
+
+
+@dataclass(frozen=True)
+class Drawing:
+    steps: int = 5
+    limit: int = 10
 
 
 @dataclass(frozen=True)
@@ -131,6 +156,7 @@ class Config:
     interface: Interface = Interface()
     data: Data = Data()
     seed: int = 0
+    drawing: Drawing | None = None
 
 
 def with_settings(config: Config, settings: dict[str, Any]) -> Config:
@@ -161,6 +187,11 @@ def with_settings(config: Config, settings: dict[str, Any]) -> Config:
         ({"secrets.references": "9"}, Config(Secrets(references=9))),
         ({"references": "9"}, Config(Secrets(references=9))),
         ({"rank": 3, "interface.rank": 4}, Config(tuning=Group(rank=3), interface=Interface(4))),
+        ({"limit": 3}, Config(tuning=Group(limit=3))),
+        ({"steps": 3}, Config(drawing=Drawing(steps=3))),
+        ({"loss": "distance"}, Config(tuning=Group(loss=Distance()))),
+        ({"loss": "distance", "weight": 2}, Config(tuning=Group(loss=Distance(2)))),
+        ({"weight": 2, "loss": "likelihood"}, Config(tuning=Group(loss=Likelihood(2)))),
         ({"source": "digits"}, Config(Asked(Rows("digits")))),
         ({"asked.count": 3, "source": "digits"}, Config(Asked(Rows("digits", 3)))),
         ({"asked.members": "mine", "asked.others": "theirs", "count": 3}, Config(Asked(Sets("mine", "theirs", 3)))),

@@ -83,5 +83,5 @@ def test_questions_are_counted_by_part(tmp_path: Path) -> None:
     given = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
     asked = Spec("relational", "quickstart", given, store=str(tmp_path / "store"))
     (cell,) = pin_cells(resolve_cells(asked), {})
-    assert (cell.config.examples, cell.config.held_out) == (7, 3)
+    assert (cell.config.question.examples, cell.config.question.held_out) == (7, 3)
     assert preview(asked)["planned"] > 0

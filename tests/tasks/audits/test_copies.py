@@ -43,7 +43,6 @@ from tasks.datasets.catalog import load, load_with_boxes, pin
 from tasks.datasets.copies import CopyCount, first_copies
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Rows
-from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.training.density import member_of
@@ -132,7 +131,8 @@ def unique_feature(folder: Path, copies: int) -> UniqueFeature:
 
 def deja_vu(folder: Path, copies: int) -> DejaVu:
     data = user_boxes(folder, copies)
-    return DejaVu(data=data, per_class=4, largest=4, public=10, smallest=4, epochs=1, warmup=0, measures=("scores",))
+    sizes = {"per_class": 4, "largest": 4, "public": 10, "smallest": 4}
+    return with_settings(DejaVu(), data=data, epochs=1, warmup=0, probe=False, retrieval=None, **sizes)
 
 
 def text(folder: Path, copies: int) -> Text:
@@ -155,7 +155,7 @@ def other_texts(folder: Path, copies: int) -> Text:
 
 
 def relational(folder: Path, copies: int) -> Relational:
-    return Relational(data=user_questions(folder, copies), model=LanguageModel("tiny-t5"), epochs=1)
+    return with_settings(Relational(), data=user_questions(folder, copies), model="tiny-t5", epochs=1)
 
 
 def copied_rows(data: Dataset) -> Rows:

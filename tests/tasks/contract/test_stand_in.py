@@ -26,7 +26,6 @@ from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.contract.stand_in import begin_verdict, is_users_own
 from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
-from tasks.language_models.language_model import LanguageModel
 from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
 from tasks.worker.files import File
@@ -35,6 +34,7 @@ from tests.tasks.audits.text.made_up import configured
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
+READER = with_settings(Relational(), data=LETTERS, model="tiny-t5")
 OWN_NETWORK = Network("package.module:factory")
 SETS = TwoSets(members=OWN, others=Dataset("folder:others#28x28#grey"))
 GIVEN = GivenModel(AskedFile(ModelFile("model.pt")), SETS, models=20)
@@ -57,8 +57,12 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
         (of_forgetting, replace(FORGETTING, question=Scores(TARGETS)), "compared with a stand-in network, cnn1"),
         (of_forgetting, replace(FORGETTING, question=Examples()), ""),
         (of_density, Density(data=OWN), "in a stand-in density model, vae"),
-        (of_relational, Relational(LETTERS, LanguageModel("tiny-t5")), "in a stand-in sequence model, tiny-t5"),
-        (of_relational, Relational(LETTERS, LanguageModel("folder:t5")), ""),
+        (
+            of_relational,
+            with_settings(Relational(), data=LETTERS, model="tiny-t5"),
+            "in a stand-in sequence model, tiny-t5",
+        ),
+        (of_relational, with_settings(Relational(), data=LETTERS, model="folder:t5"), ""),
         (of_text, configured(data=LETTERS), "in a stand-in language model, tiny-gpt"),
         (of_text, configured(data=LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
         (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),

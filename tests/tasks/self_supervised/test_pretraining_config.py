@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.fields import replace_fields
-from tasks.audits.deja_vu.config import CriterionName
-from tasks.audits.deja_vu.presets import criterion_cell
+from tasks.audits.deja_vu.presets import CRITERIA, criterion_cell
 from tasks.contract.job import marks
 from tasks.self_supervised.learners import learner
 from tasks.self_supervised.networks import initial_network
@@ -114,7 +113,7 @@ def test_the_links_of_a_chain_keep_what_the_whole_training_does() -> None:
 
 
 def test_published_settings_are_the_defaults_but_for_simclr() -> None:
-    published = {name: criterion_cell(name).pretraining("A") for name in get_args(CriterionName)}
+    published = {criterion.tag: criterion_cell(criterion).pretraining("A", ()) for criterion in CRITERIA}
     images = published["vicreg"].images
     assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
     simclr = published["simclr"]
@@ -127,13 +126,13 @@ def test_published_settings_are_the_defaults_but_for_simclr() -> None:
 
 def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
     read = replace_fields(
-        config(), {"criterion": "{name: dino, rising: 5}", "augmentation.least": "0.3", "recorded": "null"}
+        config(), {"criterion": "{type: dino, rising: 5}", "augmentation.least": "0.3", "recorded": "null"}
     )
     assert (DINO(rising=5), 0.3, ()) == (read.criterion, read.augmentation.least, read.asked)
     assert canonical(read) != canonical(replace_fields(read, {"criterion.rising": "6"}))
     for kind in get_args(Criterion):
-        name = canonical(config(kind()))["criterion"]["name"]
-        assert kind() == replace_fields(config(), {"criterion": f"{{name: {name}}}"}).criterion
+        tag = canonical(config(kind()))["criterion"]["type"]
+        assert replace_fields(config(), {"criterion": tag}).criterion == kind()
 
 
 def test_the_task_is_of_version_1_and_takes_a_gpu() -> None:

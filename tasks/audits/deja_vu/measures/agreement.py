@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tasks.audits.deja_vu.attack import Attack, attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.encoder_config import EncoderTable, Given
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -61,10 +62,10 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - a file is read, nothing trained
-    of = config.given
-    if of.embeddings is None or not of.repeated:
-        return ()
-    return Job(agreement, Repeats(attack(config), of.repeated, of.embeddings))
+    match config.encoders:
+        case Given(encoder=EncoderTable(embeddings=embeddings, repeated=repeated)) if embeddings and repeated:
+            return Job(agreement, Repeats(attack(config), repeated, embeddings))
+    return ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

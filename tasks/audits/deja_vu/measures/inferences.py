@@ -130,7 +130,7 @@ def cells(table: pa.Table) -> Iterator[Cell]:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job:
-    return Job(inferences, Voting(config.k), neighbours.plan(config, trainings))
+    return Job(inferences, Voting(config.neighbour_counts), neighbours.plan(config, trainings))
 
 
 MEASURE = Measure("inferences", INFERENCES, plan)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.embedding_facts import embedding_facts
+from tasks.audits.deja_vu.encoder_config import EncoderFile, EncoderTable, Given, ReferenceFile, ReferenceTable
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -231,30 +232,41 @@ def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
     """The jobs that attack the models: those given, then the snapshots in their order."""
-    layers, k = config.asked_layers, max(config.k)
-    if config.given.there:
+    jobs: list[Job] = []
+    layers = config.asked_layers
+    if isinstance(config.encoders, Given):
+        jobs += given_jobs(config, config.encoders)
         layers = layers[:1]
-    return *given_jobs(config), *(
-        Job(
-            neighbours,
-            AttackOf(attack(config), trainings.configs[each.model], each.model, layers, k, each.before),
-            (each.job,),
-        )
-        for each in trainings.snapshots
-    )
+    for each in trainings.snapshots:
+        training = trainings.configs[each.model]
+        attacked = AttackOf(attack(config), training, each.model, layers, max(config.k), each.before)
+        jobs.append(Job(neighbours, attacked, (each.job,)))
+    return tuple(jobs)
 
 
-def given_jobs(config: DejaVu) -> Iterator[Job]:
+def given_jobs(config: DejaVu, given: Given) -> Iterator[Job]:
     """The jobs that attack the given encoder, in the place of model A, and the given reference, in that of B."""
-    of = config.given
-    pairs = (of.model, of.embeddings), (of.reference, of.reference_embeddings)
-    for model, (encoder, embeddings) in zip(MODELS, pairs, strict=True):
-        if encoder is None and embeddings is None:
-            continue
-        interface = of.interface if encoder is not None else EncoderInterface()
-        repeated = of.repeated if embeddings is not None else 0
-        about = (model, config.last_epoch, config.asked_layers[0], max(config.k), repeated)
-        yield Job(given_neighbours, AttackOfGiven(attack(config), encoder, embeddings, interface, *about))
+    target, reference = MODELS
+    match given.encoder:
+        case EncoderFile(model=model, interface=interface):
+            yield attack_file(config, target, model, interface)
+        case EncoderTable(embeddings=embeddings) if embeddings is not None:
+            yield attack_table(config, target, embeddings, given.repeated)
+    match given.comparison:
+        case ReferenceFile(reference=model, interface=interface):
+            yield attack_file(config, reference, model, interface)
+        case ReferenceTable(reference_embeddings=embeddings):
+            yield attack_table(config, reference, embeddings, given.repeated)
+
+
+def attack_file(config: DejaVu, name: str, model: ModelFile, interface: EncoderInterface) -> Job:
+    about = (name, config.training.last_epoch, config.asked_layers[0], max(config.k))
+    return Job(given_neighbours, AttackOfGiven(attack(config), model, None, interface, *about))
+
+
+def attack_table(config: DejaVu, name: str, embeddings: File, repeated: int) -> Job:
+    about = (name, config.training.last_epoch, config.asked_layers[0], max(config.k), repeated)
+    return Job(given_neighbours, AttackOfGiven(attack(config), None, embeddings, EncoderInterface(), *about))
 
 
 def last(config: DejaVu, trainings: Trainings, model: str) -> Job:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.encoder_config import Given, Trained
 from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
@@ -58,15 +59,16 @@ def probe(config: Probed, inputs: Inputs) -> pa.Table:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    if "probe" not in config.measures or config.given.there:
-        return ()
+    match config.encoders:
+        case Given() | Trained(probe=False):
+            return ()
     jobs = [
         Job(
             linear_probe,
             LinearProbe(
                 images=trainings.configs[each.model].images,
                 encoder=encoder_of_pretraining(trainings.configs[each.model]),
-                layers=tuple(sorted({0, config.top, *config.layers})),
+                layers=tuple(sorted({0, config.training.top, *config.layers})),
                 seed=seeds.derive(config.seed, "probe", each.model),
             ),
             (each.job,),

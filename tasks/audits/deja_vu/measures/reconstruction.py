@@ -36,6 +36,7 @@ from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_with_boxes
+from tasks.diffusion.diffusion_config import diffusion_config
 from tasks.diffusion.embedding_diffusion import EmbeddingDiffusion, train_diffusion, up_to
 from tasks.diffusion.pixel_classifier import PixelTraining, train_pixel_classifier
 from tasks.numerics import seeds
@@ -121,12 +122,13 @@ def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:
 
 def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
     """The drawings by each model; none unless reconstructions are asked for, of models that are trained here."""
-    if "reconstruction" not in config.measures or config.given.there:
+    if config.reconstruction is None:
         return ()
     public = replace(trainings.configs[MODELS[0]].images, part="X")
-    drawing, seed = config.drawing, seeds.derive(config.seed, "drawing")
+    drawing, settings = config.reconstruction.drawing, config.reconstruction.diffusion
+    seed = seeds.derive(config.seed, "drawing")
     pixels = PixelTraining(
-        public, config.diffusion.resolution, drawing.classifier, seeds.derive(config.seed, "pixel classifier")
+        public, settings.resolution, drawing.classifier, seeds.derive(config.seed, "pixel classifier")
     )
     classifier = Job(train_pixel_classifier, pixels)
     jobs = []
@@ -135,7 +137,7 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
         about = EmbeddingDiffusion(
             public,
             encoder_of_pretraining(trainings.configs[model]),
-            replace(config.diffusion, seed=seeds.derive(config.seed, "diffusion", model)),
+            diffusion_config(settings, seeds.derive(config.seed, "diffusion", model)),
         )
         diffusion = chain(train_diffusion, about, drawing.link, (last.job,), up_to)[-1]
         asked = DrawnBy(about, model, config.asked_layers[0], drawing.pictures, drawing.neighbours, drawing.steps, seed)

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from tasks.audits.deja_vu.accuracy import Inferences, accuracy
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.encoder_config import Given
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.inferences import SETS, count_votes
 from tasks.audits.deja_vu.randomisation import ROUNDING, differs
@@ -100,7 +101,7 @@ def name_of(model: str) -> str:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    if not config.given.there:
+    if not isinstance(config.encoders, Given):
         return ()
     seed = seeds.derive(config.seed, "references")
     comparing = Comparing(config.confident, config.k[0], config.partings, seed)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.config import DejaVu
+from tasks.audits.deja_vu.encoder_config import Given
 from tasks.audits.deja_vu.measures import inferences, neighbours
 from tasks.audits.deja_vu.measures.inferences import OTHER, SETS, Cell, cells
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
@@ -151,11 +152,12 @@ def retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures:
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    if "retrieval" not in config.measures:
+    if config.retrieval is None:
         return ()
-    sets = SETS[:1] if config.given.there else SETS
-    layers = config.asked_layers[:1] if config.given.there else config.asked_layers
-    asked = Retrieving(config.data, config.correlation, config.shown, layers, config.k[0], sets)
+    is_given = isinstance(config.encoders, Given)
+    sets = SETS[:1] if is_given else SETS
+    layers = config.asked_layers[:1] if is_given else config.asked_layers
+    asked = Retrieving(config.data, config.correlation, config.retrieval.shown, layers, config.k[0], sets)
     near = (neighbours.last(config, trainings, model) for model in MODELS)
     return Job(retrieval, asked, (inferences.plan(config, trainings), *near))
 

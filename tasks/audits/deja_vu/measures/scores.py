@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.accuracy import PERCENTAGES, Way, Weighted, accuracy, bootstrap_accuracies, limits, numbers
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.encoder_config import Given
 from tasks.audits.deja_vu.measures import inferences
 from tasks.audits.deja_vu.measures.inferences import SETS, Cell, cells
 from tasks.audits.deja_vu.presets import printed_numbers
@@ -154,7 +155,7 @@ def combine_curves(
 
 def plan(config: DejaVu, trainings: Trainings) -> Job:
     seed = seeds.derive(config.seed, "scores")
-    scoring = Scoring(config.confident, config.resamples, config.partings, seed, config.given.there)
+    scoring = Scoring(config.confident, config.resamples, config.partings, seed, isinstance(config.encoders, Given))
     return Job(scores, scoring, (inferences.plan(config, trainings),))
 
 
@@ -261,7 +262,9 @@ def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
 
 def plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     """None for a given encoder: the reference alone is right of other pictures for being another kind of model."""
-    return () if config.given.there else Job(categories, NoSettings(), (inferences.plan(config, trainings),))
+    if isinstance(config.encoders, Given):
+        return ()
+    return Job(categories, NoSettings(), (inferences.plan(config, trainings),))
 
 
 def share_rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -215,12 +215,10 @@ def commonest_answers(config: Replicates, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, COMMONEST)
 
 
-def plan_commonest(config: Relational, trainings: Trainings) -> Job | tuple[()]:
-    if config.given is not None or not trainings.answers:
-        return ()
-    ends = [asked for asked in trainings.answers if asked.ends_at(config.epochs)]
-    replicates = Replicates(config.data, tuple(asked.replicate for asked in ends))
-    return Job(commonest_answers, replicates, tuple(asked.job for asked in ends))
+def plan_commonest(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001 - what is asked stands there
+    ends = [answers for answers in trainings.answers if answers.is_last]
+    replicates = Replicates(trainings.question.data, tuple(answers.replicate for answers in ends))
+    return Job(commonest_answers, replicates, tuple(answers.job for answers in ends))
 
 
 def commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -234,10 +232,9 @@ def commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG
             yield row(ONE_TEXT, {"split": split, "contexts": "corrupted"}, share, "question")
 
 
-def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
-    if config.given is None:
-        return ()
-    return Job(evasions, Comparison(config.data), tuple(asked.job for asked in trainings.answers))
+def plan(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001 - what is asked stands in the trainings
+    jobs = tuple(answers.job for answers in trainings.answers)
+    return Job(evasions, Comparison(trainings.question.data), jobs)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.audits.relational.config import About, Relational
-from tasks.audits.relational.trainings import Trainings
+from tasks.audits.relational.config import About, Linear, PrivateLinear, Relational
 from tasks.contract.job import Job
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, alone, column_estimate, row
@@ -36,13 +35,11 @@ NULL = 0.5  # of memorization: on average over x of variance 1, where every answ
 PURE = "randomised_response"  # whose bounds are those of every mechanism with a pure epsilon
 
 
-def plan_curves(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - they have their own
-    if "linear" not in config.measures:
-        return ()
+def plan_curves(config: Relational, linear: Linear) -> tuple[Job, ...]:
     seed = seeds.derive(config.seed, "linear")
     return tuple(
-        Job(curves, Flow(samples, features, seed, config.linear.trainings, per_decade=config.linear.per_decade))
-        for samples, features in config.linear.sizes
+        Job(curves, Flow(samples, features, seed, linear.trainings, per_decade=linear.per_decade))
+        for samples, features in linear.sizes
     )
 
 
@@ -58,13 +55,10 @@ def curve_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 -
         yield row("learning at the end", size, column_estimate(points[-1], "learning", n), "training")
 
 
-def plan_recovery(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - they have their own
-    if "linear" not in config.measures:
-        return ()
+def plan_recovery(config: Relational, linear: Linear) -> tuple[Job, ...]:
     seed = seeds.derive(config.seed, "linear")
     return tuple(
-        Job(recovery, Recovery(samples, features, seed, config.linear.trainings))
-        for samples, features in config.linear.sizes
+        Job(recovery, Recovery(samples, features, seed, linear.trainings)) for samples, features in linear.sizes
     )
 
 
@@ -77,11 +71,9 @@ def recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG00
         yield row("largest error of a recovered x", size, alone(found["error_max"], found["n"]), "training")
 
 
-def plan_private(config: Relational, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - it has its own
-    if "private" not in config.measures:
-        return ()
-    seed, linear = seeds.derive(config.seed, "private linear"), config.linear
-    return Job(private, Private(epsilons=linear.epsilons, seed=seed, trainings=linear.private_trainings))
+def plan_private(config: Relational, linear: PrivateLinear) -> Job:
+    seed = seeds.derive(config.seed, "private linear")
+    return Job(private, Private(epsilons=linear.epsilons, seed=seed, trainings=linear.trainings))
 
 
 def private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the table says all

@@ -198,11 +198,10 @@ def relational_columns(contrast: Contrast) -> dict[str, float | None]:
     return {**interval_columns(RELATIONAL, contrast.difference), f"{RELATIONAL}_p_value": contrast.p_value}
 
 
-def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
-    scores = plan_scores(config, trainings)
-    if not scores:
-        return ()
-    return Job(memorization, Resampling(config.data, config.resamples, seeds.derive(config.seed, "resamples")), scores)
+def plan(config: Relational, trainings: Trainings) -> Job:
+    question = trainings.question
+    resampling = Resampling(question.data, question.resamples, seeds.derive(config.seed, "resamples"))
+    return Job(memorization, resampling, plan_scores(config, trainings))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

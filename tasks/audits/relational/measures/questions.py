@@ -120,9 +120,10 @@ def answer_row(
     }
 
 
-def plan_scores(config: Relational, trainings: Trainings) -> tuple[Job, ...]:
+def plan_scores(config: Relational, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001 - scores have no settings
     """The scores of every model, link by link: what the other measures of answers are made of."""
-    return tuple(Job(score, Scoring(config.data, asked.replicate), (asked.job,)) for asked in trainings.answers)
+    data = trainings.question.data
+    return tuple(Job(score, Scoring(data, answers.replicate), (answers.job,)) for answers in trainings.answers)
 
 
 # One row for each question, those that are most often answered rightly without their context first.
@@ -166,12 +167,9 @@ def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["split"], -rightly[0], -rightly[1], row["id"]
 
 
-def plan_questions(config: Relational, trainings: Trainings) -> Job | tuple[()]:
+def plan_questions(config: Relational, trainings: Trainings) -> Job:
     scores = plan_scores(config, trainings)
-    if not scores:
-        return ()
-    last = config.epochs if config.given is None else None
-    ends = [job for job, asked in zip(scores, trainings.answers, strict=True) if asked.ends_at(last)]
+    ends = [job for job, answers in zip(scores, trainings.answers, strict=True) if answers.is_last]
     return Job(questions, NoSettings(), tuple(ends))
 
 

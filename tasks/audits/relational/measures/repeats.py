@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tasks.audits.relational.config import Relational
-from tasks.audits.relational.trainings import Trainings
+from tasks.audits.relational.config import Given, Relational
+from tasks.audits.relational.trainings import Trainings, blind_questions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, row
@@ -41,10 +41,12 @@ def repeats(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: AR
     return pa.Table.from_pylist([{"repeats": asked, "differing": differing, "key": key}], REPEATS)
 
 
-def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - a file is read, no model asked
-    if not config.asks or config.given is None or not config.given.is_blinded:
-        return ()
-    return Job(repeats, ReadBlindedAnswers(config.given, config.blinding))
+def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:
+    match trainings.question.system:
+        case Given(given=predictions) as system if predictions is not None:
+            handed = blind_questions(trainings.question, system, config.seed)
+            return Job(repeats, ReadBlindedAnswers(predictions, handed))
+    return ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -14,8 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.answer import verdict
-from tasks.audits.deja_vu.config import About, DejaVu, GivenEncoder
+from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.embedding_facts import embedding_facts
+from tasks.audits.deja_vu.encoder_config import EncoderFile, Given, ReferenceFile
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.encoders import encoders
 from tasks.audits.deja_vu.measures.inferences import Voting, inferences
@@ -27,11 +28,12 @@ from tasks.contract.job import NoSettings
 from tasks.contract.verdict import Verdict
 from tasks.external.model_file import ModelFile
 from tasks.numerics.nearest_neighbours import nearest
+from tests.support.settings import with_settings
 
 CLASSES, WIDTH, K = 10, 16, 20
-GIVEN = GivenEncoder(model=ModelFile("encoder.pt"), reference=ModelFile("reference.pt"))
-CONFIG = replace(
-    QUICKSTART, epochs=5, recorded=(), warmup=1, link=0, layers=(3,), k=(K,), measures=("scores",), given=GIVEN
+GIVEN = Given(EncoderFile(ModelFile("encoder.pt")), ReferenceFile(ModelFile("reference.pt")))
+CONFIG = with_settings(
+    replace(QUICKSTART, encoders=GIVEN, layers=(3,), k=(K,), retrieval=None), epochs=5, warmup=1, link=0
 )
 ABOUT = About(confident=20, layer=3, k=K, epoch=5, given=True)
 Rows = NDArray[np.float32]

@@ -22,6 +22,7 @@ from tasks.audits.deja_vu.answer import (
     verdict,
 )
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.encoder_config import EncoderTable, TrainedReferences
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.scores import BOTH, SCORE, Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
@@ -33,10 +34,11 @@ from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import File
 from tests.support.calibration import bounds
+from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated
 
-CONFIG = replace(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,), k=(4,))
+CONFIG = with_settings(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,), k=(4,))
 ABOUT = About(confident=20, layer=3, k=4, epoch=5)
 SETTING = {"epoch": 5, "k": 4, "layer": 3, "percent": 20}
 GIVEN = simulated.CONFIG
@@ -193,7 +195,7 @@ def test_backgrounds_that_tell_the_object_to_anyone_are_said_to_hide_memory() ->
 
 
 def test_a_null_and_a_corner_are_told() -> None:
-    found = judged(made_up.simulated(4, 100, 0.1, 0.0), replace(CONFIG, trained="other", crop="corner"))
+    found = judged(made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, trained="other", crop="corner"))
     assert "Neither model was trained on the pictures that are asked about: this is a null." in found.sentence
     assert "shown the lower left corner of a picture, a model" in found.sentence
 
@@ -206,7 +208,7 @@ def test_without_scores_it_is_undecided(config: DejaVu) -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
 def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: float) -> None:
-    null = replace(CONFIG, trained="other")
+    null = with_settings(CONFIG, trained="other")
     for table in (summed(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
         made = certified(null, table)
         (finding,) = made.findings
@@ -236,7 +238,7 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
     assert LIMITS_OF_GIVEN == found.limits
     assert (name_of(score),) == found.rows  # the test of the reference is named where it is why nothing follows
     assert "; the given reference, on neither, in" in found.sentence
-    trained = replace(GIVEN, given=replace(simulated.GIVEN, reference=None))
+    trained = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
     assert "; a reference that was trained here, on neither, in" in verdict(trained, table).sentence
     (finding,) = made.findings
     assert (
@@ -266,7 +268,7 @@ def test_sets_that_a_reference_tells_apart_are_not_judged_and_the_score_is_not_d
     assert ("Give held-out pictures that were drawn together with the training pictures, and ask again.",) == made.steps
 
 
-SENT = replace(GIVEN, given=replace(GIVEN.given, model=None, embeddings=File("sent.parquet")))
+SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(File("sent.parquet"))))
 
 
 @pytest.mark.parametrize(

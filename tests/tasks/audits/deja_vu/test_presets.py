@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from tasks.audits.deja_vu import AUDIT, PRESETS, DejaVu
+from tasks.audits.deja_vu.config import Corner
 from tasks.audits.deja_vu.presets import (
     CHECKPOINTS,
     CRITERIA,
@@ -21,8 +21,10 @@ from tasks.audits.deja_vu.presets import (
     repeats,
 )
 from tasks.datasets.dataset import Dataset
+from tasks.self_supervised.pretraining_config import SimCLR, VICReg
 from tests.support import plans
 from tests.support.plans import calls
+from tests.support.settings import with_settings
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
 OURS = (*HERE, "drawings")
@@ -49,42 +51,40 @@ planned = partial(plans.planned, "deja_vu")
     ],
 )
 def test_the_papers_figures_have_as_many_pairs_of_trainings(preset: str, pairs: int) -> None:
-    found = {replace(cell.pretraining(part), recorded=()) for cell in AUDIT.cells(preset) for part in ("A", "B")}
+    found = {cell.pretraining(part, ()) for cell in AUDIT.cells(preset) for part in ("A", "B")}
     assert 2 * pairs == len(found)
 
 
 def test_all_figures_of_the_paper_share_their_trainings() -> None:
     cells = [cell for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)]
-    found = {replace(cell.pretraining(part), recorded=()) for cell in cells for part in ("A", "B")}
+    found = {cell.pretraining(part, ()) for cell in cells for part in ("A", "B")}
     # Six criteria, three of them at four more sizes; 16 losses of which two are such a size; seven more backbones.
     assert 2 * (6 + 3 * 4 + 14 + 7) == len(found)
 
 
 def test_the_papers_settings_are_those_of_its_appendix() -> None:
     for cell in AUDIT.cells("epochs"):
-        assert (1000, 1024, "lars", 10, 1e-6) == (
-            cell.epochs,
-            cell.batch,
-            cell.optimiser,
-            cell.warmup,
-            cell.weight_decay,
-        )
+        training = cell.training
+        assert (training.epochs, training.batch, training.optimiser) == (1000, 1024, "lars")
+        assert (training.warmup, training.weight_decay) == (10, 1e-6)
         assert (CHECKPOINTS, (100,), 20, 500_000, 300) == (
-            cell.recorded, cell.k, cell.confident, cell.public, cell.per_class,
+            cell.encoders.recorded, cell.k, cell.confident, cell.public, cell.per_class,
         )  # fmt: skip
-        simclr = cell.criterion == "simclr"
-        assert ((2048, 256), 0.3) == (cell.projector, cell.base_learning_rate) or not simclr
-        assert ((8192, 8192, 8192), 0.2) == (cell.projector, cell.base_learning_rate) or simclr
-    assert {"resnet101"} == {cell.backbone for preset in ("epochs", "sizes", "loss") for cell in AUDIT.cells(preset)}
+        is_simclr = training.criterion == SimCLR()
+        expected = ((2048, 256), 0.3) if is_simclr else ((8192, 8192, 8192), 0.2)
+        assert (training.projector, training.base_learning_rate) == expected
+    assert {"resnet101"} == {
+        cell.training.backbone for preset in ("epochs", "sizes", "loss") for cell in AUDIT.cells(preset)
+    }
     assert {100} == {cell.per_class for cell in AUDIT.cells("loss")}
     assert K == AUDIT.cells("k")[0].k
     assert {100} == {cell.k[0] for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)}  # decides
     # The released scripts of Figure 21 sweep sizes after the last epoch, and epochs of one size.
-    corners = Counter((cell.criterion, cell.crop, cell.corner_share) for cell in AUDIT.cells("corner"))
-    assert {(name, "corner", 0.4): 5 for name in ("vicreg", "simclr", "supervised")} == corners
+    corners = Counter((cell.training.criterion.tag, cell.crop) for cell in AUDIT.cells("corner"))
+    assert corners == {(name, Corner(0.4)): 5 for name in ("vicreg", "simclr", "supervised")}
     # Figure 20 shows the backbone's neighbours of pictures that SimCLR's projector chose.
     assert [("vicreg", (3,)), ("simclr", (2, 0))] == [
-        (cell.criterion, cell.asked_layers) for cell in AUDIT.cells("retrieval")
+        (cell.training.criterion.tag, cell.asked_layers) for cell in AUDIT.cells("retrieval")
     ]
 
 
@@ -92,7 +92,7 @@ def test_every_snapshot_is_attacked_and_links_without_one_are_not() -> None:
     found = calls(planned(AUDIT.cells("quickstart")))
     # 750 epochs in links of 250: snapshots at 50, 100 and 250 in the first, 500 and 750 in the others.
     assert (6, 6) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
-    found = calls(planned([replace(QUICKSTART, recorded=())]))
+    found = calls(planned([with_settings(QUICKSTART, recorded=())]))
     assert (6, 2) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
 
 
@@ -107,8 +107,8 @@ def test_every_preset_has_its_tables_at_tiny_scale(preset: str) -> None:
     configs = AUDIT.cells(preset)
     tiny = [AUDIT.tiny(config) for config in configs]
     for config, roots in zip(configs, planned(tiny), strict=True):
-        less = {name for name in ("probe", "retrieval") if name not in config.measures}
-        assert (TABLES | (DRAWN if "reconstruction" in config.measures else set())) - less == set(roots)
+        less = (set() if config.encoders.probe else {"probe"}) | (set() if config.retrieval else {"retrieval"})
+        assert set(roots) == (TABLES | (DRAWN if config.reconstruction else set())) - less
     assert [len(config.recorded) for config in configs] >= [len(config.recorded) for config in tiny]
 
 
@@ -128,23 +128,26 @@ def test_drawings_take_a_diffusion_model_of_each_model_in_links_and_one_classifi
     # The published ones: 150 epochs in links of 10, of 128 x 128 pixels.
     (published,) = AUDIT.cells("reconstruction")
     assert (128, 150, 10, 5) == (
-        *(published.diffusion.resolution, published.diffusion.epochs),
-        *(published.drawing.link, published.drawing.neighbours),
+        *(published.reconstruction.diffusion.resolution, published.reconstruction.diffusion.epochs),
+        *(published.reconstruction.drawing.link, published.reconstruction.drawing.neighbours),
     )
 
 
 def test_every_criterion_of_the_table_has_its_numbers() -> None:
-    assert set(CRITERIA) == set(PRINTED)
+    assert {criterion.tag for criterion in CRITERIA} == set(PRINTED)
     assert Printed(0.332, 0.403, 0.552) == printed_numbers("vicreg")
     assert ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"] == sorted(PRINTED, key=lambda c: -PRINTED[c][0])
 
 
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_the_published_setting_repeats_it_whatever_is_left_open(criterion: str) -> None:
-    config = next(cell for cell in PRESETS["epochs"] if cell.criterion == criterion)  # type: ignore[union-attr]
-    for run in (config, replace(config, seed=7, accumulate=8, precision="bfloat16", resamples=10, link=10)):
-        assert criterion == repeats(run)
-    assert criterion == repeats(replace(config, data=Dataset("imagenet", "ab12")))
+@pytest.mark.parametrize("config", AUDIT.cells("epochs"), ids=lambda config: config.training.criterion.tag)
+def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
+    assert repeats(config) == config.training.criterion.tag
+    for settings in (
+        {"seed": 7, "accumulate": 8, "precision": "bfloat16", "resamples": 10, "link": 10},
+        {"data": Dataset("imagenet", "ab12")},
+        {"recorded": (), "probe": False, "retrieval": None},
+    ):
+        assert repeats(with_settings(config, **settings)) == config.training.criterion.tag
 
 
 @pytest.mark.parametrize(
@@ -165,9 +168,8 @@ def test_the_published_setting_repeats_it_whatever_is_left_open(criterion: str) 
     ],
 )
 def test_another_setting_repeats_nothing(other: dict[str, object]) -> None:
-    assert "" == repeats(replace(criterion_cell("vicreg"), **other))  # type: ignore[arg-type]
+    assert repeats(with_settings(criterion_cell(VICReg()), **other)) == ""
 
 
-def test_settings_of_other_criteria_do_not_matter() -> None:
-    assert "vicreg" == repeats(replace(DejaVu(), temperature=0.3))
-    assert "" == repeats(QUICKSTART)
+def test_own_preset_repeats_nothing() -> None:
+    assert repeats(QUICKSTART) == ""

@@ -25,12 +25,12 @@ from tasks.audits.relational.answer import (
     verdict,
 )
 from tasks.audits.relational.certificate import NULL as TOLD
-from tasks.audits.relational.config import About, Relational
+from tasks.audits.relational.config import About, Answers, Linear, Relational, given_system
 from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_OTHER_KIND, Evasion
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import EVASIONS
 from tasks.audits.relational.measures.repeats import TWICE
-from tasks.audits.relational.presets import LINEAR, PRESETS, QUICKSTART
+from tasks.audits.relational.presets import PRESETS, QUICKSTART
 from tasks.audits.relational.repeated_questions import GUESSED, QUESTION_CAUSES, Repeats
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
@@ -38,6 +38,7 @@ from tasks.contract.verdict import DETECTABLE, Verdict
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tests.support.calibration import assert_rate, bounds
+from tests.support.settings import with_settings
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
 
 NULL = PRESETS["null"]
@@ -64,7 +65,7 @@ def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
     found, high = judged(scores), measured(scores).to_pylist()[0]["m_high"]
     assert "undecided" == found.answer
     assert f"; as much as {high:.2g} cannot be excluded: ask more questions." in found.sentence
-    assert "not seen" == judged(scores, config=replace(QUICKSTART, negligible=0.2)).answer
+    assert "not seen" == judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer
 
 
 def evaded(other_kind: int) -> pa.Table:
@@ -74,10 +75,10 @@ def evaded(other_kind: int) -> pa.Table:
     return pa.Table.from_pylist([{"split": split} | row_of for split in ("train", "validation")], EVASIONS)
 
 
-GIVEN = replace(QUICKSTART, given=Predictions("theirs"))
+GIVEN = with_settings(QUICKSTART, given=Predictions("theirs"))
 
 
-BLINDED = replace(QUICKSTART, given=Predictions("theirs.json"))
+BLINDED = with_settings(QUICKSTART, given=Predictions("theirs.json"))
 CLEAR = {"low": -0.01, "high": 0.0199}
 PARTS = ("train", "validation")
 BIASED = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
@@ -117,7 +118,7 @@ HONEST = Evasion(600)
 def test_the_first_rule_that_holds_decides(
     config: Relational, m: dict[str, float], repeats: Repeats | None, answer: str
 ) -> None:
-    evasions = () if config.given is None else (HONEST, HONEST)
+    evasions = () if given_system(config) is None else (HONEST, HONEST)
     assert RULES.decide(config, evidence_of(m, evasions, repeats)).answer == answer
 
 
@@ -214,7 +215,7 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     other = read_evidence(QUICKSTART, index_rows(stored(**{"m of all golds": -0.05})))
     assert other is not None
     assert -0.05 == other.published
-    names = replace(QUICKSTART, corruption=Corruption("names", ("Ada",)))
+    names = with_settings(QUICKSTART, corruption=Corruption("names", ("Ada",)))
     both = pa.concat_tables([stored("all"), stored("numeric")])
     found_all = [read_evidence(config, index_rows(both)) for config in (QUICKSTART, names)]
     assert [True, False] == [each is not None and each.numeric for each in found_all]
@@ -261,7 +262,8 @@ def test_the_answer_has_its_reason_and_its_remarks(
 
 
 def decisive(config: Relational) -> str:
-    return "numeric" if config.corruption.kind == "digits" else "all"
+    assert isinstance(config.question, Answers)
+    return "numeric" if config.question.corruption.kind == "digits" else "all"
 
 
 @pytest.mark.parametrize(("silence", "told"), [(0.05, False), (0.0501, True)])
@@ -273,7 +275,7 @@ def test_the_silence_of_a_model_that_is_asked_here_is_told(silence: float, told:
 
 
 def test_who_knows_the_order_of_the_questions_is_told() -> None:
-    secret = replace(BLINDED, secret="s" * 16)
+    secret = with_settings(BLINDED, secret="s" * 16)
     twice = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
     rows = pa.concat_tables([stored(), pa.Table.from_pylist([twice], SUMMARY)])
     open_order, bound, unchecked = (
@@ -283,7 +285,9 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
     assert [False, True, False] == [
         "a SHA-256 that begins with ab12" in each for each in (open_order, bound, unchecked)
     ]
-    assert secret.describe_draw() in bound
+    system = given_system(secret)
+    assert system is not None
+    assert system.describe_draw() in bound
     assert "Not judged" not in verdict(secret, rows).sentence
     many = twice | {"estimate": 0.15}
     said = verdict(secret, pa.concat_tables([stored(), pa.Table.from_pylist([many], SUMMARY)])).sentence
@@ -338,7 +342,7 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
 def test_what_is_taken_out_says_which_questions_decide(corruption: Corruption, what: str, numeric: bool) -> None:
     names = [question.id for question in questions("train")[30:60]]
     train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=names, numeric=False)]
-    config = replace(QUICKSTART, corruption=corruption)
+    config = with_settings(QUICKSTART, corruption=corruption)
     found = judged(table(train, scored("validation", [0.0] * 60)), config=config, about=About("all"))
     assert f"with {what} taken out of the contexts, {'100.0' if numeric else '50.0'} % of training" in found.sentence
     assert numeric == ("with a numeric answer" in found.sentence)
@@ -354,11 +358,11 @@ def test_without_answers_on_both_parts_nothing_is_said() -> None:
 
 
 def test_a_run_of_the_linear_model_alone_is_no_evidence() -> None:
-    found = verdict(LINEAR, SUMMARY.empty_table())
+    found = verdict(Relational(Linear()), SUMMARY.empty_table())
     assert "Undecided: this run computes the paper's linear model only." == found.sentence
     assert "no evidence on any model of one's own" in found.limits
     others = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
-    assert [(("a", "{}"),)] * 2 == [verdict(config, others).rows for config in (LINEAR, QUICKSTART)]
+    assert [(("a", "{}"),)] * 2 == [verdict(config, others).rows for config in (Relational(Linear()), QUICKSTART)]
 
 
 def answers(
@@ -411,12 +415,12 @@ def test_the_share_from_memory_is_told_with_its_interval() -> None:
     assert "memorised" == finding.answer
     assert "still gives is 25 percentage points higher for texts that it was trained on than" in finding.sentence
     assert finding.line is not None
-    assert [0.0, QUICKSTART.negligible] == [each.value for each in finding.line.boundaries]
+    assert [boundary.value for boundary in finding.line.boundaries] == [0.0, Answers().negligible]
     assert made.error == ERROR
 
 
 def test_where_no_model_is_asked_there_is_no_number() -> None:
-    made = AUDIT.certify("Does it?", LINEAR, SUMMARY.empty_table())
+    made = AUDIT.certify("Does it?", Relational(Linear()), SUMMARY.empty_table())
     assert made is not None
     (finding,) = made.findings
     assert ("undecided", None) == (finding.answer, finding.line)
@@ -435,17 +439,6 @@ def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated() -> None
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
     assert unanswered.findings[0].sentence.startswith(TOLD)
-
-
-def test_of_given_answers_nothing_was_redrawn() -> None:
-    found = summary(NUMERIC, [measured(counted((30, 100), (5, 100)))])
-    given = replace(GIVEN, relation="redrawn")
-    made, said = AUDIT.certify("Does it?", given, found), AUDIT.answer(given, found)
-    assert made is not None
-    assert said is not None
-    assert not made.findings[0].sentence.startswith(TOLD)
-    assert "null" not in said.sentence
-    assert made.steps[0].startswith("Treat the answers")
 
 
 def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from tasks.audits.relational import AUDIT
-from tasks.audits.relational.config import Relational
+from tasks.audits.relational.config import Answers, Linear, Relational, Trained
 from tasks.audits.relational.presets import (
     EPSILONS,
     PRESETS,
@@ -26,12 +25,20 @@ from tasks.question_answering.question_sets import Corruption
 from tasks.training.recipe import Privacy
 from tests.support import plans
 from tests.support.plans import calls
+from tests.support.settings import with_settings
 
 ANSWERS = {"memorization", "commonest_answers", "questions", "scores", "summary"}
 LINEAR = {"linear_curves", "linear_recovery", "summary"}
 # Those whose data and models are embedded, or that need none.
-HERE = ("quickstart", "null", "stated", "smoke", "figure1", "figure5", "linear-null", "private")
+HERE = ("quickstart", "null", "stated", "smoke", "figure1", "figure5", "linear-null", "linear-private", "private")
 planned = partial(plans.planned, "relational")
+
+
+def trained_on(config: Relational) -> tuple[Answers, Trained]:
+    """The questions of a config whose models are trained here, and how they are trained."""
+    assert isinstance(config.question, Answers)
+    assert isinstance(config.question.system, Trained)
+    return config.question, config.question.system
 
 
 @pytest.mark.parametrize(
@@ -55,18 +62,19 @@ def test_every_link_of_every_replicate_is_trained_and_scored(preset: str, links:
     ],
 )
 def test_the_papers_trainings_have_its_models_data_and_epochs(preset: str, epochs: int, model: str, data: str) -> None:
-    (config,) = (cell for cell in AUDIT.cells(preset) if cell.data.name == data)
-    assert (epochs, model, data) == (config.epochs, config.model.name, config.data.name)
-    assert (128, 1e-3, 512, data == "squad") == (config.batch, config.learning_rate, config.length, config.numeric)
-    expected = (epochs,) if preset == "table1" else tuple(range(epochs + 1))
-    assert expected == config.recorded
+    cells = [trained_on(cell) for cell in AUDIT.cells(preset)]
+    ((question, system),) = [cell for cell in cells if cell[0].data.name == data]
+    tuning, reading = system.tuning, system.reading
+    assert (tuning.epochs, reading.model.name, question.numeric) == (epochs, model, data == "squad")
+    assert (tuning.batch, tuning.learning_rate, reading.length) == (128, 1e-3, 512)
+    assert system.recorded == ((epochs,) if preset == "table1" else tuple(range(epochs + 1)))
 
 
 def test_the_linear_figures_train_no_language_model() -> None:
     expected = {"linear_memorization.curves": 1, "linear_memorization.recovery": 1, "relational.summary": 1}
     for preset, sizes in (("figure1", ((1000, 1000),)), ("linear-null", ((1000, 300),))):
         (config,) = AUDIT.cells(preset)
-        assert sizes == config.linear.sizes
+        assert config.question == Linear(sizes)
         assert expected == calls(planned([config]))
     both = calls(planned(AUDIT.cells("figure5")))
     assert (2, 2, 1) == tuple(both[name] for name in sorted(expected))
@@ -74,19 +82,20 @@ def test_the_linear_figures_train_no_language_model() -> None:
     assert 2 == calls(planned([*AUDIT.cells("figure1"), *AUDIT.cells("figure5")]))["linear_memorization.curves"]
 
 
-def test_private_trainings_are_one_job_for_each_epsilon_beside_the_linear_model() -> None:
-    linear, plain, *trained = AUDIT.cells("private")
-    assert list(EPSILONS) == [config.privacy.epsilon for config in trained]
-    assert {plain} == {replace(config, privacy=None) for config in trained}
-    assert {"linear_memorization.private": 1, "relational.summary": 1} == calls(planned([linear]))
-    assert len(EPSILONS) * trained[0].replicates == calls(planned(trained))["language_models.fine_tune"]
+def test_private_trainings_are_one_job_for_each_epsilon() -> None:
+    plain, *trained = AUDIT.cells("private")
+    private = [trained_on(config)[1].tuning.privacy for config in trained]
+    assert [privacy and privacy.epsilon for privacy in private] == list(EPSILONS)
+    assert {with_settings(config, privacy=None) for config in trained} == {plain}
+    assert calls(planned(AUDIT.cells("linear-private"))) == {"linear_memorization.private": 1, "relational.summary": 1}
+    assert calls(planned(trained))["language_models.fine_tune"] == len(EPSILONS)
 
 
 def test_the_null_differs_from_the_quickstart_in_what_is_trained_on_alone() -> None:
     both = calls(planned([*AUDIT.cells("quickstart"), *AUDIT.cells("null")]))
     assert 2 * 2 * 4 == both["language_models.fine_tune"]
     (quick,), (null,) = AUDIT.cells("quickstart"), AUDIT.cells("null")
-    assert ("kept", "redrawn") == (quick.relation, null.relation)
+    assert [trained_on(config)[1].relation for config in (quick, null)] == ["kept", "redrawn"]
 
 
 @pytest.mark.parametrize("preset", HERE)
@@ -101,10 +110,8 @@ def test_every_preset_has_its_tables(preset: str) -> None:
     for config, roots in zip(
         AUDIT.cells(preset), planned([AUDIT.tiny(config) for config in AUDIT.cells(preset)]), strict=True
     ):
-        expected = {
-            "answers": ANSWERS, "linear": LINEAR, "private": {"linear_private", "summary"}
-        }  # fmt: skip
-        assert set().union(*(expected[measure] for measure in config.measures)) == set(roots)
+        expected = {"answers": ANSWERS, "linear": LINEAR, "private": {"linear_private", "summary"}}
+        assert set(roots) == expected[config.question.tag]
 
 
 COLUMNS = [(name, cell) for of_model in TABLE_2.values() for name, cell in of_model.items()]
@@ -131,43 +138,44 @@ def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
     "config",
     [
         TABLE_2_SQUAD,
-        replace(TABLE_2_SQUAD, epochs=3, every=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1),
-        replace(TABLE_2_SQUAD, data=Dataset("squad", "0f"), measures=("answers", "linear")),
-        replace(TABLE_2_SQUAD, model=replace(TABLE_2_SQUAD.model, digest="0f")),
+        with_settings(TABLE_2_SQUAD, epochs=3, every=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1),
+        with_settings(TABLE_2_SQUAD, data=Dataset("squad", "0f")),
+        with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-small", digest="0f")),
     ],
 )
 def test_a_run_repeats_the_column_whose_data_and_training_it_has(config: Relational) -> None:
-    assert "T5 on SQuAD" == printed_cell(config)
+    assert printed_cell(config.question) == "T5 on SQuAD"
 
 
 def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -> None:
-    assert "NumNet+ on DROP" == printed_cell(replace(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64)))
-    assert "" == printed_cell(replace(TABLE_2_DROP, given=None))
+    elsewhere = with_settings(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64))
+    assert printed_cell(elsewhere.question) == "NumNet+ on DROP"
+    assert printed_cell(with_settings(TABLE_2_DROP, system=Trained()).question) == ""
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        replace(TABLE_2_SQUAD, batch=64),
-        replace(TABLE_2_SQUAD, learning_rate=1e-4),
-        replace(TABLE_2_SQUAD, numeric=False),
-        replace(TABLE_2_SQUAD, examples=1000),
-        replace(TABLE_2_SQUAD, adaptation="lora"),
-        replace(TABLE_2_SQUAD, relation="redrawn"),
-        replace(TABLE_2_SQUAD, split="drawn"),
-        replace(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
-        replace(TABLE_2_SQUAD, data=Dataset("facts-stated")),
-        replace(TABLE_2_SQUAD, corruption=Corruption("answers")),
-        replace(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
-        replace(TABLE_2_SQUAD, given=Predictions("answered")),
-        Relational(measures=("linear",)),
+        with_settings(TABLE_2_SQUAD, batch=64),
+        with_settings(TABLE_2_SQUAD, learning_rate=1e-4),
+        with_settings(TABLE_2_SQUAD, numeric=False),
+        with_settings(TABLE_2_SQUAD, examples=1000),
+        with_settings(TABLE_2_SQUAD, adaptation="lora"),
+        with_settings(TABLE_2_SQUAD, relation="redrawn"),
+        with_settings(TABLE_2_SQUAD, split="drawn"),
+        with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
+        with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
+        with_settings(TABLE_2_SQUAD, corruption=Corruption("answers")),
+        with_settings(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
+        with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
+        Relational(Linear()),
     ],
 )
 def test_another_training_or_other_questions_repeat_nothing(config: Relational) -> None:
-    assert "" == printed_cell(config)
+    assert printed_cell(config.question) == ""
 
 
 def test_of_the_presets_those_of_table_2_have_numbers_beside_them() -> None:
     cells = {name: cell if isinstance(cell, tuple) else (cell,) for name, cell in PRESETS.items()}
-    found = {name for name, configs in cells.items() if any(printed_cell(config) for config in configs)}
+    found = {name for name, configs in cells.items() if any(printed_cell(config.question) for config in configs)}
     assert {"table1", "table2_squad", "table2_drop"} == found  # table 1's T5 on SQuAD is table 2's

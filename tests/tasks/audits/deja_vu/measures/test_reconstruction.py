@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from orchestrator.errors import SpecError
 from tasks.audits.deja_vu import PRESETS, DejaVu, tiny
-from tasks.audits.deja_vu.config import About, GivenEncoder
+from tasks.audits.deja_vu.config import About
+from tasks.audits.deja_vu.encoder_config import Reconstruction, Trained
 from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.measures.reconstruction import (
     DRAWN,
@@ -26,12 +28,15 @@ from tasks.audits.deja_vu.trainings import trainings
 from tasks.contract.job import Job, NoSettings, marks
 from tasks.contract.measure import Tables
 from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
-from tasks.worker.files import File
+from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu.made_up import neighbours as made_up
 
 SMOKE = PRESETS["smoke"]
 assert isinstance(SMOKE, DejaVu)
-CONFIG = replace(tiny(SMOKE), measures=("scores", "reconstruction"), epochs=1, recorded=(), link=0)
+CONFIG = with_settings(
+    tiny(replace(SMOKE, encoders=Trained(probe=False, reconstruction=Reconstruction()), retrieval=None)),
+    **{"training.epochs": 1, "training.link": 0},
+)
 
 
 def computed(job: Job, done: dict[int, pa.Table]) -> pa.Table:
@@ -51,13 +56,13 @@ def by(config: DejaVu, model: str = "A") -> DrawnBy:
 
 
 def test_nothing_is_drawn_unless_it_is_asked_for() -> None:
-    config = replace(CONFIG, measures=("scores",))
+    config = with_settings(CONFIG, reconstruction=None)
     assert () == plan_drawings(config, trainings(config))
     assert () == plan(config, trainings(config))
 
 
 def test_both_models_have_a_diffusion_model_each_and_one_classifier() -> None:
-    first, second = plan_drawings(replace(CONFIG, link=0), trainings(CONFIG))
+    first, second = plan_drawings(CONFIG, trainings(CONFIG))
     names = ["self_supervised.pretrain", "diffusion.train", "deja_vu.neighbours", "diffusion.classify_pixels"]
     for job in (first, second):
         assert names == [marks(each.function).name for each in job.inputs]
@@ -111,14 +116,14 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"drawing": replace(CONFIG.drawing, steps=2000)}, "drawing.steps is 2000; it must be at most diffusion.steps"),
-        ({"given": GivenEncoder(embeddings=File("mine.parquet"))}, "measures has reconstruction and an encoder is"),
-        ({"drawing": replace(CONFIG.drawing, neighbours=9)}, "drawing.neighbours is 9; it must be at most the larges"),
+        ({"drawing.steps": 2000}, "drawing.steps is 2000; it must be at most diffusion.steps"),
+        ({"drawing.neighbours": 9}, "drawing.neighbours is 9; it must be at most the largest k"),
+        ({"given.embeddings": "a.parquet", "drawing.steps": 3}, "drawing.steps is not a field of encoders=given"),
     ],
 )
 def test_drawings_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CONFIG, **settings)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=message):
+        with_settings(CONFIG, **settings)
 
 
 ABOUT = About(confident=20, layer=3, k=4, epoch=5)

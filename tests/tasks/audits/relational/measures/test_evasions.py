@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tasks.audits.relational.config import Answers, Given, Trained
 from tasks.audits.relational.evaded_answers import FEW_RIGHT, Evasion, read_evasions
-from tasks.audits.relational.measures import summary
+from tasks.audits.relational.measures import measures_of, summary
 from tasks.audits.relational.measures.evasions import (
-    EVASIONS,
+    COMMONEST_MEASURE,
     MEASURE,
     ONE_TEXT,
     Comparison,
@@ -26,10 +25,8 @@ from tasks.audits.relational.measures.evasions import (
     evasions,
     few_right_p_value,
     is_answered,
-    plan,
 )
-from tasks.audits.relational.presets import QUICKSTART
-from tasks.contract.job import Job
+from tasks.audits.relational.measures.repeats import MEASURE as REPEATS_MEASURE
 from tasks.contract.summaries import index_rows, row_name
 from tasks.datasets.questions.question import Question
 from tasks.question_answering.predictions import Predictions
@@ -172,15 +169,17 @@ def test_the_kind_is_that_of_the_reference_answers(golds: list[str], asked: str,
     assert is_of_kind((answer,), question(asked)) == of_kind
 
 
-def test_answers_that_were_sent_are_looked_through_and_no_others() -> None:
-    jobs = tuple(Job(evasions, Comparison(FACTS), ()) for _ in range(2))
-    trainings = SimpleNamespace(answers=[SimpleNamespace(job=job) for job in jobs])
-    assert plan(QUICKSTART, trainings) == ()  # type: ignore[arg-type]
-    given = replace(QUICKSTART, given=Predictions("theirs"))
-    job = plan(given, trainings)  # type: ignore[arg-type]
-    assert isinstance(job, Job)
-    assert (job.function, job.config, job.inputs) == (evasions, Comparison(given.data), jobs)
-    assert (MEASURE.name, MEASURE.schema) == ("evasions", EVASIONS)
+@pytest.mark.parametrize(
+    ("system", "expected"),
+    [
+        (Trained(), {COMMONEST_MEASURE.name}),
+        (Given(Predictions("folder")), {MEASURE.name}),
+        (Given(Predictions("answers.json")), {MEASURE.name, REPEATS_MEASURE.name}),
+    ],
+)
+def test_given_answers_alone_are_searched_for_evasions(system: Trained | Given, expected: set[str]) -> None:
+    evading = {MEASURE.name, COMMONEST_MEASURE.name, REPEATS_MEASURE.name}
+    assert {measure.name for measure in measures_of(Answers(system=system))} & evading == expected
 
 
 def test_an_answer_of_several_spans_is_one_where_any_of_them_says_something() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.audits.relational.config import Linear, Relational
+from tasks.audits.relational import plan
+from tasks.audits.relational.config import Linear, PrivateLinear, Relational
 from tasks.audits.relational.measures.linear import CURVES_MEASURE, PRIVATE_MEASURE, RECOVERY_MEASURE
-from tasks.audits.relational.trainings import Trainings
 from tasks.contract.job import Job
 from tasks.contract.measure import Measure, Tables
 from tasks.linear_memorization.gradient_flow import CURVES, RECOVERY
@@ -85,14 +85,15 @@ def test_without_its_table_a_measure_says_nothing(measure: Measure) -> None:
     assert {} == told(measure)
 
 
-def test_curves_and_recovery_look_at_the_same_samples() -> None:
-    config = Relational(measures=("linear", "private"), linear=Linear(((3, 9), (5, 5)), 2))
-    planned = [measure.plan(config, Trainings(())) for measure in MEASURES[:2]]
-    for curves, recovery in zip(*planned, strict=True):
-        seen = [(job.config.samples, job.config.features, job.config.seed) for job in (curves, recovery)]
-        assert seen[0] == seen[1]
-    alone = PRIVATE_MEASURE.plan(config, Trainings(()))
-    assert isinstance(alone, Job)
-    assert config.linear.epsilons == alone.config.epsilons
-    for measure in MEASURES:
-        assert () == measure.plan(Relational(), Trainings(()))
+def test_curves_and_recovery_use_the_same_samples() -> None:
+    linear = Linear(((3, 9), (5, 5)), 2)
+    planned = plan(Relational(linear))
+    for curves, recovery in zip(planned["linear_curves"], planned["linear_recovery"], strict=True):
+        samples = [(job.config.samples, job.config.features, job.config.seed) for job in (curves, recovery)]
+        assert samples[0] == samples[1]
+
+
+def test_private_model_is_trained_at_the_epsilons_of_the_question() -> None:
+    job = plan(Relational(PrivateLinear((8.0, 1.0), 3)))["linear_private"]
+    assert isinstance(job, Job)
+    assert (job.config.epsilons, job.config.trainings) == ((8.0, 1.0), 3)
