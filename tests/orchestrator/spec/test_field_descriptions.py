@@ -27,11 +27,14 @@ def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
 
 def test_a_field_has_its_type_default_range_and_published_values() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
-    canaries = fields["canaries"]
-    assert ("whole number", "100", "at least 0") == (canaries.type, canaries.default, canaries.allowed)
+    canaries = fields["question.canaries"]
+    assert ("whole number", "100", "at least 1") == (canaries.type, canaries.default, canaries.allowed)
     assert {"100", "30", "3", "1"} == set(canaries.published or {})
     assert "figure3a" in (canaries.published or {})["30"]
-    assert "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY" == fields["network"].allowed
+    assert (
+        "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY"
+        == fields["question.training.network"].allowed
+    )
     assert fields["seed"].published is None
 
 
@@ -46,7 +49,11 @@ def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
 
 def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
-    for wrong, near in (("canarys", "canaries"), ("count", "family.count"), ("family.cuont", "family.count")):
+    for wrong, near in (
+        ("canarys", "question.canaries"),
+        ("count", "question.family.count"),
+        ("question.family.cuont", "question.family.count"),
+    ):
         with pytest.raises(SpecError, match=f"no field or preset '{wrong}'; did you mean '{near}'"):
             find_fields(fields, wrong, "unique_feature")
 
