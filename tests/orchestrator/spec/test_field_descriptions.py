@@ -28,7 +28,8 @@ def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
 def test_a_field_has_its_type_default_range_and_published_values() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
     canaries = fields["question.canaries"]
-    assert ("whole number", "100", "at least 1") == (canaries.type, canaries.default, canaries.allowed)
+    assert (canaries.type, canaries.default) == ("whole number", "100")
+    assert canaries.allowed.startswith("at least 1")
     assert {"100", "30", "3", "1"} == set(canaries.published or {})
     assert "figure3a" in (canaries.published or {})["30"]
     assert (
