@@ -35,7 +35,7 @@ def test_texts_are_counted_like_images(tmp_path: Path) -> None:
     (tmp_path / "few.jsonl").write_text("".join(f'{{"id": "{row}", "text": "note {row}"}}\n' for row in range(6)))
     given = {"scale": "tiny", "data": f"records:{tmp_path / 'few.jsonl'}"}
     (cell,) = pin_cells(resolve_cells(Spec("text", "quickstart", given)), {})
-    assert cell.config.examples == 6
+    assert cell.config.question.examples == 6
 
 
 @pytest.mark.parametrize("count", [24, 60])
