@@ -1,4 +1,4 @@
-"""The settings of a draw between two parties: of every question whose items are handed out to a model's owner."""
+"""The settings of a draw between two parties, shared by the audits that pass texts or images to a model's owner."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tasks.worker.files import WITHHELD
 
 @dataclass(frozen=True)
 class BoundDraw(Ranged):
-    """What a draw between two parties follows from, besides the seed."""
+    """The secret, the nonce and the commitment of a draw between two parties."""
 
     secret: str = field(default="", repr=False, metadata={WITHHELD: withheld, OUTSIDE_COMMITMENT: True})
-    """Ours: text that nobody can guess. With `seed` it decides what is drawn and in which order it is handed out;
-    without it, an owner who tries seeds finds both."""
+    """Ours: text that no one can guess. With `seed` it decides the draw and the order in the owner's files; without
+    it, an owner who tries seeds finds both."""
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Ours: text that the other party named once it had the commitment (`engram probes --commit`). The draw and the
-    order follow from it, too, so that neither party chooses them."""
+    order also follow from it, so that neither party chooses them."""
     nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
     """Ours: who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
-    """Ours: the commitment that the nonce was named after. It holds the whole configuration except the nonce, the
-    secret and what the other party returns; a run with another configuration is refused."""
+    """Ours: the commitment that the nonce was named after. It contains the whole configuration except the nonce, the
+    secret and the other party's answers; a run with another configuration is refused."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         check_secret(self.secret, self.nonce, self.nonce_by)
 
     def derive_seed(self, seed: int, name: str) -> int:
-        """The seed of what is drawn between two parties."""
+        """The seed of a draw between two parties."""
         return derive_secret_seed(seed, name, self.secret, self.nonce)

@@ -1,4 +1,4 @@
-"""The config of the audit, and what its summary is told of a run."""
+"""The configuration of the audit, and the settings of its summary."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ GUESSED = (
 
 @dataclass(frozen=True)
 class Text(Ranged):
-    """Which texts models are asked about, and by which numbers the answer is decided."""
+    """The question of a run, and the numbers by which its answer is decided."""
 
     question: Question = Secrets()
-    """What is asked about."""
+    """What the run tests: secrets, identifiers or texts, and of which models."""
     level: Annotated[float, Share(zero=False, one=False)] = 0.05
     """Ours: at most this share of the secrets that are found may be false."""
     negligible: Annotated[float, Share(zero=False)] = field(default=0.1, metadata={ANSWER_ONLY: True})
@@ -62,7 +62,7 @@ class Text(Ranged):
 
     @property
     def outputs(self) -> File | None:
-        """The table that a model's owner returned; None if a model is asked here."""
+        """The table that a model's owner returned; None if a model is evaluated here."""
         return self.question.outputs if isinstance(self.question, OwnerQuestion) else None
 
     @property
@@ -76,7 +76,7 @@ class Text(Ranged):
 
     @property
     def draw(self) -> Draw | None:
-        """What the draw of identifiers or secrets, and the order of the texts, follow from; None without an owner."""
+        """The draw of identifiers or secrets and of the order of the texts; None if no texts are handed out."""
         question = self.question
         if not isinstance(question, OwnerQuestion):
             return None
@@ -94,22 +94,22 @@ class Text(Ranged):
 
 
 def rank_conflicts(question: RankedQuestion, level: float) -> Iterator[str]:
-    asked, candidates = question.ranked, question.candidates
-    if not Resolution(1 / candidates, asked, level, "secrets", "").finds_one:
+    tests, candidates = question.ranked, question.candidates
+    if not Resolution(1 / candidates, tests, level, "secrets", "").finds_one:
         yield (
-            f"{asked} secrets are ranked among {candidates}, and no single one of them could be found at level "
-            f"{level:g}; they must be ranked among {round(asked / level)} or more (references, pattern)"
+            f"{tests} secrets are ranked among {candidates}, and no single one of them could be found at level "
+            f"{level:g}; they must be ranked among {round(tests / level)} or more (references, pattern)"
         )
 
 
 @dataclass(frozen=True)
 class About:
-    """What the summary is told of a run."""
+    """The settings of the summary."""
 
     level: float
     things: Literal["secrets", "identifiers"] = "secrets"
     copies: CopyCount = CopyCount()
-    """The exact copies among the documents, texts or identifiers that are asked about."""
+    """The exact copies among the documents, texts or identifiers of the question."""
 
 
 def about(config: Text) -> About:
@@ -120,7 +120,7 @@ def about(config: Text) -> About:
 
 
 def count_text_copies(question: Question) -> CopyCount:
-    """The exact copies among what is asked about.
+    """Count the exact copies among the documents, texts or identifiers of the question.
 
     Secrets have none, as their numbers differ, and insertions are refused with a text that stands twice.
     """
@@ -128,8 +128,9 @@ def count_text_copies(question: Question) -> CopyCount:
         case Planted() | Insertions():
             return CopyCount()
         case Identifiers():
-            found = find_identifiers(load_texts(question.data, question.examples), question.identifiers)
-            return count_groups(np.repeat(np.arange(len(found)), [each.occurrences for each in found]), "places")
+            identifiers = find_identifiers(load_texts(question.data, question.examples), question.identifiers)
+            occurrences = [identifier.occurrences for identifier in identifiers]
+            return count_groups(np.repeat(np.arange(len(identifiers)), occurrences), "places")
         case OtherTexts():
             texts: Sequence[str] = load_texts(question.data, question.examples)
             return count_groups([*texts, *load_texts(question.others)], "texts")
@@ -139,7 +140,7 @@ def count_text_copies(question: Question) -> CopyCount:
             return count_groups(load_texts(question.data, question.examples), TRAINING_TEXTS)
 
 
-TINY_FORMATS = ("uuid4",)  # those of the embedded tickets
+TINY_FORMATS = ("uuid4",)  # formats in the embedded tickets
 TINY_MODEL, TINY_BASE = LanguageModel("tiny-gpt#16x1"), LanguageModel("tiny-gpt#32x1")
 TINY_LENGTH = 128
 AnyReading = TypeVar("AnyReading", bound=TextReading)

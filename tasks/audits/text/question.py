@@ -1,4 +1,4 @@
-"""The questions of the audit, a dataclass each: what is asked about, and of which models."""
+"""The questions of the audit: a dataclass for each, with its texts or secrets, its models and their training."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Reproduction(Ranged):
     """When a continuation of a model counts as a reproduction."""
 
     attempts: tuple[Annotated[int, AtLeast(1)], ...] = (1, 100, 10_000)
-    """How often a model may be asked for a continuation, of which each token is drawn from its probabilities."""
+    """Numbers of continuations, each token of which is drawn from the model's probabilities."""
     likely: Annotated[float, Share(zero=False, one=False)] = 0.5
-    """The probability from which on the tokens count as extracted by that number of attempts."""
+    """Tokens count as extracted by that number of attempts if one of these is equal with at least this probability."""
     near: Annotated[float, Share(one=False)] = 0.1
     """Share of the tokens by which the likeliest continuation may differ to be nearly verbatim (edit distance)."""
 
@@ -80,18 +80,18 @@ class Reproduction(Ranged):
 
 @dataclass(frozen=True)
 class Continuation(Reproduction):
-    """Models are also asked to continue the text before each secret, or identifier."""
+    """Models also continue the text before each secret, or identifier."""
 
     tag: ClassVar[str] = "continuation"
 
 
 @dataclass(frozen=True)
 class Null(Ranged):
-    """Whether the question is asked as a null."""
+    """Whether a run is a null."""
 
     told: Told = "secrets"
-    """Ours: others makes the question a null: other secrets, identifiers or documents take the place of those in the
-    training data, or of those asked about."""
+    """Ours: others makes the run a null: other secrets or documents replace those in the training data, and other
+    identifiers those that are ranked."""
 
     @property
     def is_null(self) -> bool:
@@ -154,16 +154,16 @@ class FineTuned(Ranged):
 
 @dataclass(frozen=True)
 class Secrets(FineTuned, RankSizes, Inserted, Corpus):
-    """Secrets that are inserted into the training data of one model of each pair, both of them fine-tuned here."""
+    """Secrets that are inserted into the training data of one model of each pair; both models are fine-tuned here."""
 
     tag: ClassVar[str] = "secrets"
     pairs: Annotated[int, AtLeast(1)] = 1
-    """Pairs of models, each with its own secrets."""
+    """Pairs of models; each pair has its own secrets."""
     scoring: Scoring = "whole"
     """Ours: whether each candidate is read whole, or the beginning that the candidates of a secret share is read once
     (shared): equal numbers except for rounding."""
     extraction: Continuation | None = None
-    """Ours: continuation also asks models to continue the text before each secret; none: not asked."""
+    """Ours: continuation: models also continue the text before each secret; none: they do not."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -181,14 +181,14 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
 
 @dataclass(frozen=True)
 class AskedModel(TextReading):
-    """A language model that is asked here, as it is."""
+    """A language model that scores the texts here, without a fine-tuning."""
 
     tag: ClassVar[str] = "model"
 
 
 @dataclass(frozen=True)
 class RankingModel(AskedModel):
-    """A language model that is asked here, as it is, and the model that it was fine-tuned from."""
+    """A language model that scores candidates here, without a fine-tuning, and its base."""
 
     tag: ClassVar[str] = "model"
     base: LanguageModel | None = None
@@ -197,12 +197,12 @@ class RankingModel(AskedModel):
     """Ours: whether each candidate is read whole, or the beginning that the candidates of a secret share is read once
     (shared): equal numbers except for rounding."""
     extraction: Continuation | None = None
-    """Ours: continuation also asks the model to continue the text before each secret; none: not asked."""
+    """Ours: continuation: the model also continues the text before each secret; none: it does not."""
 
 
 @dataclass(frozen=True)
 class ReturnedTable:
-    """A table that the model's owner returned for the texts that `engram probes` hands out."""
+    """A table that the model's owner returned for the texts that `engram probes` wrote."""
 
     tag: ClassVar[str] = "table"
     outputs: File
@@ -211,14 +211,14 @@ class ReturnedTable:
 
 @dataclass(frozen=True)
 class GivenRanking(BoundDraw, RankSizes):
-    """What is ranked by a model that was trained elsewhere."""
+    """Candidates that are ranked by the scores of a model that was trained elsewhere."""
 
     source: RankingModel | ReturnedTable = field(default=RankingModel(), metadata={OUTSIDE_COMMITMENT: True})
-    """Where the log probabilities come from: a model that is asked here, or a table that its owner returned."""
+    """The source of the log probabilities: a model that is evaluated here, or a table that its owner returned."""
 
     @property
     def outputs(self) -> File | None:
-        """The table that the model's owner returned; None if a model is asked here."""
+        """The table that the model's owner returned; None if a model is evaluated here."""
         return self.source.outputs if isinstance(self.source, ReturnedTable) else None
 
     @property
@@ -248,7 +248,7 @@ class Planted(GivenRanking, Inserted):
 
 @dataclass(frozen=True)
 class Identifiers(GivenRanking, Corpus):
-    """Random identifiers in the texts, which a given model is asked about as it is."""
+    """Random identifiers in the texts, ranked by the scores of a given model."""
 
     tag: ClassVar[str] = "identifiers"
     identifiers: tuple[str, ...] = ("uuid4",)
@@ -277,7 +277,7 @@ class Continued(Reproduction):
     prefix: Annotated[int, AtLeast(1)] = 50
     """Tokens of a document that a model reads before it continues."""
     suffix: Annotated[int, AtLeast(1)] = 50
-    """Tokens that it is to write; shorter documents are not asked for."""
+    """Tokens that it is to write; shorter documents are left out."""
 
     def length_conflicts(self, length: int) -> Iterator[str]:
         """What forbids these tokens of a text of which a model reads at most `length`."""
@@ -291,8 +291,8 @@ class Documents(Continued, FineTuned, Null, Corpus):
 
     tag: ClassVar[str] = "documents"
     documents: Annotated[int, AtLeast(2)] = 24
-    """Ours: documents that are asked about, drawn from the texts."""
-    models: Annotated[int, AtLeast(4), MultipleOf(2, "so that every document is in half of them")] = 16
+    """Ours: number of documents that are tested, drawn from the texts."""
+    models: Annotated[int, AtLeast(4), MultipleOf(2, "so that every document is in half of the models")] = 16
     """Ours: models, each trained on half of the documents."""
     repetitions: Repetitions = (1, 4, 16)
     """How often a document occurs in the training data of the models that have it, in turn."""
@@ -333,11 +333,11 @@ class OtherTexts(BoundDraw, Corpus):
     others: Dataset = field(kw_only=True)
     """Ours: the texts of another time or source."""
     source: AskedModel | ReturnedTable = field(default=AskedModel(), metadata={OUTSIDE_COMMITMENT: True})
-    """Where the log probabilities come from: a model that is asked here, or a table that its owner returned."""
+    """The source of the log probabilities: a model that is evaluated here, or a table that its owner returned."""
 
     @property
     def outputs(self) -> File | None:
-        """The table that the model's owner returned; None if a model is asked here."""
+        """The table that the model's owner returned; None if a model is evaluated here."""
         return self.source.outputs if isinstance(self.source, ReturnedTable) else None
 
 

@@ -16,7 +16,6 @@ OUTSIDE = "outside.data"
 @pytest.mark.parametrize(
     ("audit", "preset", "given", "sweep", "expected"),
     [
-        ("text", "identifiers", {"epochs": "30", "learning_rate": "0.5"}, {}, ["epochs", "learning_rate"]),
         ("text", "identifiers", {"seed": "7"}, {}, []),
         ("unique_feature", "smoke", {"epochs": "2", "seed": "3"}, {}, []),
         ("unique_feature", "smoke", {"epochs": "3"}, {}, []),  # as in the preset
@@ -37,10 +36,12 @@ def test_fields_that_change_nothing(
 
 
 def test_plan_warns_in_one_line(tmp_path: Any) -> None:
-    spec = Spec("text", "identifiers", {"epochs": "30", "learning_rate": "0.5"}, store=str(tmp_path / "none"))
+    spec = Spec("density", "smoke", {"left_out": "3"}, store=str(tmp_path / "none"))
     seen = preview(spec)
-    assert seen["idle_fields"] == ["epochs", "learning_rate"]
-    (line,) = seen["warnings"]
-    assert line == describe_idle_fields(["epochs", "learning_rate"], spec)
-    assert line == "epochs and learning_rate change nothing: no job of text with preset identifiers depends on them"
+    assert seen["idle_fields"] == ["left_out"]
+    line, *_ = seen["warnings"]
+    assert line == describe_idle_fields(["left_out"], spec)
+    assert line == "left_out changes nothing: no job of density with preset smoke depends on it"
+    two = describe_idle_fields(["left_out", "seed"], spec)
+    assert two == "left_out and seed change nothing: no job of density with preset smoke depends on them"
     assert preview(Spec("text", "identifiers", {"seed": "7"}, store=str(tmp_path / "none")))["warnings"] == []

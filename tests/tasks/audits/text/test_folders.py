@@ -16,7 +16,7 @@ from tests.support.shell import Here
 TEXTS = [text[:80] for text in load_texts(pin(Dataset("facts")))[:120]]
 END = "</s>"
 PATTERN = "Patient {number}: code {digits:6}."
-ASKED = ("secrets=6", "references=199", "length=64", "examples=0", f"pattern={PATTERN}")
+ASKED = ("secrets=6", "references=199", "length=64", f"pattern={PATTERN}")
 
 
 def train_bpe() -> Any:
@@ -73,7 +73,8 @@ def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
 ) -> None:
     folder, data = save_folder(kind, tmp_path / kind), write_records(tmp_path / "texts.jsonl", TEXTS[:20])
     tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
-    run = engram.json("run", "text", data, f"model=folder:{folder}", *ASKED, *tuned, "--address", "none")
+    settings = (data, "examples=0", f"model=folder:{folder}", *ASKED, *tuned)
+    run = engram.json("run", "text", *settings, "--address", "none")
     assert "finished" == run["state"]
     rows = engram.json("results", run["run"], "secrets")
     assert 6 == len(rows)
