@@ -24,7 +24,6 @@ from orchestrator.spec import audits
 from orchestrator.spec.config_parts import parts, plain
 from orchestrator.spec.fields import coerce
 from orchestrator.spec.resolve import Cell
-from tasks.contract.alternatives import tag_of
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.looks import FIRST, Look
 
@@ -125,14 +124,14 @@ def _question_of(audit: str, config: Any) -> Any:
     return _without_seeds(_without_paths(form, left_out, ""))
 
 
-def _fields_left_out(config: Any, above: str = "", has_sizes: bool = True) -> Iterator[str]:
-    """The dotted paths of thresholds that the answer alone reads, and of sizes in the config and its alternatives."""
+def _fields_left_out(config: Any, above: str = "") -> Iterator[str]:
+    """The dotted paths of thresholds that the answer alone reads, and of sizes; files of given models are no sizes."""
     for field in dataclasses.fields(config):
         path, value = f"{above}{field.name}", getattr(config, field.name)
-        if field.metadata.get(ANSWER_ONLY) or (has_sizes and field.name in SIZES):
+        if field.metadata.get(ANSWER_ONLY) or (isinstance(value, int) and field.name in SIZES):
             yield path
         elif parts(value) is not None:
-            yield from _fields_left_out(value, f"{path}.", bool(tag_of(type(value))))
+            yield from _fields_left_out(value, f"{path}.")
 
 
 def _without_paths(form: Mapping[str, Any], left_out: Container[str], above: str) -> dict[str, Any]:

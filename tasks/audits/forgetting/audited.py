@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from tasks.audits.forgetting.target import NamedTarget, Target
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import Ranged
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
@@ -61,7 +62,7 @@ class ReturnedTables(Ranged):
     """The tables, one for each model."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, if they differ from the usual ones."""
-    bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
+    bound_by: str = field(default="", metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
     """What binds the tables to the model in use, such as the SHA-256 of its file, named before the images were sent,
     and who made spot checks: the verdict reports it. Without it a table clears only if recognising images would show.
     """

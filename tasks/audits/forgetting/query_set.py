@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
+from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.catalog import files, load
 from tasks.datasets.copies import groups_of
@@ -79,7 +80,7 @@ class ControlSet(Ranged):
     nonce: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """Text that the other party named once it had the commitment (`engram probes --commit`): the draw also follows from
     it, so that neither party chooses the draw."""
-    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True})
+    nonce_by: str = field(default=OTHER_PARTY, metadata={OUTSIDE_COMMITMENT: True, ANSWER_ONLY: True})
     """Who named the nonce: the model's owner, or a public beacon of a time after the commitment."""
     commitment: str = field(default="", metadata={OUTSIDE_COMMITMENT: True})
     """The commitment that the nonce was named after. It contains the whole configuration except the nonce, the secret

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.planning.identity import canonical
+from orchestrator.planning.identity import canonical, run_id
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.config_parts import plain
 from orchestrator.spec.fields import coerce
@@ -122,6 +122,16 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
             {key for key, job in each.jobs.items() if marks(job.function).name == name} for each in (before, after)
         ]
         assert same == (found[0] == found[1])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"nonce_by": "drand round 4512345"}, {"audited": THEIRS, "given.bound_by": "another notary"}]
+)
+def test_text_of_the_verdict_names_the_run(settings: dict[str, Any]) -> None:
+    first = changed(SMOKE, {"audited": THEIRS, "given.bound_by": "a notary"} if "audited" in settings else {})
+    second = changed(SMOKE, settings)
+    assert keys(first) == keys(second)
+    assert run_id("forgetting", sorted(keys(first)), first) != run_id("forgetting", sorted(keys(second)), second)
 
 
 def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
