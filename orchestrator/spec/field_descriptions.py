@@ -231,7 +231,7 @@ def _example(kind: Any, audit: Audit) -> Any:
                     return part
     hints = typing.get_type_hints(kind)
     samples = {name: SAMPLES.get(hints[name]) or _sample(hints[name]) for name in required_fields(kind)}
-    return next(iter(_try_make(kind, **samples)), None)
+    return None if None in samples.values() else next(iter(_try_make(kind, **samples)), None)
 
 
 def _sample(to: Any) -> Any:

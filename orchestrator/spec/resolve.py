@@ -137,7 +137,8 @@ def _below_alternatives(base: Any, settings: Mapping[str, Any]) -> dict[str, Any
 
     `scale=tiny` reduces the alternative that is asked for, not the one of the preset.
     """
-    selected = {name for name, to in field_types(type(base)).items() if name in settings and tagged_members(to)}
+    kind: Any = type(base)
+    selected = {name for name, to in field_types(kind).items() if name in settings and tagged_members(to)}
     return {name: value for name, value in settings.items() if name.partition(".")[0] in selected}
 
 

@@ -178,7 +178,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; did"),
+        ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked"),
         ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
         ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),
         ({"question": "given"}, "question.file is missing"),
