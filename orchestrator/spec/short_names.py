@@ -23,7 +23,7 @@ class _Field:
 
     `tags` are those that the field itself may have, and `selected` is the present one. `prefix` begins its values in
     text form; empty if they begin with anything. `is_absent` is true below an optional field without a value, which the
-    setting creates.
+    setting creates, and `is_unknown` if the alternative has no such field.
     """
 
     path: str
@@ -32,6 +32,7 @@ class _Field:
     selected: str = ""
     prefix: str = ""
     is_absent: bool = False
+    is_unknown: bool = False
 
     @property
     def name(self) -> str:
@@ -63,9 +64,9 @@ def find_paths(config: Any, settings: Mapping[str, Any]) -> tuple[dict[str, str]
     paths: dict[str, str] = {}
     for name in settings:
         field = _choose(name, _candidates(config, name, {**selected, **given}))
-        if field is None:
+        if field is None or field.is_unknown:
             _refuse_choice(config, name, given)
-            if selected and _candidates(config, name, given):
+            if selected and not all(candidate.is_unknown for candidate in _candidates(config, name, given)):
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
@@ -130,7 +131,7 @@ def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Ite
     for field in own:
         yield field.below(last)
     if not own:
-        yield _Field(f"{choice.path}.{rest}", selects)
+        yield _Field(f"{choice.path}.{rest}", selects, is_unknown=True)
 
 
 def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
