@@ -24,7 +24,7 @@ class _Field:
 
     `tags` are those that the field itself may have, and `selected` is the present one. `prefix` begins its values in
     text form; empty if they begin with anything. `is_absent` is true below an optional field without a value, which the
-    setting creates.
+    setting creates, and `is_unknown` if the alternative has no such field.
     """
 
     path: str
@@ -33,6 +33,7 @@ class _Field:
     selected: str = ""
     prefix: str = ""
     is_absent: bool = False
+    is_unknown: bool = False
 
     @property
     def name(self) -> str:
@@ -69,9 +70,10 @@ def find_paths(
         field = _choose(name, _candidates(config, name, {**selected, **given}))
         if field is None:
             _refuse_other_alternative(config, name, given)
-        if field is None or field.path == name:
+        if field is None or field.is_unknown or field.path == name:
             _refuse_choice(config, name, given)
-            if selected and any(each.path != name for each in _candidates(config, name, given)):
+            known = [each for each in _candidates(config, name, given) if each.path != name and not each.is_unknown]
+            if selected and known:
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
         path = name if field is None else field.path
@@ -136,7 +138,7 @@ def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Ite
     for field in own:
         yield field.below(last)
     if not own:
-        yield _Field(f"{choice.path}.{rest}", selects)
+        yield _Field(f"{choice.path}.{rest}", selects, is_unknown=True)
 
 
 def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:

@@ -229,6 +229,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),
         ({"members": "column:seen", "others": "theirs"}, "others is a field of question.records=sets, and another"),
         ({"question": "documents", "references": 9}, "references is not a field of question=documents"),
+        ({"asked.others": "theirs", "asked.source": "list"}, "asked.source is not a field of question=asked, "),
         ({"documents.seed": 2}, "unknown field 'question.seed': documents has documents, models, training"),
         ({"epochs": 2, "tuning.epochs": 3, "question": "secrets"}, "tuning.epochs is given twice, once as "),
         (

@@ -62,7 +62,7 @@ def training(config: Pretraining) -> Training:
     return Training(config, learning, training_set(config, BLOBS, CPU), CPU)
 
 
-@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
+@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.tag)
 def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> None:
     whole = config(criterion, epochs=5, recorded=(0, 1, 3, 5))
     unbroken, end, _ = linked(whole)
@@ -97,7 +97,7 @@ def test_the_state_of_another_training_is_none(other: Pretraining) -> None:
     assert alone.slice(1).equals(table)
 
 
-@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
+@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.tag)
 def test_losses_fall(criterion: Criterion) -> None:
     setting = config(
         criterion, epochs=20, schedule=20, recorded=(1, 20), optimiser="adamw", base_learning_rate=0.05, batch=30
@@ -109,7 +109,7 @@ def test_losses_fall(criterion: Criterion) -> None:
         assert last < 0.97 * first
 
 
-@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.name)
+@pytest.mark.parametrize("criterion", ALL, ids=lambda criterion: criterion.tag)
 def test_parts_of_a_minibatch_give_its_own_gradient(criterion: Criterion) -> None:
     """Beside one graph over all parts, where batch norm sees the parts as well."""
     once = training(config(criterion, batch=12, accumulate=1))

@@ -128,8 +128,8 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
     "settings", [{"nonce_by": "drand round 4512345"}, {"audited": THEIRS, "given.bound_by": "another notary"}]
 )
 def test_text_of_the_verdict_names_the_run(settings: dict[str, Any]) -> None:
-    first = changed(SMOKE, {"audited": THEIRS, "given.bound_by": "a notary"} if "audited" in settings else {})
-    second = changed(SMOKE, settings)
+    first = with_settings(SMOKE, {"audited": THEIRS, "given.bound_by": "a notary"} if "audited" in settings else {})
+    second = with_settings(SMOKE, settings)
     assert keys(first) == keys(second)
     assert run_id("forgetting", sorted(keys(first)), first) != run_id("forgetting", sorted(keys(second)), second)
 
