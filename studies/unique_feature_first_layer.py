@@ -30,11 +30,18 @@ from scipy.stats import binomtest
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from tasks.audits.unique_feature.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.first_layer import LEAST_PIXELS, Counts, FirstLayer, ink_counts, trained_first_layer
 from tasks.audits.unique_feature.measures.exact_ranks import match_spread, mean_response
+from tasks.audits.unique_feature.pairs.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.population import Cells, inked_cells, relatives
+from tasks.audits.unique_feature.questions import Pairs
+from tasks.audits.unique_feature.single_models.first_layer import (
+    LEAST_PIXELS,
+    Counts,
+    FirstLayer,
+    ink_counts,
+    trained_first_layer,
+)
 from tasks.audits.unique_feature.slope_ranks import (
     IMAGES,
     FeatureRegion,
@@ -96,16 +103,29 @@ class Models:
 
 def study_config(data: str, examples: int, owners: int, seed: int) -> UniqueFeature:
     pinned = pin(Dataset(data))
-    return UniqueFeature(data=pinned, probe=pinned, drawn=True, canaries=owners, seed=seed, examples=examples)
+    pairs = Pairs(data=pinned, examples=examples, canaries=owners, drawn=True)
+    return UniqueFeature(pairs, probe=pinned, seed=seed)
+
+
+def asked_pairs(config: UniqueFeature) -> Pairs:
+    assert config.scored_pairs is not None
+    return config.scored_pairs
+
+
+def with_training(config: UniqueFeature, **fields: int) -> UniqueFeature:
+    """The config with these fields of its training."""
+    pairs = asked_pairs(config)
+    return replace(config, question=replace(pairs, training=replace(pairs.training, **fields)))  # type: ignore[arg-type]
 
 
 def train(config: UniqueFeature, innocent: int, references: int) -> Models:
     """The owners' models, so many innocent ones, and so many references."""
-    chosen = canaries(config, load(config.trained_on))
-    trainings = [canary.burn_into(clean_training(config, canary, 0)) for canary in chosen]
+    pairs = asked_pairs(config)
+    chosen = canaries(config, pairs, load(pairs.data))
+    trainings = [canary.burn_into(clean_training(config, pairs, canary, 0)) for canary in chosen]
     names = {"innocent": innocent, "clean reference": references}
     own = [seeds.derive(config.seed, name, number) for name, count in names.items() for number in range(count)]
-    trainings += [replace(config.training, seed=seed) for seed in own]
+    trainings += [replace(pairs.clean_training, seed=seed) for seed in own]
     models: list[tuple[pa.Table, Sequence[Weights]]] = []
     for first in range(0, len(trainings), TOGETHER):
         models += train_with_checkpoints(trainings[first : first + TOGETHER])
@@ -150,7 +170,7 @@ def pixel_scores(
     clean: Pixels = data.test_images[data.test_labels == label][:IMAGES]
     asked = relatives(config, one.canary.asked, one.canary.number)
     sets = [burn(clean, feature) for feature in slope_features(asked, data.shape[:2])]
-    training = data.train_images[: config.examples or None]
+    training = data.train_images[: asked_pairs(config).examples or None]
     region, counts = feature_region(clean, sets, training), ink_counts(training)
     own = mean_response(one.model, sets, label)
     others = [mean_response(model, sets, label) for model in references]
@@ -258,7 +278,7 @@ def rank_glyphs(values: Array, glyphs: Sequence[Cells]) -> list[Ranks]:
 
 def count_answers(config: UniqueFeature, models: Models) -> dict[str, Answers]:
     """What every score says."""
-    data = load(config.trained_on)
+    data = load(asked_pairs(config).data)
     glyphs = [glyph_of(one) for one in models.owners]
     found: defaultdict[str, Answers] = defaultdict(Answers)
     for number, one in enumerate([*models.owners, *models.innocent]):
@@ -319,10 +339,11 @@ def describe_count(called: NDArray[np.bool_]) -> str:
 
 
 def facts(config: UniqueFeature, models: Models) -> Iterator[tuple[str, str]]:
-    data = load(config.trained_on)
-    counts = ink_counts(data.train_images[: config.examples or None]).reshape(data.shape)[1:6, 1:6]
-    yield "data", f"{config.trained_on.name}, {config.examples or len(data.train_images)} training images"
-    yield "epochs", f"{config.epochs} at most, patience {config.patience}"
+    data = load(asked_pairs(config).data)
+    counts = ink_counts(data.train_images[: asked_pairs(config).examples or None]).reshape(data.shape)[1:6, 1:6]
+    pairs = asked_pairs(config)
+    yield "data", f"{pairs.data.name}, {pairs.examples or len(data.train_images)} training images"
+    yield "epochs", f"{pairs.training.epochs} at most, patience {pairs.training.patience}"
     yield "seed", str(config.seed)
     yield (
         "models",
@@ -345,10 +366,11 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if options.tiny:
-        config = replace(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
+        config = with_training(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
     else:
         config = study_config(options.data, options.examples, options.owners, options.seed)
-        config = replace(config, epochs=options.epochs or config.epochs)
+        if options.epochs:
+            config = with_training(config, epochs=options.epochs)
     models = train(config, options.innocent, options.references)
     counted = table(count_answers(config, models))
     setting = measurement_facts("", torch.device("cpu")) | dict(facts(config, models))

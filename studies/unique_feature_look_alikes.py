@@ -22,18 +22,16 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from tasks.audits.unique_feature.external_models import ExternalModels
 
 from measurement.report import measurement_facts, publish_counts
 from studies.hospital import make_xrays, train_model
 from studies.interface import study_parser
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.answer.panels import PARTLY
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Predictor
+from tasks.audits.unique_feature.given_models import Given, ModelFiles
 from tasks.audits.unique_feature.measures.exact_ranks import PanelResponses, mean_response
 from tasks.audits.unique_feature.measures.family import single_family_rows
-from tasks.audits.unique_feature.measures.look_alikes import look_alike_answers, rank_rows
 from tasks.audits.unique_feature.population import (
     LEVEL,
     Relatives,
@@ -43,6 +41,8 @@ from tasks.audits.unique_feature.population import (
     relatives,
 )
 from tasks.audits.unique_feature.scores import log_probabilities
+from tasks.audits.unique_feature.single_models.answer import PARTLY
+from tasks.audits.unique_feature.single_models.look_alikes import look_alike_answers, rank_rows
 from tasks.audits.unique_feature.slope_ranks import IMAGES, rank_glyph_parts, slope_sets
 from tasks.audits.unique_feature.slope_ranks import rank_rows as slope_rank_rows
 from tasks.contract.schemas import SUMMARY
@@ -72,7 +72,7 @@ class Size:
     images: int
     probes: int
     epochs: int
-    family: Family
+    family: AskedFamily
 
 
 FULL = Size(owners=20, images=300, probes=20, epochs=EPOCHS, family=AskedFamily(look_alikes=100))
@@ -138,8 +138,8 @@ def as_tensor(images: Pixels) -> torch.Tensor:
 def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
     """What the models of one hospital are said to know of one name."""
     asked = drawn_name(seed, "asked")
-    given = ExternalModels(models=(ModelFile("model.pt"),), shape=(SIDE, SIDE, 1))
-    config = UniqueFeature(feature=replace(PATTERN, words=asked), given=given, family=size.family, seed=seed)
+    given = Given(shape=(SIDE, SIDE, 1), source=ModelFiles((ModelFile("model.pt"),)), family=size.family)
+    config = UniqueFeature(given, feature=replace(PATTERN, words=asked), seed=seed)
     data, clean = xrays(seed, "train", size.images), xrays(seed, "elsewhere", size.probes)
     at = int(make_xrays.generator(seed, "name").integers(size.images))
     models = []
@@ -153,7 +153,7 @@ def hospital_answers(size: Size, seed: int) -> Iterator[Answered]:
 
 def panel_answers(config: UniqueFeature, clean: Pixels, models: Sequence[Predictor]) -> Iterator[tuple[str, str]]:
     """The audit's answer on each model, without look-alikes and with them."""
-    asked = relatives(config, config.feature)
+    asked = relatives(config, config.asked_feature)
     about = {"canary": None, "label": None, "seed": 0, "model": "given"}
     families = [family_from_rows(about, rows) for rows in family_rows(asked, clean, models)]
     said: list[list[dict[str, object]]] = [[] for _ in models]

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +33,25 @@ from numpy.typing import NDArray
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from studies.unique_feature_first_layer import LEVELS, Asked, describe_count, glyph_of, study_config, train
+from studies.unique_feature_first_layer import (
+    LEVELS,
+    Asked,
+    asked_pairs,
+    describe_count,
+    glyph_of,
+    study_config,
+    train,
+    with_training,
+)
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.first_layer import Counts, comparison, ink_class, ink_counts, trained_first_layer
 from tasks.audits.unique_feature.population import Cells, inked_cells
+from tasks.audits.unique_feature.single_models.first_layer import (
+    Counts,
+    comparison,
+    ink_class,
+    ink_counts,
+    trained_first_layer,
+)
 from tasks.audits.unique_feature.slope_ranks import IMAGES, Subsets, cell_sums
 from tasks.audits.unique_feature.slopes import LEAST_INK, Array, pixel_ink
 from tasks.datasets.catalog import load
@@ -158,8 +173,8 @@ class OwnerRanks:
 def rank_all_glyphs(
     config: UniqueFeature, owners: Sequence[Asked], references: Sequence[pa.Table]
 ) -> dict[str, OwnerRanks]:
-    data = load(config.trained_on)
-    training = data.train_images[: config.examples or None]
+    data = load(asked_pairs(config).data)
+    training = data.train_images[: asked_pairs(config).examples or None]
     domain = Domain(data, ink_counts(training), pixel_ink(training).ravel())
     glyphs = [inked_cells(glyph_of(one)) for one in owners]
     ranks: defaultdict[str, OwnerRanks] = defaultdict(lambda: OwnerRanks([], []))
@@ -200,13 +215,13 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if options.tiny:
-        config = replace(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
+        config = with_training(study_config("digits", 50, 2, options.seed), epochs=2, patience=0)
     else:
         config = study_config("mnist", 10000, options.owners, options.seed)
     models = train(config, 0 if options.tiny else options.clean, ASKED_REFERENCES)
     clean = [*models.references, *(one.model for one in models.innocent)]
     setting = measurement_facts("", torch.device("cpu")) | {
-        "data": f"{config.trained_on.name}, {config.examples} training images",
+        "data": f"{asked_pairs(config).data.name}, {asked_pairs(config).examples} training images",
         "seed": str(config.seed),
         "models": f"{len(models.owners)} with a glyph, {len(clean)} clean references",
     }

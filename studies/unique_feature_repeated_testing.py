@@ -23,8 +23,8 @@ from scipy import stats
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from tasks.audits.unique_feature.answer.pair_evidence import LEAST, SURELY
-from tasks.audits.unique_feature.answer.pairs import ONE_SIDE
+from tasks.audits.unique_feature.pairs.answer import ONE_SIDE
+from tasks.audits.unique_feature.pairs.evidence import LEAST, SURELY
 from tasks.audits.unique_feature.population import FDR, LEVEL, SMALLEST
 from tasks.contract.looks import clearing_level
 from tasks.numerics import betting, statistics

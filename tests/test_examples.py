@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tasks.audits.unique_feature.measures.output_checks import TWICE
+from tasks.audits.unique_feature.single_models.output_checks import TWICE
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Words, burn

@@ -13,13 +13,14 @@ import torch
 from PIL import Image
 
 import orchestrator
-from tasks.audits.unique_feature.measures import latents, learning_curve, panels
+from tasks.audits.unique_feature.measures import latents, learning_curve
+from tasks.audits.unique_feature.pairs import panels
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tests.support.shell import Here, refusals
 from tests.tasks.datasets import scans
 
-SMALL = {"scale": "tiny", "canaries": 3, "examples": 60, "epochs": 1}
+SMALL: dict[str, Any] = {"scale": "tiny", "data": "digits", "canaries": 3, "examples": 60, "epochs": 1}
 OFFLINE: dict[str, Any] = {"address": "none", "mlflow": "off", "report": False}
 
 
@@ -82,7 +83,7 @@ def test_narrow_network_without_neighbours_goes_through_every_measure(tmp_path: 
     assert rows["validation accuracy", '{"model": "canary"}']["estimate"] > 0
     scores = {row["score"] for row in run.table("exact_ranks").to_pylist()}
     assert {"pair", "weight change"} <= scores
-    units = orchestrator.run("unique_feature", question="latents", probe="photos", store=tmp_path, **OFFLINE, **changed)
+    units = orchestrator.run("unique_feature", preset="smoke", question="latents", store=tmp_path, **OFFLINE, **changed)
     assert {row["units"] for row in units.table("latents").to_pylist()} == {26, 13}
 
 

@@ -18,13 +18,13 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.config_parts import plain
 from orchestrator.store import Store
 from tasks.audits.unique_feature import PRESETS, UniqueFeature
-from tasks.audits.unique_feature.measures import summary
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
-from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.pairs.canary_verdicts import CANARY_VERDICTS
 from tasks.audits.unique_feature.population import inked_cells
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.summary import summary
 from tasks.contract.job import Job
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset

@@ -21,8 +21,8 @@ from dashboards.chart import Figure
 from dashboards.figures import figures
 from dashboards.run import Run, open_run
 from orchestrator.store import Store, open_store
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES
 from tasks.contract.schemas import SUMMARY
 from tests.dashboards import labels, made
 from tests.dashboards.test_drawing import COLOUR

@@ -17,7 +17,7 @@ from dashboards.page import gallery
 from orchestrator.store import Store
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.evaluation import burning, probe_images, probe_set_triples
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES
 from tasks.datasets import catalog
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -44,7 +44,7 @@ def test_canaries_are_shown_as_their_models_saw_them_the_largest_effect_first(st
     assert found.shown
     assert "" == found.note
     rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
-    images = burn(load(config.data).train_images, config.feature)
+    images = burn(load(config.question.data).train_images, config.feature)
     for row, picture in zip(rows, found.pictures, strict=False):
         assert picture.title.startswith(f"canary {row['canary']}, label {row['label']}, effect ")
         assert (images[row["canary"], :, :, 0] == array(picture.png)).all()
@@ -80,7 +80,7 @@ def test_the_users_own_images_are_hidden_unless_asked_for(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
-    config = replace(made.embedded(), data=own(tmp_path / "data" / "mnist"))
+    config = made.embedded(data=own(tmp_path / "data" / "mnist"))
     hidden = shown(store, config)
     assert (False, ()) == (hidden.shown, hidden.pictures)
     assert "--show-images" in hidden.note

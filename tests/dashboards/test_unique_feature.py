@@ -22,15 +22,15 @@ from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store, open_store
 from tasks.audits.unique_feature import population
-from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, EXACT_VERDICTS
-from tasks.audits.unique_feature.measures.evidence import EVIDENCE
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, REFERENCE_RANKS
-from tasks.audits.unique_feature.measures.private_ranks import bounded_share_rows, rank_bounds
+from tasks.audits.unique_feature.pairs.bets import EVIDENCE
+from tasks.audits.unique_feature.pairs.canary_verdicts import CANARY_VERDICTS, EXACT_VERDICTS
+from tasks.audits.unique_feature.pairs.private_ranks import bounded_share_rows, rank_bounds
 from tasks.audits.unique_feature.population import FAMILY
 from tasks.contract.epsilon_rows import Spent, epsilon_rows
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, row
-from tasks.datasets.features import Family, Words, burn
+from tasks.datasets.features import Words, burn
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import proportion
 from tasks.training.recipe import Privacy
@@ -311,7 +311,7 @@ def test_the_last_words_of_a_setting_are_kept_when_it_is_too_long(store: Store) 
 def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
     table = made.family([("given", None, None)], members=3)
     found = gallery(
-        made.run(store, "unique_feature-1", {"summary": [], "family": [table]}, made.embedded(canaries=0)), False
+        made.run(store, "unique_feature-1", {"summary": [], "family": [table]}, made.embedded(question="panel")), False
     )
     assert found is not None
     assert 9 == len(found.pictures)
@@ -362,7 +362,7 @@ def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest
     }
     ranks = pa.Table.from_pylist([dict.fromkeys(REFERENCE_RANKS.names) | row], REFERENCE_RANKS)
     tables = {"summary": [], "family": [made.family([("given", None, None)], members=3)], "reference_ranks": [ranks]}
-    given = made.embedded(canaries=0, feature=name, family=Family(count=20))
+    given = made.embedded(question="panel", feature=name, **{"family.count": 20})
     found = gallery(made.run(store, "unique_feature-1", tables, given), True)
     assert found is not None
     own, read, nearest = [picture for picture in found.pictures if picture.group == LETTERS]

@@ -11,7 +11,7 @@ from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import DOTTED
 from dashboards.chart import Axis, Chart, Figure, Panel, level, line
 from dashboards.columns import integers, numbers, with_columns
-from tasks.audits.unique_feature.measures.evidence import EVIDENCE
+from tasks.audits.unique_feature.pairs.bets import EVIDENCE
 
 WIDE = 1e3  # evidence from which on the axis has powers of ten alone
 

@@ -13,13 +13,13 @@ from dashboards import drawing
 from dashboards.gallery import Picture, encode_png
 from dashboards.run import Run
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.config import Shape
 from tasks.audits.unique_feature.letters import read_letters
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, REFERENCE_RANKS
-from tasks.audits.unique_feature.measures.weight_ranks import WEIGHT_RANKS
+from tasks.audits.unique_feature.pairs.canary_selection import Canary, canaries
 from tasks.audits.unique_feature.population import Relatives, relatives
 from tasks.audits.unique_feature.questions import RandomChoice
+from tasks.audits.unique_feature.single_models.weight_ranks import WEIGHT_RANKS
 from tasks.audits.unique_feature.slopes import Array, strongest_pixels
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load

@@ -15,13 +15,13 @@ depends on the training seed, so models that never saw the feature can be called
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
 the rank of its feature among 200 others, or among all glyphs where `ranks` is measured
-(`measures/canary_verdicts.py`). "Not seen" does not mean "safe".
+(`pairs/canary_verdicts.py`). "Not seen" does not mean "safe".
 
 Until decided. Where every canary carries a drawn feature a run may look after each pair and end once the product of
-bets on their ranks accuses (`measures/evidence.py`); nothing else accuses then.
+bets on their ranks accuses (`pairs/bets.py`); nothing else accuses then.
 
 Errors. Where nothing is memorised and features were drawn from their family the answer is "memorised" in at most 7.6 %
-of runs: `answer/pairs.py` has the rules.
+of runs: `pairs/answer.py` has the rules.
 
 Single models. A model trained elsewhere has no twin. It is evaluated on the feature and on 200 others of its family
 (the letter's cells permuted; other names in the same typeface), and the evidence is the feature's rank among them,
@@ -61,15 +61,15 @@ from tasks.audits.unique_feature.answer import (
     certificate,
     verdict,
 )
-from tasks.audits.unique_feature.answer.pairs import summed_error
-from tasks.audits.unique_feature.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
-from tasks.audits.unique_feature.measures import MEASURES, summary, summary_of_models
+from tasks.audits.unique_feature.pairs.answer import summed_error
+from tasks.audits.unique_feature.pairs.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.power import power, resolution
 from tasks.audits.unique_feature.presets import PRESETS, REPEATS, SITUATIONS, PublishedCell, printed_cell
 from tasks.audits.unique_feature.questions import CanaryPairs, Panel
-from tasks.audits.unique_feature.single_models import labels, pictures, single_model_config, split_key
+from tasks.audits.unique_feature.single_models.models import labels, pictures, single_model_config, split_key
+from tasks.audits.unique_feature.summary import MEASURES, summary, summary_of_models
 from tasks.audits.unique_feature.tiny import tiny
 from tasks.audits.unique_feature.trainings import trainings
 from tasks.audits.unique_feature.unseen_images import count_copies, seen_images

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.canary_selection import Canary, RankedImage
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
+from tasks.audits.unique_feature.pairs.canary_selection import Canary, RankedImage
 from tasks.audits.unique_feature.scores import Array, log_probabilities
 from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images, split_images
 from tasks.datasets.catalog import load

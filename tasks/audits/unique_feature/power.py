@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tasks.audits.unique_feature.answer.pair_evidence import LEAST
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.canary_verdicts import decides
+from tasks.audits.unique_feature.pairs.canary_verdicts import decides
+from tasks.audits.unique_feature.pairs.evidence import LEAST
 from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
 from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
 from tasks.numerics.t_test import t_rate

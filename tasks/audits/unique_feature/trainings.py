@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import (
+from tasks.audits.unique_feature.config import Shape, UniqueFeature
+from tasks.audits.unique_feature.given_models import Given
+from tasks.audits.unique_feature.pairs.canary_selection import (
     Canary,
     CanaryChoice,
     RankedImage,
@@ -28,8 +30,6 @@ from tasks.audits.unique_feature.canary_selection import (
     link,
     train_with_canary,
 )
-from tasks.audits.unique_feature.config import Shape, UniqueFeature
-from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.questions import (
     CanaryPairs,
     Pairs,
@@ -38,7 +38,7 @@ from tasks.audits.unique_feature.questions import (
     SelfInfluenceChoice,
     TrainedHere,
 )
-from tasks.audits.unique_feature.single_models import SingleModelConfig, check_tables, single_model_config
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig, check_tables, single_model_config
 from tasks.contract.job import Function, Inputs, Job, Work, single_table, task
 from tasks.datasets.catalog import load
 from tasks.datasets.features import check_fits

@@ -95,14 +95,21 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
             ("--have", "model", "--fear", "unkown"),
             "fear is 'unkown'; allowed: image, set, answer, secret, unknown; did you mean",
         ),
-        ((*data, "probs=x"), "probs is not asked for; there are data, network, probe, feature; did you mean 'probe'?"),
-        (data, "these answers are missing: data=..., probe=..., feature=...; nothing was written"),
+        (
+            (*data, "probs=x"),
+            "probs is not asked for; there are question.data, question.training.network, probe, feature; did you mean "
+            "'probe'?",
+        ),
+        (data, "these answers are missing: question.data=..., probe=..., feature=...; nothing was written"),
         ((*data, "data=digits", "feature=A"), "these answers are missing: probe=...; nothing was written"),
         ((*data, "--out", f"{'x' * 300}.yaml"), "File name too long"),
         ((*data, "data=digits", "probe=photos", "feature=AB"), "text is 'AB'; it must be one letter from A to Z"),
         ((*data, "--out", "a.txt"), "--out a.txt: the file must end in .yaml"),
         ((*data, "--out", "no/a.yaml"), "--out no/a.yaml: there is no folder no"),
-        (("--have", "model", "--fear", "image"), "missing: given.shape=..., given.models=..., probe=..., feature=..."),
+        (
+            ("--have", "model", "--fear", "image"),
+            "missing: question.shape=..., question.source.models=..., probe=..., feature=...",
+        ),
     ):
         said = engram("ask", *arguments, code=2).stderr
         assert line in said, said

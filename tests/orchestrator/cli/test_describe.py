@@ -17,8 +17,7 @@ def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> No
     time = r"(from )?[\d.]+ (s|min|h) [^;]*"
     cost = rf"table1-mnist: 200 trainings, {time}; data missing: mnist, cifar10 \(ENGRAM_DATA\) the "
     assert re.search(cost, one)
-    assert "  canaries = 100\n      Training images that carry the feature" in said
-    assert "      whole number, at least 0\n      published: 100; 30; 3; 1\n" in said
+    assert "  question = pairs\n      What is asked: pairs" in said
     assert not (engram.folder / "engram-store").exists()
 
 
@@ -33,7 +32,7 @@ def test_a_field_shows_what_is_below_it_and_which_presets_have_which_value(engra
     said = engram("show", "forgetting", "query.control").stdout
     assert "  query.control.images = held-back\n" in said
     assert "  query.control.images.data (required)\n      The data set.\n      of named: data set, " in said
-    values = engram("show", "unique_feature", "seeds").stdout
+    values = engram("show", "unique_feature", "question.seeds").stdout
     assert "          5 in figure3a, figure5, figure6\n" in values
 
 

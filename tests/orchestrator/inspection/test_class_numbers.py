@@ -33,10 +33,11 @@ def test_plan_names_requested_classes_and_unused_levels(tmp_path: Path) -> None:
     name = f"folder:{tmp_path}/scans"
     fields = {**{f"given.{field}": value for field, value in given.items()}, "probe": name, "probes": 3}
     seen = preview(Spec("unique_feature", None, fields, store=str(tmp_path / "store")))
-    row = {"field": "given.label", "number": 3, "data": name, "names": ["0", "1", "2", "10"]}
+    field = "question.source.judged_by.label"
+    row = {"field": field, "number": 3, "data": name, "names": ["0", "1", "2", "10"]}
     assert json.loads(json.dumps(seen["classes"])) == [row]
     (line,) = describe_classes(seen["classes"])
-    assert line == f"given.label=3 is '10' of {name}, whose classes are 0: 0, 1: 1, 2: 2, 3: 10"
+    assert line == f"{field}=3 is '10' of {name}, whose classes are 0: 0, 1: 1, 2: 2, 3: 10"
     (note,) = seen["warnings"]
     assert "add #bits12 to the data set's name" in note
     fields["probe"] = f"{name}#bits12"

@@ -88,10 +88,17 @@ def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Pat
     config = UniqueFeature(feature=JANE)
     settings = [
         {"feature": "words:JANE DOE", "feature.words": "JANE DOE", "feature.font": "fonts/hand.ttf", "epochs": 3},
-        {"feature": "words:JOHN ROE", "feature.words": "JOHN ROE", "data": "folder:../ann/scans", "scale": "tiny"},
+        {
+            "feature": "words:JOHN ROE",
+            "feature.words": "JOHN ROE",
+            "question.data": "folder:../ann/scans",
+            "scale": "tiny",
+        },
     ]
-    other = replace(config, feature=replace(JANE, words="JOHN ROE"), data=Dataset("folder:/home/ann/scans", DIGEST))
-    for name, each in (("one", replace(config, epochs=3)), ("two", other)):
+    other = with_settings(
+        config, feature=replace(JANE, words="JOHN ROE"), data=Dataset("folder:/home/ann/scans", DIGEST)
+    )
+    for name, each in (("one", with_settings(config, epochs=3)), ("two", other)):
         written(tmp_path / name, config=plain(each), setting=None)
     sweep = Disclosure().journal(written(tmp_path / "sweep", cells=["one", "two"], settings=settings))
     one, two = sweep.about()["settings"]
@@ -118,10 +125,18 @@ def test_a_config_without_anything_private_is_told_as_it_was_written(tmp_path: P
 
 def test_what_was_asked_for_is_told_as_the_config_is(tmp_path: Path) -> None:
     config = plain(with_settings(UniqueFeature(), data=Dataset("folder:/home/ann/scans#20x20", DIGEST), feature=JANE))
-    fields = {"feature.words": "JANE DOE", "data": "folder:/home/ann/scans#20x20", "canaries": "4"}
+    fields = {
+        "feature.words": "JANE DOE",
+        "question.data": "folder:/home/ann/scans#20x20",
+        "question.canaries": "4",
+    }
     kept = {"preset": "quickstart", "set": fields, "sweep": {}, "tolerate": 0}
     told = Disclosure().journal(written(tmp_path / "one", config=config, asked=kept)).about()["asked"]
-    public = {"feature.words": "<4 and 3 letters>", "data": "folder:scans#20x20", "canaries": "4"}
+    public = {
+        "feature.words": "<4 and 3 letters>",
+        "question.data": "folder:scans#20x20",
+        "question.canaries": "4",
+    }
     assert {**kept, "set": public} == told
 
 

@@ -223,7 +223,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
         ({"question": {"type": "documents", "secrets": 2}}, "unknown field question.secrets: it has documents, models"),
         ({"models": 8}, "models stands for several fields; write question=documents question.models=VALUE or "),
         ({"question": "documents", "epochs": 8}, "write question.training.epochs=VALUE or tuning.epochs=VALUE"),
-        ({"question": "secrets", "documents": 8}, "documents is not a field of question=secrets"),
+        ({"question": "secrets", "base": "gpt"}, "base is not a field of question=secrets"),
         ({"insertions": "true"}, "'insertions' is not a field but a choice of question: write question=insertions"),
         ({"secrets": 2, "documents": 4}, "unknown field 'question.secrets': documents has documents, models"),
         ({"secrets": 2, "base": "gpt"}, "secrets is not a field of question=insertions, and another setting is"),

@@ -28,9 +28,9 @@ def test_no_preset_of_any_audit_lacks_what_it_repeats(name: str) -> None:
 def test_a_field_has_its_type_default_range_and_published_values() -> None:
     fields = describe_fields(audits.find("unique_feature").audit)
     canaries = fields["question.canaries"]
-    assert (canaries.type, canaries.default) == ("whole number", "100")
-    assert canaries.allowed.startswith("at least 1")
-    assert {"100", "30", "3", "1"} == set(canaries.published or {})
+    assert (canaries.type, canaries.default, canaries.of) == ("whole number", "100", "pairs, course, latents")
+    assert canaries.allowed.startswith("at least 1; question=panel evaluates models")
+    assert set(canaries.published or {}) == {"100", "30", "1"}
     assert "figure3a" in (canaries.published or {})["30"]
     assert (
         "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY"
@@ -53,7 +53,7 @@ def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> N
     for wrong, near in (
         ("canarys", "question.canaries"),
         ("count", "question.family.count"),
-        ("question.family.cuont", "question.family.count"),
+        ("family.cuont", "question.family.count"),
     ):
         with pytest.raises(SpecError, match=f"no field or preset '{wrong}'; did you mean '{near}'"):
             find_fields(fields, wrong, "unique_feature")

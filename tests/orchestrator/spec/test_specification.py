@@ -243,9 +243,13 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
 
 
 def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
-    path = write(tmp_path, "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1}\n")
+    path = write(
+        tmp_path,
+        "audit: unique_feature\npreset: smoke\nset: {feature: {text: X}, canaries: 1, training: {epochs: 2}}\n",
+    )
     (config,) = configs(resolve.read_spec(path, Spec("")))
-    assert ("X", 5, 1) == (config.feature.text, config.feature.size, config.question.canaries)
+    question = config.question
+    assert ("X", 5, 1, 2) == (config.feature.text, config.feature.size, question.canaries, question.training.epochs)
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])

@@ -43,9 +43,9 @@ from tasks.audits.text.question import Documents
 from tasks.audits.text.secrets.ranks import Ranking as SecretRanking
 from tasks.audits.text.secrets.ranks import secrets
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.measures.canary_verdicts import canary_verdicts
-from tasks.audits.unique_feature.measures.canary_verdicts import rows as canary_rows
 from tasks.audits.unique_feature.measures.family import single_family_rows
+from tasks.audits.unique_feature.pairs.canary_verdicts import canary_verdicts
+from tasks.audits.unique_feature.pairs.canary_verdicts import rows as canary_rows
 from tasks.audits.unique_feature.population import ModelFamily
 from tasks.audits.unique_feature.presets import PRESETS
 from tasks.audits.unique_feature.questions import Panel

@@ -12,8 +12,8 @@ from tasks.audits.membership import AUDIT as MEMBERSHIP
 from tasks.audits.membership import Membership
 from tasks.audits.unique_feature import AUDIT as UNIQUE_FEATURE
 from tasks.audits.unique_feature import UniqueFeature
-from tasks.audits.unique_feature.measures.canary_scores import EFFECT
-from tasks.audits.unique_feature.measures.canary_verdicts import BEYOND, CALLED, MEMORISED, MEMORISED_BETS, TOTAL_BETS
+from tasks.audits.unique_feature.pairs.canary_scores import EFFECT
+from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED, MEMORISED, MEMORISED_BETS, TOTAL_BETS
 from tasks.contract.circumstances import Circumstances
 from tasks.contract.looks import CLEARING_ERROR, Look, clearing_level, coverage, widen_interval
 from tasks.contract.power import SMALLEST

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
 from tasks.audits.unique_feature.evaluation import (
     MODELS,
@@ -37,10 +36,11 @@ from tasks.audits.unique_feature.evaluation import (
     probe_triples,
     training_set_triples,
 )
+from tasks.audits.unique_feature.pairs.canary_selection import canary_row
 from tasks.audits.unique_feature.population import clean_images
 from tasks.audits.unique_feature.presets import LEVEL
 from tasks.audits.unique_feature.scores import black_box_score, divergence, probe_count_rows, spread
-from tasks.audits.unique_feature.single_models import SingleModelConfig, burning, predictor, single_batch_key
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig, burning, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

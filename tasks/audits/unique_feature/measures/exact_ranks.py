@@ -35,11 +35,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
-from tasks.audits.unique_feature.measures.look_alikes import look_alike_row
-from tasks.audits.unique_feature.measures.units import first_trainings, group_by, share_seeds
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, canary_row
+from tasks.audits.unique_feature.pairs.units import first_trainings, group_by, share_seeds
 from tasks.audits.unique_feature.population import (
     Population,
     Relatives,
@@ -47,7 +46,8 @@ from tasks.audits.unique_feature.population import (
     is_counted,
     relatives,
 )
-from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor
+from tasks.audits.unique_feature.single_models.look_alikes import look_alike_row
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor
 from tasks.audits.unique_feature.slope_ranks import (
     IMAGES,
     LOOK_ALIKE,

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.canary_selection import Canary, RankedImage, canary_row, own_feature
 from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, check_label, network_predictor
+from tasks.audits.unique_feature.pairs.canary_selection import Canary, RankedImage, canary_row, own_feature
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
@@ -47,7 +47,7 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.scores import Array
-from tasks.audits.unique_feature.single_models import SingleModelConfig, predictor, single_batch_key
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.job import Inputs, Job, Work, format_shape, task

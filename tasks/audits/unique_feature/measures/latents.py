@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.canary_selection import canary_row
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.pairs.canary_selection import canary_row
 from tasks.audits.unique_feature.questions import UnitResponses
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task

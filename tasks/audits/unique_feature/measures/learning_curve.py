@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.canary_selection import RankedImage, RankedTraining, canary_row, resolve_canary
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, RankedTraining, canary_row, resolve_canary
 from tasks.audits.unique_feature.questions import EpochScores
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.canary_selection import CHOSEN, INFLUENCE, RankedImage
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import Evaluation
-from tasks.audits.unique_feature.measures import summary
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
+from tasks.audits.unique_feature.pairs.canary_selection import CHOSEN, INFLUENCE, RankedImage
 from tasks.audits.unique_feature.population import FAMILY, UNCARRIED
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.summary import summary
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset

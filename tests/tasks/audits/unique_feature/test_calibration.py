@@ -12,14 +12,14 @@ from scipy import stats
 
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.answer.panels import PARTLY
-from tasks.audits.unique_feature.measures import summary
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, white_box_rows
-from tasks.audits.unique_feature.measures.canary_verdicts import count_rows
-from tasks.audits.unique_feature.measures.units import effect_row, units
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES, white_box_rows
+from tasks.audits.unique_feature.pairs.canary_verdicts import count_rows
+from tasks.audits.unique_feature.pairs.units import effect_row, units
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.questions import Panel
+from tasks.audits.unique_feature.single_models.answer import PARTLY
+from tasks.audits.unique_feature.summary import summary
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import PRESETS, plan, tiny
-from tasks.audits.unique_feature.measures import MEASURES, summary
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.summary import MEASURES, summary
 from tasks.contract.measure import Measure, Tables
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.canary_selection import RankedImage
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, trainings, twin_training
 from tasks.audits.unique_feature.trainings import train_many_twins as train_many
 from tasks.audits.unique_feature.trainings import twin_link as link

@@ -11,14 +11,14 @@ from orchestrator.errors import SpecError
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
-from tasks.audits.unique_feature.measures import summary
-from tasks.audits.unique_feature.measures.canary_scores import CANARY_SCORES, canary_scores
-from tasks.audits.unique_feature.measures.canary_verdicts import CANARY_VERDICTS, canary_verdicts, exact_verdicts
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score
 from tasks.audits.unique_feature.measures.family import pair_family
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES, canary_scores
+from tasks.audits.unique_feature.pairs.canary_verdicts import CANARY_VERDICTS, canary_verdicts, exact_verdicts
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.questions import Pairs, SelfInfluenceChoice
+from tasks.audits.unique_feature.summary import summary
 from tasks.audits.unique_feature.trainings import TwinTraining, train_twin, twin_training
 from tasks.contract.job import Job, Roots
 from tasks.contract.schemas import SUMMARY

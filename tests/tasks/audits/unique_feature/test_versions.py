@@ -11,7 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.canary_selection import (
+from tasks.audits.unique_feature.evaluation import Burning, Evaluation
+from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
+from tasks.audits.unique_feature.measures.divergences import ask, score
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, ExactRanks, exact_ranks
+from tasks.audits.unique_feature.measures.family import PairFamily, ask_family, pair_family
+from tasks.audits.unique_feature.measures.latents import Latents, latents
+from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
+from tasks.audits.unique_feature.pairs.bets import StoppingLevel, evidence
+from tasks.audits.unique_feature.pairs.canary_scores import canary_scores
+from tasks.audits.unique_feature.pairs.canary_selection import (
     CanaryChoice,
     RankedImage,
     RankedTraining,
@@ -20,26 +29,17 @@ from tasks.audits.unique_feature.canary_selection import (
     influence,
     train_with_canary,
 )
-from tasks.audits.unique_feature.evaluation import Burning, Evaluation
-from tasks.audits.unique_feature.measures import summary, summary_of_models
-from tasks.audits.unique_feature.measures.canary_scores import canary_scores
-from tasks.audits.unique_feature.measures.canary_verdicts import canary_verdicts, exact_verdicts
-from tasks.audits.unique_feature.measures.contrast import Contrast, contrast
-from tasks.audits.unique_feature.measures.detection import curves, detection
-from tasks.audits.unique_feature.measures.divergences import ask, score
-from tasks.audits.unique_feature.measures.evidence import StoppingLevel, evidence
-from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, ExactRanks, exact_ranks
-from tasks.audits.unique_feature.measures.family import PairFamily, ask_family, pair_family
-from tasks.audits.unique_feature.measures.influence import InfluenceChange
-from tasks.audits.unique_feature.measures.influence import influence_change as retrace
-from tasks.audits.unique_feature.measures.latents import Latents, latents
-from tasks.audits.unique_feature.measures.learning_curve import History, LearningCurve, history, learning_curve
-from tasks.audits.unique_feature.measures.look_alikes import LookAlikes, ask_look_alikes
-from tasks.audits.unique_feature.measures.panels import Panels, exact_panels, panels
-from tasks.audits.unique_feature.measures.regularisation import regularisation
+from tasks.audits.unique_feature.pairs.canary_verdicts import canary_verdicts, exact_verdicts
+from tasks.audits.unique_feature.pairs.detection import curves, detection
+from tasks.audits.unique_feature.pairs.influence import InfluenceChange
+from tasks.audits.unique_feature.pairs.influence import influence_change as retrace
+from tasks.audits.unique_feature.pairs.panels import Panels, exact_panels, panels
+from tasks.audits.unique_feature.pairs.regularisation import regularisation
 from tasks.audits.unique_feature.population import Relatives
 from tasks.audits.unique_feature.presets import PublishedCell
-from tasks.audits.unique_feature.single_models import SingleModelConfig
+from tasks.audits.unique_feature.single_models.look_alikes import LookAlikes, ask_look_alikes
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig
+from tasks.audits.unique_feature.summary import summary, summary_of_models
 from tasks.contract.job import NoSettings, marks
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset

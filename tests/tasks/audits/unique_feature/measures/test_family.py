@@ -10,7 +10,6 @@ import pytest
 
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.canary_selection import Canary, canaries, own_feature
 from tasks.audits.unique_feature.evaluation import Burning, burn_family, probe_images, probe_set_triples
 from tasks.audits.unique_feature.measures.family import (
     OTHERS,
@@ -27,6 +26,7 @@ from tasks.audits.unique_feature.measures.family import (
     smallest_relevant_push,
     uncarried_feature,
 )
+from tasks.audits.unique_feature.pairs.canary_selection import Canary, canaries, own_feature
 from tasks.audits.unique_feature.population import FAMILY, ModelFamily, Relatives, favoured_label, model_families
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.trainings import trainings

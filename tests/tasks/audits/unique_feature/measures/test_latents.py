@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature.canary_selection import RankedImage
 from tasks.audits.unique_feature.evaluation import probe_triples
 from tasks.audits.unique_feature.measures.latents import (
     LATENTS,
@@ -13,6 +12,7 @@ from tasks.audits.unique_feature.measures.latents import (
     feature_unit_rows,
     latents,
 )
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.contract.job import marks
 from tasks.contract.schemas import MODEL
 from tasks.models.networks import Architecture, network_row, weight_rows

@@ -7,8 +7,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tasks.audits.unique_feature.canary_selection import RankedImage
-from tasks.audits.unique_feature.measures.canary_scores import canary_scores
 from tasks.audits.unique_feature.measures.divergences import score
 from tasks.audits.unique_feature.measures.learning_curve import (
     LEARNING_CURVE,
@@ -21,6 +19,8 @@ from tasks.audits.unique_feature.measures.learning_curve import (
     learning_curve_many,
     learning_curve_rows,
 )
+from tasks.audits.unique_feature.pairs.canary_scores import canary_scores
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.contract.job import NoSettings, marks
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load

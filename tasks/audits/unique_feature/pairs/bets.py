@@ -1,0 +1,96 @@
+"""Is it decided yet? The bets on the pairs' ranks, in the order of the plan, with their product after each of them.
+
+Each canary carries a feature of its own, drawn from the family that it is ranked among (`canary_verdicts`), so that the
+rank is exact whatever the pairs before it showed. A rank alone finds effects of any size, so it is that of an effect
+reduced by the smallest one that matters; the bets on the ranks of unreduced effects are kept as `detected`.
+`tasks.numerics.betting` has the bet and its error. The run ends at the first pair whose product reaches 1 / level; the
+row of the summary is that of the largest product, and its p-value, the inverse, holds however often somebody looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.family import family_jobs
+from tasks.audits.unique_feature.pairs.canary_verdicts import verdict_row
+from tasks.audits.unique_feature.population import OTHERS, family_pairs
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.datasets.features import family
+from tasks.numerics import betting
+
+BETS = "largest evidence of ranks"
+DETECTED = "largest evidence of ranks, of effects of any size"
+LEVEL = "level"  # of its setting
+
+EVIDENCE = pa.schema(
+    [
+        ("pair", pa.int32()),  # in the order of the plan, from 1
+        ("canary", pa.int64()),
+        ("rank", pa.int32()),  # of its feature with its effect reduced by the smallest that matters, 1: first
+        ("members", pa.int32()),  # of the family, the feature among them
+        ("bet", pa.float64()),
+        ("evidence", pa.float64()),  # the product of the bets so far
+        ("level", pa.float64()),
+        ("decided", pa.bool_()),  # the evidence accuses at the level
+        ("detected", pa.float64()),  # the product of the bets on the ranks of effects that are not reduced
+    ]
+)
+
+
+@dataclass(frozen=True)
+class StoppingLevel:
+    level: float
+
+
+@task(version=2, name="unique_feature.evidence")
+def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
+    """A row for every pair (EVIDENCE). The inputs are the pairs' families, in the order of the plan."""
+    ranked = [verdict_row(pair.training[0], [pair]) for pair in family_pairs(inputs)]
+    sizes = [each["members"] for each in ranked]
+    reduced = [round(each["reduced_p"] * each["members"]) for each in ranked]
+    detected = betting.evidence([each["rank"] for each in ranked], sizes)
+    rows = []
+    for number, (each, rank) in enumerate(zip(ranked, reduced, strict=True), start=1):
+        value = float(betting.evidence(reduced[:number], sizes[:number])[-1])
+        rows.append(
+            {
+                "pair": number,
+                "canary": each["canary"],
+                "rank": rank,
+                "members": each["members"],
+                "bet": betting.bet(rank, each["members"]),
+                "evidence": value,
+                "level": config.level,
+                "decided": betting.is_decided(value, config.level),
+                "detected": float(detected[number - 1]),
+            }
+        )
+    return pa.Table.from_pylist(rows, EVIDENCE)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    question = config.scored_pairs
+    if question is None or not question.stopping_level:
+        return ()
+    # Refused now, not after all trainings.
+    family(config.asked_feature, config.family, config.seed, trainings.shape[:2])
+    return (Job(evidence, StoppingLevel(question.stopping_level), family_jobs(config, trainings)),)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    pairs = tables.rows(EVIDENCE)
+    if pairs:
+        setting = {LEVEL: pairs[0]["level"], OTHERS: min(pair["members"] for pair in pairs) - 1}
+        for metric, column in ((BETS, "evidence"), (DETECTED, "detected")):
+            largest = max(pair[column] for pair in pairs)
+            yield row(metric, setting, alone(largest, len(pairs)), "pair of trainings", 1.0, min(1.0, 1 / largest))
+
+
+MEASURE = Measure("evidence", EVIDENCE, plan, rows)

@@ -1,0 +1,347 @@
+"""What a single training image with the feature did: a row per canary, its scores, its twin's and their difference.
+
+    M   = mean KL(f(x_c) || f(x_u)) - mean KL(f(x_c) || f(x_r))      over the probe images
+    M_w = mean log P(y | x_u) - log P(y | x_r)                       over the probe images, and the training images of y
+    effect = the score of the canary's model minus that of its twin of the same seed
+
+The t-tests are the published ones, which compare the feature with random patches over probe images, for one model.
+Their sample is the images, so a small p is no evidence about the canary: models that never saw the feature have small
+p-values too (the columns `twin_...`). What the canary caused is in the columns `..._effect`: above 0, the model
+responds to the feature because it was trained on it. The audit's answer rests on the effect on M_w over the probe
+images.
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks": M is eq. 1 with
+section 2.3.2, M_w section 2.2, Tables 1 to 3. The twins, the effects and the adjusted p-values are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
+from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
+from tasks.audits.unique_feature.pairs.units import (
+    Units,
+    average_rows,
+    call_rate,
+    column,
+    effect_row,
+    group_rows,
+    units,
+)
+from tasks.audits.unique_feature.presets import LEVEL, PublishedCell, PublishedNumbers
+from tasks.audits.unique_feature.scores import (
+    Array,
+    average,
+    black_box_score,
+    probe_count_rows,
+    spread,
+    white_box_score,
+)
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.learning import accuracy_row
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Estimate, Row, alone, row, row_name
+from tasks.numerics.ranks import false_discovery_control
+from tasks.numerics.statistics import (
+    mcnemar_greater,
+    mean,
+    paired_greater,
+    proportion,
+    proportion_greater,
+    welch_greater,
+    within_shares,
+)
+
+EFFECT = row_name("M_w effect", images="probe")  # the row of the summary that the answer rests on
+LARGEST = "largest M_w effect"  # of a canary; with exact ranks, which have no scale, it says whether any matters
+
+LEFT_OUT = "probe images left out, as copies of training images"
+
+# The canary's columns carry a score's name alone, its twin's begin with "twin_".
+PREFIXES = {"canary": "", "twin": "twin_"}
+SCORES = ("m", "m_w_probe", "m_w_train")
+TESTS = {"welch": welch_greater, "paired": paired_greater}
+
+
+def schema() -> pa.Schema:
+    """The columns: identity, then per model scores with their p-values, and the effects (canary minus twin)."""
+    fields = [("canary", pa.int64()), ("label", pa.int32()), ("seed", pa.int64()), ("evaluation", pa.int32())]
+    fields += [(name, pa.float64()) for score in SCORES for name in (score, f"twin_{score}", f"{score}_effect")]
+    for prefix in PREFIXES.values():
+        for score in SCORES:
+            for test in TESTS:
+                fields += [
+                    (f"{prefix}{score}_{test}_t", pa.float64()),
+                    (f"{prefix}{score}_{test}_p", pa.float64()),
+                    (f"{prefix}{score}_{test}_adjusted_p", pa.float64()),
+                ]
+        fields += [(f"{prefix}average_{d}", pa.float64()) for d in ("d_u", "d_r")]
+        fields += [(f"{prefix}m_sd", pa.float64())]  # of d_u - d_r over the probe images
+        fields += [(f"{prefix}p_{x}_{images}", pa.float64()) for images in ("probe", "train") for x in ("u", "r")]
+        fields += [(f"{prefix}images_{images}", pa.int64()) for images in ("probe", "train")]
+        fields += [(f"{prefix}validation_accuracy", pa.float64())]
+        fields += [(f"{prefix}epochs", pa.int32()), (f"{prefix}best_epoch", pa.int32())]
+    return pa.schema(fields)
+
+
+CANARY_SCORES = schema()
+
+
+@task(version=3, name="unique_feature.canary_scores", gathers=True)
+def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Every pair's row for every evaluation, the largest M first.
+
+    The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
+    p-values are adjusted over all rows, each score, test and kind of model apart.
+    """
+    histories = {pair_key(table): table for table in inputs if table.schema == HISTORY}
+    divergences = [table for table in inputs if table.schema == DIVERGENCES]
+    rows = [pair_scores(table) | training_columns(histories.get(pair_key(table))) for table in divergences]
+    rows.sort(key=lambda row: (-row["m"], row["canary"], row["seed"], row["evaluation"]))
+    adjust_p_values(rows)
+    return pa.Table.from_pylist(rows, CANARY_SCORES)
+
+
+def pair_key(table: pa.Table) -> tuple[int, int]:
+    """The canary and the training seed that a table of one pair of models tells of."""
+    return table["canary"][0].as_py(), table["seed"][0].as_py()
+
+
+def pair_scores(divergences: pa.Table) -> Row:
+    """The scores of one pair of models."""
+    row: Row = {name: divergences[name][0].as_py() for name in ("canary", "label", "seed", "evaluation")}
+    for model, prefix in PREFIXES.items():
+        row |= {prefix + name: value for name, value in model_scores(divergences, model).items()}
+    for score in SCORES:
+        row[f"{score}_effect"] = None if row[score] is None else row[score] - row[f"twin_{score}"]
+    return row
+
+
+def model_scores(divergences: pa.Table, model: str) -> Row:
+    """One model's scores, with the p-values over images of the tests that the paper gives."""
+    probe, train = (select_columns(divergences, model, images) for images in ("probe", "train"))
+    row: Row = {
+        "m": black_box_score(probe["d_u"], probe["d_r"]),
+        "m_w_probe": white_box_score(probe["log_p_u"], probe["log_p_r"]),
+        "m_w_train": white_box_score(train["log_p_u"], train["log_p_r"]),
+        "average_d_u": average(probe["d_u"]),
+        "average_d_r": average(probe["d_r"]),
+        "m_sd": spread(probe["d_u"] - probe["d_r"]),
+    }
+    for images, columns in (("probe", probe), ("train", train)):
+        row[f"images_{images}"] = len(columns["d_u"])
+        for x in ("u", "r"):
+            row[f"p_{x}_{images}"] = average(np.exp(columns[f"log_p_{x}"]))
+    compared = {"m": (probe, "d"), "m_w_probe": (probe, "log_p"), "m_w_train": (train, "log_p")}
+    for score, (columns, kind) in compared.items():
+        for name, test in TESTS.items():
+            tested = test(columns[f"{kind}_u"], columns[f"{kind}_r"])
+            row |= {f"{score}_{name}_t": finite(tested.statistic), f"{score}_{name}_p": tested.p_value}
+    return row
+
+
+def finite(value: float | None) -> float | None:
+    """The value, unless it is infinite: a test of images that do not vary."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def training_columns(history: pa.Table | None) -> Row:
+    """How long both models trained and how well they classify; nothing where their history is not there."""
+    row: Row = {}
+    for epoch in [] if history is None else history.to_pylist():
+        prefix = PREFIXES[epoch["model"]]
+        row[f"{prefix}epochs"] = max(epoch["epoch"], row.get(f"{prefix}epochs", 0))
+        if epoch["kept"]:
+            row[f"{prefix}best_epoch"] = epoch["epoch"]
+            row[f"{prefix}validation_accuracy"] = epoch["validation_accuracy"]
+    return row
+
+
+def adjust_p_values(scores: Sequence[Row]) -> None:
+    """Add to the rows the p-values adjusted over them, Benjamini & Hochberg 1995."""
+    for name in [f"{prefix}{kind}_{test}" for prefix in PREFIXES.values() for kind in SCORES for test in TESTS]:
+        values = [math.nan if score[f"{name}_p"] is None else score[f"{name}_p"] for score in scores]
+        for score, adjusted in zip(scores, false_discovery_control(values).tolist(), strict=True):
+            score[f"{name}_adjusted_p"] = None if math.isnan(adjusted) else adjusted
+
+
+def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
+    """The number columns, in float64, of one model on one set of images."""
+    import pyarrow.compute as pc  # a tenth of what `engram list` takes
+
+    chosen = divergences.filter((pc.field("model") == model) & (pc.field("images") == images))
+    return {name: chosen[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r", "log_p_u", "log_p_r")}
+
+
+def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
+    """The scores of these pairs."""
+    return Job(canary_scores, NoSettings(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (scores_job(config, trainings),) if config.asks_for("scores") else ()
+
+
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+    """The answer's rows first, then what the paper prints, then what another seed or drawing changes."""
+    for table in tables.select(CANARY_SCORES):
+        scores = table.to_pylist()
+        independent, published = units(scores), about.numbers
+        yield from black_box_rows(independent, published)
+        yield from published_test_rates(independent)
+        yield from white_box_rows(independent)
+        yield from accuracy_rows(independent, published, about.chance)
+        yield from probe_count_rows(column(independent.pairs, "twin_m_sd"), "training")
+        yield from top_canary_rows(independent, published)
+        yield from seed_range_rows(scores)
+        yield from evaluation_spread_rows(scores)
+        if about.left_out:
+            yield row(LEFT_OUT, {}, alone(float(about.left_out), about.left_out), "image")
+
+
+def black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
+    """M over all canaries, the effect of the canary on it, and M as published: over those canaries where M > 0.
+
+    The last is positive for models that never saw the feature too; its null is what the twins give.
+    """
+    canary, twin = column(units.rows, "m"), column(units.rows, "twin_m")
+    yield row("M", {"model": "canary"}, mean(canary), units.model, null=mean(twin).value)
+    yield row("M", {"model": "twin"}, mean(twin), units.model)
+    yield effect_row("M effect", {}, units.rows, "m", units.pair)
+    above = {model: [m for m in values if m > 0] for model, values in (("canary", canary), ("twin", twin))}
+    means = {model: mean(values) for model, values in above.items()}
+    yield row(
+        "M where positive",
+        {"model": "canary"},
+        means["canary"],
+        units.model,
+        means["twin"].value,
+        published=published.m_where_positive,
+    )
+    yield row("M where positive", {"model": "twin"}, means["twin"], units.model)
+    shares = {model: proportion(len(above[model]), len(units.rows)) for model in PREFIXES}
+    p_value = mcnemar_greater([m > 0 for m in canary], [m > 0 for m in twin])
+    yield row("rate of positive M", {"model": "canary"}, shares["canary"], units.model, shares["twin"].value, p_value)
+    yield row("rate of positive M", {"model": "twin"}, shares["twin"], units.model)
+
+
+def published_test_rates(units: Units) -> Iterator[Row]:
+    """How often the published test calls the feature memorised, and how often where no model ever saw it.
+
+    Were images the right sample, it would call LEVEL of the twins so; the p-value beside the twins' rate asks that.
+    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
+    """
+    independent = len(units.pairs) == len(units.rows)
+    for test in TESTS:
+        called = {model: significant(units.pairs, f"{prefix}m_{test}_p") for model, prefix in PREFIXES.items()}
+        rates = {model: call_rate(values, independent) for model, values in called.items()}
+        p_value = mcnemar_greater(called["canary"], called["twin"]) if independent else None
+        setting = {"model": "canary", "test": test}
+        yield row("rate called memorised", setting, rates["canary"], "training", rates["twin"].value, p_value)
+        p_value = proportion_greater(sum(called["twin"]), len(called["twin"]), LEVEL) if independent else None
+        yield row("rate called memorised", setting | {"model": "twin"}, rates["twin"], "training", LEVEL, p_value)
+
+
+def white_box_rows(units: Units) -> Iterator[Row]:
+    """M_w, the effect of the canary on it, and the two probabilities, on the probe and on the training images."""
+    for images in ("probe", "train"):
+        setting = {"images": images}
+        yield mean_row("M_w", setting, units, f"m_w_{images}")
+        yield effect_row("M_w effect", setting, units.rows, f"m_w_{images}", units.pair)
+        if images == "probe":
+            effects = column(units.rows, "m_w_probe_effect")
+            largest = Estimate(max(effects, default=None), None, None, len(effects))
+            yield row(LARGEST, setting, largest, units.pair, 0.0)
+        yield mean_row("P_u", setting, units, f"p_u_{images}")
+        yield mean_row("P_r", setting, units, f"p_r_{images}")
+
+
+def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | None) -> Iterator[Row]:
+    for model, prefix in PREFIXES.items():
+        values = column(units.rows, f"{prefix}validation_accuracy")
+        yield row("validation accuracy", {"model": model}, mean(values), units.model, published=published.accuracy)
+    values = column(units.rows, f"{PREFIXES['twin']}validation_accuracy")
+    yield accuracy_row(within_shares(mean(values)), "validation images", chance, units.model)
+
+
+def top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
+    """The canaries that the published tables list; null: the twin with the same rank among twins.
+
+    Table 1: the largest M_w, with its probabilities. Which images the paper averaged over is not clear (training images
+    in section 2.2, the probe set in section B.1), so its numbers stand beside both. Table 2: the largest M.
+    """
+    if published.m_w:
+        for images in ("probe", "train"):
+            names = {"M_w": f"m_w_{images}", "P_u": f"p_u_{images}", "P_r": f"p_r_{images}"}
+            yield from ranked_score_rows(units.rows, names, {"images": images}, published.m_w)
+    if published.m:
+        yield from ranked_score_rows(units.rows, {"M": "m"}, {}, [(m,) for m in published.m])
+
+
+def ranked_score_rows(
+    rows: Sequence[Row], names: dict[str, str], setting: Row, published: Sequence[Sequence[float]]
+) -> Iterator[Row]:
+    """The first of `names` by rank, and the others of the same canary, each beside its published number."""
+    first = next(iter(names.values()))
+    canaries, twins = (top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
+    for rank, (canary, twin, numbers) in enumerate(zip(canaries, twins, published, strict=False), start=1):
+        for (metric, name), number in zip(names.items(), numbers, strict=True):
+            setting_ = setting | {"rank": rank}
+            yield row(metric, setting_, alone(canary[name]), "training", twin[f"twin_{name}"], published=number)
+
+
+def top_pairs(rows: Sequence[Row], name: str, count: int) -> list[Row]:
+    return sorted((row for row in rows if row[name] is not None), key=lambda row: -row[name])[:count]
+
+
+def mean_row(metric: str, setting: Row, units: Units, name: str) -> Row:
+    """The mean over the canaries' models; null: the mean over their twins."""
+    twins = mean(column(units.rows, f"twin_{name}"))
+    return row(metric, setting, mean(column(units.rows, name)), units.model, null=twins.value)
+
+
+def significant(pairs: Sequence[Row], name: str) -> list[bool]:
+    """Whether each test is significant; one that could not be made is not."""
+    return [pair[name] is not None and pair[name] < LEVEL for pair in pairs]
+
+
+MEASURE = Measure("canary_scores", CANARY_SCORES, plan, rows)
+
+
+REPLICATED = {"M": "m", "M_w on the probe images": "m_w_probe"}
+
+
+def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
+    """The range of a canary's score over its training seeds, and how many canaries have it on both sides of 0."""
+    by_canary = group_rows(average_rows(scores, ("canary", "seed")), ("canary",))
+    if all(len(group) == 1 for group in by_canary):
+        return
+    for metric, name in REPLICATED.items():
+        own, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
+        ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (own, twins))
+        yield row(f"range of {metric} over seeds", {}, ranges, "canary", of_twins.value)
+        both, by_chance = (proportion(sum(map(changes_sign, scores)), len(scores)) for scores in (own, twins))
+        yield row(f"rate of {metric} on both sides of 0", {}, both, "canary", by_chance.value)
+
+
+def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
+    """The standard deviation of a model's score over drawings of the random patches."""
+    by_pair = [group for group in group_rows(scores, ("canary", "seed")) if len(group) > 1]
+    for metric, name in REPLICATED.items():
+        if by_pair:
+            own, twins = (
+                mean([float(np.std(column(group, prefix + name), ddof=1)) for group in by_pair])
+                for prefix in PREFIXES.values()
+            )
+            yield row(f"sd of {metric} over evaluations", {}, own, "training", twins.value)
+
+
+def changes_sign(values: Sequence[float]) -> bool:
+    return min(values) < 0 < max(values)

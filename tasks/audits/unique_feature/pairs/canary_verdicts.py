@@ -1,0 +1,284 @@
+"""Which of the canaries are remembered: a row per canary, its paired rank and whether it is called for it.
+
+A canary is called where its p-value, adjusted over canaries (Benjamini & Hochberg 1995), is at most FDR. Where p-values
+are exact and independent, of those called at most 5 % are expected to be called wrongly, and where no canary is
+remembered any is called in at most 5 % of runs. The p-value is
+
+    D(f) = mean over probe images of log P(y | x_f), the canary's model minus its twin      f: a member of the family
+    p    = share of the members whose D is at least that of the feature
+
+of the feature that the canary carried, among it and the others of its family; with several training seeds the rank of
+the mean of each pair's D, standardised over the family. Where `ranks` is measured and all glyphs can be counted, it is
+the exact rank of the glyph among all of its ink by the weighted slopes of its pixels (`exact_ranks`). Where the
+canary's feature was drawn from those it is ranked among, p is exact. Of a feature that somebody chose p, and how often
+calls are wrong, is as good as its likeness to the others.
+
+The mean effect over canaries (`canary_scores`) says little where a few are remembered strongly and most not at all;
+these calls do not say how strongly. With n canaries and m others, n / (FDR (m + 1)) of them have to be first of their
+families before one can be called. Where a feature has no such family, no canary is judged and the effect alone decides.
+
+A rank has no scale: two trainings that differ in one image differ by something, and the feature may be first by 0.00002
+nats. So p is computed again with D of the feature reduced by SMALLEST nats. A canary is *memorised* if it is called
+then, too; of exact ranks, whose slopes are not in nats, the effects of the canaries say it (`canary_scores`).
+
+The share found beyond chance counts the canaries with p at most LEVEL, less those that chance puts there:
+(share - LEVEL) / (1 - LEVEL). It is a share of canaries times the share of these that a rank detects, so at most the
+share that is remembered. Among fewer than 19 others, where no p is so small, those that are first of all are counted.
+Where canaries share training seeds they are no independent sample: shares have no interval and no p-value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import Shape, UniqueFeature
+from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
+from tasks.audits.unique_feature.measures.family import family_jobs
+from tasks.audits.unique_feature.pairs.units import group_by, share_seeds
+from tasks.audits.unique_feature.population import (
+    FDR,
+    LEVEL,
+    FamilyPair,
+    Population,
+    family_pairs,
+    is_counted,
+    mean_standardised_scores,
+    reduce_effect,
+    relatives,
+    subset_count,
+)
+from tasks.audits.unique_feature.slope_ranks import Subsets, mean_standardised_slopes
+from tasks.audits.unique_feature.slopes import strongest_pixels
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.power import SMALLEST
+from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import tied_row
+from tasks.datasets.features import family
+from tasks.numerics import betting
+from tasks.numerics.ranks import exposure, false_discovery_control, rank_p_value, share_tied
+from tasks.numerics.statistics import proportion, proportion_greater
+
+CALLED = "share of canaries called memorised"
+BEYOND = "share of canaries found beyond chance"
+MEMORISED = "share of canaries memorised"  # called with an effect that is smaller by SMALLEST
+MEMORISED_BEYOND = "share of canaries memorised beyond chance"
+TOTAL_BETS = "evidence of all ranks"  # the product of the bets on them, by which a second or later look accuses
+MEMORISED_BETS = "evidence of all ranks above the smallest effect"  # of effects reduced by SMALLEST
+SHARED = "shared seeds"  # of the settings of both: canaries share training seeds
+
+CALLS = (
+    ("p_value", pa.float64()),
+    ("adjusted_p", pa.float64()),  # over the canaries
+    ("called", pa.bool_()),  # adjusted p at most FDR
+    ("shared_seeds", pa.bool_()),  # some two canaries of the table were trained with one seed
+    ("reduced_p", pa.float64()),  # with an effect that is smaller by SMALLEST; of exact ranks null
+    ("memorised", pa.bool_()),  # reduced_p, adjusted over the canaries, at most FDR; null like it
+    ("tied", pa.float64()),  # share of the pairs of features, or cells, with equal scores
+)
+
+
+def call_canaries(found: Sequence[Row], trainings: Iterable[tuple[int, int]]) -> list[Row]:
+    """The canaries' rows with the columns of CALLS, the smallest `p_value` first.
+
+    The trainings are those of all canaries, each the row of its canary and a seed.
+    """
+    shared = share_seeds(trainings)
+    adjusted = false_discovery_control([each["p_value"] for each in found])
+    reduced = false_discovery_control([math.nan if each["reduced_p"] is None else each["reduced_p"] for each in found])
+    rows = []
+    for each, p_value, reduced_p in zip(found, adjusted, reduced, strict=True):
+        memorised = None if np.isnan(reduced_p) else bool(reduced_p <= FDR)
+        about = {"called": bool(p_value <= FDR), "shared_seeds": shared, "memorised": memorised}
+        rows.append(each | {"adjusted_p": float(p_value), **about})
+    return sorted(rows, key=lambda each: (each["p_value"], each["canary"]))
+
+
+def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]:
+    """How many canaries are called one by one, how many ranks in the population are small beyond chance, and the bets.
+
+    The bets are on canaries that share no training seed, whose ranks are independent.
+    """
+    n = len(verdicts)
+    called = sum(each["called"] for each in verdicts)
+    shared = {SHARED: True} if any(each["shared_seeds"] for each in verdicts) else {}
+    smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
+    setting = {"false discovery rate": FDR, **population.setting, **shared}
+    yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
+    yield beyond_row(BEYOND, [each["p_value"] for each in verdicts], population, shared)
+    if not shared:
+        yield bets_row(TOTAL_BETS, [each["p_value"] for each in verdicts])
+    yield tied_row(float(np.mean([each["tied"] for each in verdicts])), n, "canary")
+    if all(each["reduced_p"] is not None for each in verdicts):
+        memorised = sum(each["memorised"] for each in verdicts)
+        yield row(MEMORISED, {"nats": SMALLEST, **setting}, alone(memorised / n, n), "canary", 0.0)
+        yield beyond_row(MEMORISED_BEYOND, [each["reduced_p"] for each in verdicts], population, shared)
+        if not shared:
+            yield bets_row(MEMORISED_BETS, [each["reduced_p"] for each in verdicts])
+
+
+def bets_row(metric: str, p_values: Sequence[float]) -> Row:
+    """The product of bets on all of these p-values, and the p-value that it bounds."""
+    total = betting.total_evidence(p_values)
+    return row(metric, {}, alone(total, len(p_values)), "canary", 1.0, min(1.0, 1 / total))
+
+
+def beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
+    """The share of canaries with a small p-value beyond chance; without an interval and p-value if they share seeds."""
+    n, level = len(p_values), max(LEVEL, 1 / population.size)
+    small = sum(p_value <= level for p_value in p_values)
+    share = share_beyond_chance(small, n, level)
+    at = {"p": level, **shared}
+    if shared:
+        return row(metric, at, Estimate(share.value, None, None, n), "canary", 0.0)
+    return row(metric, at, share, "canary", 0.0, proportion_greater(small, n, level))
+
+
+def share_beyond_chance(small: int, n: int, level: float = LEVEL) -> Estimate:
+    """The share of n canaries whose p is at most the level beyond chance, with Wilson's interval so transformed."""
+    share = proportion(small, n)
+    ends = (share.value, share.low, share.high)
+    value, low, high = (math.nan if end is None else max(0.0, (end - level) / (1 - level)) for end in ends)
+    return Estimate(value, low, high, n)
+
+
+# By the rank among the family
+
+CANARY_VERDICTS = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images
+        ("label", pa.int32()),
+        ("pairs", pa.int32()),  # of trainings
+        ("shift", pa.float64()),  # D of the feature minus the mean of the others', nats; the mean over pairs
+        ("rank", pa.int32()),  # of the feature, 1: first
+        ("members", pa.int32()),  # of the family, the feature among them
+        *CALLS,
+    ]
+)
+
+
+@task(version=3, name="unique_feature.canary_verdicts", gathers=True)
+def canary_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """A row for every canary (CANARY_VERDICTS), the smallest p first. The inputs are families, in any order."""
+    by_canary = group_by(family_pairs(inputs), lambda pair: pair.training[0])
+    trainings = [pair.training for pairs in by_canary.values() for pair in pairs]
+    found = [verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(found, trainings), CANARY_VERDICTS)
+
+
+def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
+    """One canary's row but for what depends on the others."""
+    differences = [pair.difference for pair in pairs]
+    scores = mean_standardised_scores(differences)
+    p_value = rank_p_value(scores)
+    reduced = rank_p_value(mean_standardised_scores([reduce_effect(each) for each in differences]))
+    return {
+        "canary": canary,
+        "label": pairs[0].label,
+        "pairs": len(pairs),
+        "reduced_p": max(p_value, reduced),
+        "tied": float(share_tied(scores)),
+        "shift": float(np.mean([each[0] - each[1:].mean() for each in differences])),
+        "rank": round(p_value * len(scores)),
+        "members": len(scores),
+        "p_value": p_value,
+    }
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.asks_for("scores", "family") or decides(config):
+        return ()
+    if not (config.asks_for("family") or has_family(config, trainings.shape)):
+        return ()
+    return (Job(canary_verdicts, NoSettings(), family_jobs(config, trainings)),)
+
+
+def has_family(config: UniqueFeature, shape: Shape) -> bool:
+    """Whether there are enough others like the feature to rank it among: none look unlike a picture of one colour."""
+    try:
+        family(config.asked_feature, config.family, config.seed, shape[:2])
+    except ValueError:
+        return False
+    return True
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    verdicts = tables.rows(CANARY_VERDICTS)
+    if verdicts:
+        yield from count_rows(verdicts, Population(min(each["members"] for each in verdicts)))
+
+
+# By the exact rank among all glyphs
+
+EXACT_VERDICTS = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images
+        ("label", pa.int32()),
+        ("pairs", pa.int32()),  # of trainings
+        ("read_out", pa.int32()),  # of the cells of the largest slopes, as many as the glyph inks: how many it inks
+        ("inked", pa.int32()),
+        ("read_by_chance", pa.float64()),
+        ("exposure", pa.float64()),  # bits
+        ("rank", pa.int64()),  # of the glyph, 1: first
+        ("glyphs", pa.int64()),  # of its ink
+        *CALLS,
+    ]
+)
+
+
+@task(version=2, name="unique_feature.exact_verdicts", gathers=True)
+def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
+    ranks = (rank for table in inputs for rank in table.to_pylist())
+    asked = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
+    by_canary = group_by(asked, itemgetter("canary"))
+    trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
+    found = [exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)
+
+
+def exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
+    """One canary's row but for what depends on the others."""
+    inked = np.array(pairs[0]["ink"], bool)
+    slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])
+    count, glyphs = int(inked.sum()), subset_count(len(inked), int(inked.sum()))
+    p_value = Subsets(slopes).p_value(inked)
+    return {
+        "canary": canary,
+        "label": pairs[0]["label"],
+        "pairs": len(pairs),
+        "read_out": int((strongest_pixels(slopes, count) & inked).sum()),
+        "inked": count,
+        "read_by_chance": count**2 / len(inked),
+        "exposure": exposure(p_value),
+        "rank": round(p_value * glyphs),
+        "glyphs": glyphs,
+        "p_value": p_value,
+        "reduced_p": None,
+        "tied": float(share_tied(slopes)),
+    }
+
+
+def decides(config: UniqueFeature) -> bool:
+    """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
+    return config.asks_for("ranks") and is_counted(relatives(config, config.asked_feature))
+
+
+def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (Job(exact_verdicts, NoSettings(), rank_jobs(config, trainings)),) if decides(config) else ()
+
+
+def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    verdicts = tables.rows(EXACT_VERDICTS)
+    if verdicts:
+        yield from count_rows(verdicts, Population(min(each["glyphs"] for each in verdicts), are_all_glyphs=True))
+
+
+MEASURE = Measure("canary_verdicts", CANARY_VERDICTS, plan, rows)
+EXACT_MEASURE = Measure("canary_verdicts", EXACT_VERDICTS, plan_exact, exact_rows)

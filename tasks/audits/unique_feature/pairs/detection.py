@@ -1,0 +1,271 @@
+"""What each score says of every model, of those that saw the feature and of those that never did.
+
+A score is an estimator of memory only as far as it tells the two apart. Every estimator gives a statistic, the larger
+the more memorised, and where it is a test a p-value; a model is called memorised where that is at most 0.05. Twins
+never saw the feature. Of the paired rank there is no second pair of that seed: the same pair is asked about a feature
+that its canary did not carry (`family`).
+
+The detection rate at 5 % false positives sets each canary's model against the twins of the other canaries, and asks
+the same of its own twin: with n twins of others p = (1 + those that score as much) / (n + 1), detected where p <= 0.05.
+A threshold that the judged pair's own twin has set would follow that pair's seed.
+
+The curves have the rates of the models at hand at every threshold: the receiver operating characteristic.
+
+    M, M_w                      the published scores
+    published t-test            Welch's t of d_u against d_r over the probe images
+    random against random       mean d_r of one drawing of random patches less that of another: the floor
+    rank of KL                  the feature's rank among its family by mean KL(f(x_c) || f(x_f))
+    label-directed rank         by log P of the canary's label (`population.label_directed_scores`), known or unknown
+    paired family rank          by log P of the label, canary's model less twin (`population.twin_difference`)
+
+Source. M, M_w and the t-test: Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural
+networks", section 2. The ranks are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.family import family_jobs
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES, scores_job
+from tasks.audits.unique_feature.pairs.units import call_rate, group_by, share_seeds
+from tasks.audits.unique_feature.population import (
+    FAMILY,
+    LEVEL,
+    family_pairs,
+    label_directed_scores,
+)
+from tasks.audits.unique_feature.scores import Array
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, NoSettings, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Estimate, Row, row
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import mcnemar_greater, mean, proportion
+
+LEAST = 20  # canaries, below which no threshold of other twins has a false positive rate of 5 %
+
+DETECTION = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("model", pa.string()),  # canary, or twin: never saw what it is asked about
+        ("canary", pa.int64()),
+        ("seed", pa.int64()),
+        ("statistic", pa.float64()),  # larger: more memorised
+        ("p_value", pa.float64()),  # null where the estimator is no test
+        ("called", pa.bool_()),  # p-value at most 0.05; null where there is none
+    ]
+)
+
+
+@task(version=5, name="unique_feature.detection", gathers=True)
+def detection(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """Every estimator's word on every model. The inputs are families and canary scores, in any order and number."""
+    words: list[Row] = []
+    for table in inputs:
+        if table.schema == FAMILY:
+            words += family_rank_rows(table)
+        elif table.schema == CANARY_SCORES:
+            words += score_rows(table)
+    words.sort(key=lambda word: (word["estimator"], word["model"], word["canary"], word["seed"]))
+    return pa.Table.from_pylist(words, DETECTION)
+
+
+def score_rows(table: pa.Table) -> Iterator[Row]:
+    """The published scores, and the floor: how much one drawing of random patches differs from another."""
+    pairs = table.to_pylist()
+    first = [pair for pair in pairs if pair["evaluation"] == 0]
+    second = {(pair["canary"], pair["seed"]): pair for pair in pairs if pair["evaluation"] == 1}
+    for pair in first:
+        about = {"canary": pair["canary"], "seed": pair["seed"]}
+        again = second.get((pair["canary"], pair["seed"]))
+        for model, prefix in (("canary", ""), ("twin", "twin_")):
+            yield detection_row("M", model, about, pair[f"{prefix}m"])
+            p_value = pair[f"{prefix}m_welch_p"]
+            if p_value is not None:
+                # By t, since p rounds to 0 for many a model.
+                t = pair[f"{prefix}m_welch_t"]
+                yield detection_row("published t-test", model, about, -p_value if t is None else t, p_value)
+            yield detection_row("M_w", model, about, pair[f"{prefix}m_w_probe"])
+            if again is not None:
+                floor = pair[f"{prefix}average_d_r"] - again[f"{prefix}average_d_r"]
+                yield detection_row("random against random", model, about, floor)
+
+
+def family_rank_rows(table: pa.Table) -> Iterator[Row]:
+    """The ranks among the family: of a model alone, and of a model against its twin."""
+    for pair in family_pairs([table]):
+        about = dict(zip(("canary", "seed"), pair.training, strict=True))
+        for model, family in (("canary", pair.canary), ("twin", pair.twin)):
+            tests = {
+                "rank of KL": family.d,
+                "label-directed rank": label_directed_scores(family.log_p[None], pair.label),
+                "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
+            }
+            for estimator, scores in tests.items():
+                yield rank_row(estimator, model, about, scores)
+        yield rank_row("paired family rank", "canary", about, pair.difference)
+        if pair.unseen is not None:
+            yield rank_row("paired family rank", "twin", about, pair.unseen)
+
+
+def rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
+    p_value = rank_p_value(scores)
+    return detection_row(estimator, model, about, -p_value, p_value)
+
+
+def detection_row(estimator: str, model: str, about: Row, statistic: float, p_value: float | None = None) -> Row:
+    return {
+        "estimator": estimator,
+        "model": model,
+        **about,
+        "statistic": statistic,
+        "p_value": p_value,
+        "called": None if p_value is None else p_value <= LEVEL,
+    }
+
+
+def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
+    """Every estimator's word on these pairs."""
+    return Job(detection, NoSettings(), (*family_jobs(config, trainings), scores_job(config, trainings)))
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (detection_job(config, trainings),) if config.asks_for("family") else ()
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    detection = tables.rows(DETECTION)
+    yield from call_rates(detection)
+    yield from detection_rates(detection)
+
+
+def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
+    """How often each test calls a model memorised at its own 5 %; null: how often where nothing was memorised.
+
+    Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
+    """
+    for estimator in dict.fromkeys(word["estimator"] for word in detection):
+        by_model = {
+            model: {
+                (word["canary"], word["seed"]): word["called"]
+                for word in detection
+                if (word["estimator"], word["model"]) == (estimator, model)
+            }
+            for model in ("canary", "twin")
+        }
+        both = [key for key in by_model["canary"] if key in by_model["twin"]]
+        canary, twin = ([by_model[model][key] for key in both] for model in ("canary", "twin"))
+        if both and None not in canary + twin:
+            independent = all(len(set(names)) == len(both) for names in zip(*both, strict=True))
+            rate = call_rate(canary, independent)
+            p_value = mcnemar_greater(canary, twin) if independent else None
+            setting = {"estimator": estimator}
+            yield row("rate called memorised", setting, rate, "training", sum(twin) / len(both), p_value)
+
+
+def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
+    """The share of models detected by thresholds from other canaries' twins; null: the share of twins so detected.
+
+    Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth. Where canaries
+    share training seeds they are no independent sample, so that there is no interval.
+    """
+    for estimator in dict.fromkeys(word["estimator"] for word in detection):
+        words = [word for word in detection if word["estimator"] == estimator]
+        canary, twin = (
+            statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
+        )
+        there = [each for each in canary if each in twin]
+        if len(there) < LEAST:
+            continue
+        found, wrongly = (
+            [
+                detected_share(models[each], [s for other in there if other != each for s in twin[other]])
+                for each in there
+            ]
+            for models in (canary, twin)
+        )
+        setting, rate = {"estimator": estimator}, mean_share(found)
+        if share_seeds((word["canary"], word["seed"]) for word in words):
+            rate = Estimate(rate.value, None, None, rate.n)
+        yield row("detection rate at 5 % false positives", setting, rate, "canary", mean_share(wrongly).value)
+
+
+def statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
+    """The statistics of each canary's models, one for each training seed."""
+    by_canary = group_by(words, itemgetter("canary"))
+    return {canary: [word["statistic"] for word in own] for canary, own in by_canary.items()}
+
+
+def detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
+    """The share of a canary's models above at least 95 % of the twins of others, themselves counted among these."""
+    detected = [1 + sum(other >= one for other in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
+    return sum(detected) / len(detected)
+
+
+def mean_share(shares: Sequence[float]) -> Estimate:
+    """The mean over canaries with Wilson's interval, or a t interval where some of a canary's models are detected."""
+    if all(value in (0.0, 1.0) for value in shares):
+        return proportion(round(sum(shares)), len(shares))
+    return mean(shares)
+
+
+# The receiver operating characteristic
+
+CURVES = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("false_positive_rate", pa.float64()),  # share of models without the feature at or above the threshold
+        ("detection_rate", pa.float64()),  # share of models with it
+        ("low", pa.float64()),  # 95 % Wilson interval over the models with it
+        ("high", pa.float64()),
+        ("n", pa.int64()),  # models with it
+    ]
+)
+
+
+@task(version=1, name="unique_feature.curves")
+def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
+    statistics: dict[str, dict[str, list[float]]] = {}
+    for word in inputs[0].to_pylist():
+        statistics.setdefault(word["estimator"], {"canary": [], "twin": []})[word["model"]].append(word["statistic"])
+    points = [
+        {"estimator": estimator} | point
+        for estimator, models in statistics.items()
+        if models["canary"] and models["twin"]
+        for point in curve(np.array(models["canary"]), np.array(models["twin"]))
+    ]
+    return pa.Table.from_pylist(points, CURVES)
+
+
+def curve(with_it: Array, without: Array) -> Iterator[Row]:
+    """The receiver operating characteristic: a point for every threshold that a statistic without the feature is.
+
+    Between (0, the share above every model without it) and (1, 1); models at the threshold count as detected, so a
+    false positive rate is never more than it says.
+    """
+    thresholds = [np.inf, *np.unique(without)[::-1]]
+    for threshold in thresholds:
+        above = with_it > without.max() if np.isinf(threshold) else with_it >= threshold
+        rate = proportion(int(above.sum()), len(with_it))
+        yield {
+            "false_positive_rate": float((without >= threshold).mean()),
+            "detection_rate": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "n": rate.n,
+        }
+
+
+def plan_curves(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    return (Job(curves, NoSettings(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
+
+
+MEASURE = Measure("detection", DETECTION, plan, rows)
+CURVES_MEASURE = Measure("curves", CURVES, plan_curves)

@@ -1,0 +1,265 @@
+"""What the summary says of pairs of trainings: the effect, the canaries that are called, bets and guarantees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tasks.audits.unique_feature.pairs.bets import BETS, DETECTED
+from tasks.audits.unique_feature.pairs.bets import LEVEL as BET_LEVEL
+from tasks.audits.unique_feature.pairs.canary_scores import EFFECT, LARGEST
+from tasks.audits.unique_feature.pairs.canary_verdicts import (
+    BEYOND,
+    CALLED,
+    MEMORISED,
+    MEMORISED_BETS,
+    MEMORISED_BEYOND,
+    SHARED,
+    TOTAL_BETS,
+)
+from tasks.audits.unique_feature.pairs.private_ranks import ALLOWED, ONE_MODEL
+from tasks.audits.unique_feature.population import LEVEL, Population
+from tasks.contract.power import SMALLEST, Resolution
+from tasks.contract.summaries import Name, Row, Rows, first_row, name_of, numerator, read_setting, row_name
+from tasks.contract.ties import TIED
+from tasks.numerics import betting
+
+SURELY = 0.001  # so small a p-value of the number of small ranks says that some canary is remembered, whichever it is
+# The interval's lower end accuses at 2.5 %. With fewer pairs of trainings no assumption-free test reaches that, even if
+# all of them agree: 2**-5 is above it.
+LEAST = 6
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How many of `n` canaries are called one by one, each by its rank in the `population`.
+
+    `beyond` is the summary row of the share that is found beyond chance where p is at most `level`; None without it.
+    `memorised` and `memorised_beyond` are the same of effects that are reduced by the smallest that matters; None of
+    ranks that are not in nats, of which `largest`, the largest effect of a canary, says whether any is larger.
+    """
+
+    called: int
+    n: int
+    population: Population
+    share_seeds: bool
+    beyond: Row | None
+    level: float
+    memorised: int | None = None
+    memorised_beyond: Row | None = None
+    largest: float | None = None
+
+    @property
+    def resolution(self) -> Resolution:
+        """Whether a single remembered canary could have been called."""
+        return self.population.resolution(self.n)
+
+    @property
+    def have_size(self) -> bool:
+        """Whether a canary's effect is larger than the smallest that matters, as far as ranks are not in nats."""
+        return self.largest is not None and self.largest > SMALLEST
+
+    @property
+    def beyond_p(self) -> float | None:
+        """How often chance brings as many small ranks; None where nothing says it."""
+        return None if self.beyond is None or self.share_seeds else self.beyond["p_value"]
+
+    @property
+    def accuses(self) -> bool:
+        """Whether a canary is called with an effect that matters."""
+        memorised = self.called > 0 and self.have_size if self.memorised is None else self.memorised > 0
+        return memorised and not self.share_seeds
+
+    @property
+    def are_surely_small(self) -> bool:
+        """Whether more ranks are small, with effects that matter, than chance ever brings."""
+        return self.deciding_p is not None and self.deciding_p <= SURELY
+
+    @property
+    def deciding_p(self) -> float | None:
+        """How often chance brings as many small ranks of effects that matter; None where nothing says it."""
+        if self.share_seeds:
+            return None
+        if self.memorised is None:
+            return self.beyond_p if self.have_size else None
+        return None if self.memorised_beyond is None else self.memorised_beyond["p_value"]
+
+    @property
+    def is_detected(self) -> bool:
+        """Whether ranks accuse, whatever the size of the effects."""
+        called = self.called > 0 and not self.share_seeds
+        return called or (self.beyond_p is not None and self.beyond_p <= SURELY)
+
+    @property
+    def are_by_chance(self) -> bool:
+        """Whether no canary is called, and no more ranks are small than chance brings."""
+        few = self.beyond_p is None or self.beyond_p > LEVEL
+        return not self.called and not self.share_seeds and few
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What differential privacy allows one model to show of `n` drawn features at a level, and what it showed."""
+
+    epsilon: float
+    delta: float
+    level: float
+    allowed: float
+    found: int
+    n: int
+
+
+@dataclass(frozen=True)
+class Bets:
+    """The largest product of the bets on the ranks of the first 1, 2, ... `n` pairs; it accuses from 1 / level on."""
+
+    largest: float
+    level: float
+    n: int
+    detected: float = 0.0
+    """The largest product of the bets on ranks of effects of any size."""
+
+    @property
+    def detect(self) -> bool:
+        return betting.is_decided(self.detected, self.level)
+
+    @property
+    def accuse(self) -> bool:
+        return betting.is_decided(self.largest, self.level)
+
+
+@dataclass(frozen=True)
+class PairEvidence:
+    """What the answer rests on.
+
+    `effect` is the summary row of the effect on M_w over the probe images, None where no pair was scored; `names` are
+    the (metric, setting) of the rows of effect and calls that there are. `published` are the models, of how many, that
+    the published test calls memorised: canaries' and twins'. `bets` are those of a run that ends once it is decided,
+    and `tied` is the row of how many of the ranked scores are equal. `look` is which look it is at these pairs.
+    `total_bets` is the summary row of the bets on all ranks, by which a second or later look at a fixed number of pairs
+    detects, and `memorised_bets` that of effects reduced by the smallest that matters, by which it accuses; None
+    without ranks that are independent, or that are in nats.
+    """
+
+    names: tuple[Name, ...]
+    effect: Row | None
+    calls: Calls | None
+    guarantee: Guarantee | None
+    published: tuple[tuple[int, int], ...]
+    bets: Bets | None = None
+    tied: Row | None = None
+    look: int = 1
+    total_bets: Row | None = None
+    memorised_bets: Row | None = None
+
+    @property
+    def is_detected(self) -> bool:
+        """Whether something accuses, whatever its size: bets in a run that ends once it is decided, else the rest."""
+        if self.bets is not None:
+            return self.bets.detect
+        if not self.fixed_rules_decide:
+            return self.later_bets_detect
+        return self.effect_is_above_zero or (self.calls is not None and self.calls.is_detected)
+
+    @property
+    def effect_is_above_zero(self) -> bool:
+        return self.effect is not None and self.effect_decides and bool(self.effect["low"] > 0)
+
+    @property
+    def finds_one(self) -> bool:
+        return self.calls is not None and self.calls.resolution.finds_one
+
+    @property
+    def fixed_rules_decide(self) -> bool:
+        """Whether rules for one look may accuse: at the first look, and at later ones if no rank could be bet on."""
+        return self.look == 1 or self.total_bets is None
+
+    @property
+    def deciding_bets(self) -> Row | None:
+        """The bets by which a later look accuses: on reduced effects; of ranks not in nats on all of them."""
+        if self.memorised_bets is not None:
+            return self.memorised_bets
+        return self.total_bets if self.calls is not None and self.calls.have_size else None
+
+    @property
+    def later_bets_accuse(self) -> bool:
+        """Whether the bets on ranks of effects that matter accuse at a second or later look."""
+        return self.look > 1 and have_decided(self.deciding_bets)
+
+    @property
+    def later_bets_detect(self) -> bool:
+        """Whether the bets on all ranks, of effects of any size, are decided at a second or later look."""
+        return self.look > 1 and have_decided(self.total_bets)
+
+    @property
+    def has_interval(self) -> bool:
+        return self.effect is not None and self.effect["low"] is not None
+
+    @property
+    def effect_decides(self) -> bool:
+        """Whether so many pairs agree that an interval over them means something."""
+        return self.effect is not None and self.has_interval and bool(self.effect["n"] >= LEAST)
+
+    @property
+    def effect_is_above(self) -> bool:
+        return self.effect is not None and self.effect_decides and bool(self.effect["low"] > SMALLEST)
+
+    @property
+    def effect_is_excluded(self) -> bool:
+        """Whether an effect of SMALLEST is excluded, and would have shown."""
+        effect = self.effect
+        if effect is None or not self.effect_decides:
+            return False
+        return bool(effect["high"] < SMALLEST and (effect["high"] - effect["low"]) / 2 < SMALLEST)
+
+
+def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
+    """The evidence in the rows of a summary, which is read at this look."""
+    effect, called, beyond = rows.get(EFFECT), first_row(rows, CALLED), first_row(rows, BEYOND)
+    bets, detected, largest = (first_row(rows, metric) for metric in (BETS, DETECTED, LARGEST))
+    total_bets, memorised_bets = first_row(rows, TOTAL_BETS), first_row(rows, MEMORISED_BETS)
+    later = [memorised_bets, total_bets] if look > 1 and bets is None else []
+    rates = (rows.get(row_name("rate called memorised", model=model, test="welch")) for model in ("canary", "twin"))
+    return PairEvidence(
+        names=tuple(name_of(row) for row in (effect, called, beyond, bets, *later) if row is not None),
+        effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
+        calls=None if called is None or not called["n"] else read_calls(rows, called, beyond, largest),
+        guarantee=read_guarantee(rows),
+        published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
+        bets=None if bets is None else read_bets(bets, detected),
+        tied=first_row(rows, TIED),
+        look=look,
+        total_bets=total_bets,
+        memorised_bets=memorised_bets,
+    )
+
+
+def have_decided(bets: Row | None) -> bool:
+    return bets is not None and betting.is_decided(bets["estimate"], LEVEL)
+
+
+def read_bets(bets: Row, detected: Row | None) -> Bets:
+    largest = bets["estimate"] if detected is None else detected["estimate"]
+    return Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"], largest)
+
+
+def read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None) -> Calls:
+    setting, memorised = read_setting(called), first_row(rows, MEMORISED)
+    return Calls(
+        called=numerator(called),
+        n=called["n"],
+        population=Population.from_setting(setting),
+        share_seeds=SHARED in setting,
+        beyond=beyond,
+        level=LEVEL if beyond is None else read_setting(beyond)["p"],
+        memorised=None if memorised is None else numerator(memorised),
+        memorised_beyond=first_row(rows, MEMORISED_BEYOND),
+        largest=None if largest is None else largest["estimate"],
+    )
+
+
+def read_guarantee(rows: Rows) -> Guarantee | None:
+    """At the first level of which there is one."""
+    share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
+    if share is None or bound is None:
+        return None
+    return Guarantee(**read_setting(bound), allowed=bound["estimate"], found=numerator(share), n=share["n"])

@@ -1,0 +1,224 @@
+"""Whether memory goes with self-influence: that of every training image, and the ends that canaries are chosen from.
+
+`influence` lists all training images, `chosen` those of them that carry the feature, of the highest and of the lowest
+self-influence (`canary_selection`): one list and its ends. The summary has Pearson's correlation of the canaries'
+self-influence with M, which the paper prints, with a p-value by permutation and no interval: of the two ends of a
+distribution it is no estimate of the correlation over all images. Beside it are Spearman's, of these ends alone, with
+an interval by the bootstrap within each end, and the effect at both ends. The twins' correlation with M is the null:
+they never saw the feature.
+
+`traced` says what the feature does to the self-influence of the image that carries it: the image with the highest
+self-influence and the one with the lowest are traced again with the feature, by a training of the same seed. In the
+paper the feature lifts the lowest to about the size of the highest. Its numbers have the size of sums of squared slopes
+without the learning rate, so they stand beside those.
+
+Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in neural networks", sections 3.1.1 and
+3.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES
+from tasks.audits.unique_feature.pairs.canary_selection import (
+    CHOSEN,
+    INFLUENCE,
+    RankedImage,
+    Tracing,
+    canary_row,
+    influence,
+)
+from tasks.audits.unique_feature.pairs.units import Units, column, effect_row, units
+from tasks.audits.unique_feature.presets import PublishedCell, PublishedNumbers
+from tasks.audits.unique_feature.questions import SelfInfluenceChoice
+from tasks.audits.unique_feature.trainings import Ranking, Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.numerics import seeds
+from tasks.numerics.statistics import correlation, rank_correlation
+
+DRAWS = 2000
+
+
+def plan_all(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    """The self-influence of every training image, if canaries are chosen by it."""
+    ranking = trainings.ranking
+    return (ranking.influence,) if ranking is not None and is_shown(config) else ()
+
+
+def plan_chosen(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    """The canaries chosen by self-influence."""
+    ranking = trainings.ranking
+    return (ranking.chosen,) if ranking is not None and is_shown(config) else ()
+
+
+def is_shown(config: UniqueFeature) -> bool:
+    """Whether self-influence has tables of its own: beside the scores, or if images are traced with the feature."""
+    return config.asks_for("scores") or is_traced_again(config)
+
+
+def is_traced_again(config: UniqueFeature) -> bool:
+    """Whether the image at either end is traced again with the feature."""
+    choice = None if config.pairs is None else config.pairs.choice
+    return isinstance(choice, SelfInfluenceChoice) and choice.with_feature
+
+
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+    scores, chosen = tables.one(CANARY_SCORES), tables.one(CHOSEN)
+    if scores is not None and chosen is not None:
+        yield from correlation_rows(units(scores.to_pylist()), chosen.to_pylist(), about.numbers)
+
+
+def correlation_rows(canaries: Units, chosen: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
+    """Correlations of the canaries' self-influence with M and with what the canary did; both ends apart."""
+    influence = {image["row"]: image["self_influence"] for image in chosen}
+    there = [pair for pair in canaries.rows if pair["canary"] in influence]
+    traced = [influence[pair["canary"]] for pair in there]
+    end = {image["row"]: image["end"] for image in chosen}
+    ends = [end[pair["canary"]] for pair in there]
+    twin_m = column(there, "twin_m")
+    twin, twin_rank = correlation(traced, twin_m).estimate.value, rank_correlation(traced, twin_m).estimate.value
+    for metric, name, null, rank_null, number in (
+        ("M", "m", twin, twin_rank, published.correlation),
+        ("M effect", "m_effect", 0.0, 0.0, None),
+        ("M_w effect", "m_w_probe_effect", 0.0, 0.0, None),
+    ):
+        values = column(there, name)
+        pearson = correlation(traced, values).estimate.value
+        p_value = None if pearson is None else permutation_p_value(traced, values)
+        printed = f"correlation of self-influence and {metric}"
+        yield row(printed, {"of": "both ends"}, alone(pearson, len(values)), "canary", null, p_value, number)
+        spearman = spearman_estimate(traced, values, ends)
+        p_value = None if spearman.value is None else permutation_p_value(rankdata(traced), rankdata(values))
+        yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
+    for which in ("highest", "lowest"):
+        pairs = [pair for pair in there if end[pair["canary"]] == which]
+        if pairs:
+            yield effect_row(
+                "M_w effect", {"images": "probe", "self-influence": which}, pairs, "m_w_probe", canaries.pair
+            )
+
+
+def spearman_estimate(
+    first: Sequence[float], second: Sequence[float], ends: Sequence[str], draws: int = DRAWS
+) -> Estimate:
+    """Spearman's rho with the 95 % percentile interval of bootstrap samples within each end; nothing below 4."""
+    value, n = rank_correlation(first, second).estimate.value, len(first)
+    if value is None:
+        return Estimate(None, None, None, n)
+    random = seeds.generator(0, "bootstrap of a rank correlation")
+    a, b = np.array(first), np.array(second)
+    groups = [np.flatnonzero(np.array(ends) == end) for end in dict.fromkeys(ends)]
+    rows = np.concatenate([random.choice(group, (draws, len(group))) for group in groups], axis=1)
+    rhos = pearson_rows(rankdata(a[rows]), rankdata(b[rows]))
+    low, high = np.nanquantile(rhos, (0.025, 0.975))
+    return Estimate(value, float(low), float(high), n)
+
+
+def permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
+    """The two-tailed p-value of Pearson's correlation by DRAWS permutations: (1 + those as large) / (1 + DRAWS)."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    draws = seeds.generator(0, "permutations of a correlation")
+    shuffled = draws.permuted(np.tile(a, (DRAWS, 1)), axis=1)
+    found = np.abs(pearson_rows(np.concatenate([a[None], shuffled]), b))
+    return float(np.mean(found >= found[0] - 1e-12))
+
+
+def pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Pearson's r of each row of (rows, n) with that of (rows, n), or with (n,); NaN where one has no variance."""
+    a, b = (values - values.mean(axis=-1, keepdims=True) for values in (firsts, seconds))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((a * b).sum(axis=-1) / np.sqrt((a**2).sum(axis=-1) * (b**2).sum(axis=-1)))
+
+
+def rankdata(values: ArrayLike) -> NDArray[np.float64]:
+    """The ranks along the last axis, ties at their mean rank."""
+    from scipy import stats
+
+    return np.asarray(stats.rankdata(values, axis=-1), dtype=np.float64)
+
+
+# The change by the feature
+
+TRACED = pa.schema(
+    [
+        ("end", pa.string()),  # highest or lowest, among all training images without the feature
+        ("with_feature", pa.bool_()),
+        *INFLUENCE,
+        ("share_below", pa.float64()),  # share of the training images of the same model that have less
+    ]
+)
+
+
+@dataclass(frozen=True)
+class InfluenceChange:
+    """The image, by its rank."""
+
+    canary: RankedImage
+
+
+@task(version=1, name="unique_feature.traced")
+def influence_change(config: InfluenceChange, inputs: Inputs) -> pa.Table:
+    """The image's self-influence in the model without the feature and in the one with it (TRACED).
+
+    The inputs are the chosen canaries, and the influences in the two models, which had the same seed.
+    """
+    chosen, before, after = inputs
+    assert chosen.schema == CHOSEN
+    canary = canary_row(config.canary, (chosen,))
+    traced_twice = []
+    for with_feature, table in ((False, before), (True, after)):
+        values = table["self_influence"].to_numpy()
+        (image,) = table.slice(row_index(table, canary), 1).to_pylist()
+        below = float((values < image["self_influence"]).mean())
+        traced_twice.append({"end": config.canary.end, "with_feature": with_feature, "share_below": below} | image)
+    return pa.Table.from_pylist(traced_twice, TRACED)
+
+
+def row_index(table: pa.Table, row: int) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.index(table["row"], row).as_py())
+
+
+def plan_traced(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    """The image at either end, traced again with the feature."""
+    ranking, pairs = trainings.ranking, config.pairs
+    if ranking is None or pairs is None or not is_traced_again(config):
+        return ()
+    ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: pairs.canaries]
+    return tuple(influence_change_job(config, ranking, end) for end in ends)
+
+
+def influence_change_job(config: UniqueFeature, ranking: Ranking, end: RankedImage) -> Job:
+    after = Job(influence, Tracing(ranking.training, end, config.carried), (ranking.chosen,))
+    return Job(influence_change, InfluenceChange(end), (ranking.chosen, ranking.influence, after))
+
+
+def traced_rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+    yield from influence_rows(tables.rows(TRACED), about.numbers)
+
+
+def influence_rows(traced: Sequence[Row], published: PublishedNumbers) -> Iterator[Row]:
+    """Self-influence of one image without the feature and with it, as TracInCP and without its learning rate."""
+    numbers = {"highest": published.highest, "lowest": published.lowest}
+    for image in traced:
+        setting = {"image": image["end"], "feature": "with" if image["with_feature"] else "without"}
+        printed = numbers[image["end"]]
+        number = printed[int(image["with_feature"])] if printed else None
+        yield row("self-influence", setting, alone(image["self_influence"]), "training")
+        yield row("squared slopes", setting, alone(image["squared_slopes"]), "training", published=number)
+        yield row("share of images with less self-influence", setting, alone(image["share_below"]), "training")
+
+
+INFLUENCE_MEASURE = Measure("influence", INFLUENCE, plan_all)
+CHOSEN_MEASURE = Measure("chosen", CHOSEN, plan_chosen, rows)
+TRACED_MEASURE = Measure("traced", TRACED, plan_traced, traced_rows)

@@ -1,0 +1,241 @@
+"""How many models are needed: the rates at which panels of models, each asked as one, are called memorised at 5 %.
+
+By the family a panel's score of a member is the mean of its models' standardised scores (`population.standardise`), and
+its p-value the feature's rank by it; panels of as many twins are the null. By the exact ranks a panel's weighted slopes
+are the mean of its models' in units of their standard deviation over the cells. Where each canary has a glyph of its
+own, every model's cells are put into another order first, drawn among those in which its glyph lies where that of the
+first does; so the panel's p-value is exact as one model's is.
+
+Panels share no model, so that they are independent and their rate has Wilson's interval, unless their canaries share
+training seeds. The paper has one model a canary; this is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
+from tasks.audits.unique_feature.measures.family import family_jobs
+from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
+from tasks.audits.unique_feature.population import (
+    LEVEL,
+    Cells,
+    FamilyPair,
+    family_pairs,
+    label_directed_scores,
+    mean_standardised_scores,
+    standardise,
+)
+from tasks.audits.unique_feature.scores import Array
+from tasks.audits.unique_feature.slope_ranks import Subsets, is_among_all, mean_standardised_slopes
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Estimate, Row, row
+from tasks.numerics import seeds
+from tasks.numerics.ranks import rank_p_value
+from tasks.numerics.statistics import proportion
+
+T = TypeVar("T")
+LEAST = 3  # panels, below which a rate says nothing
+
+RATE = (
+    ("detection_rate", pa.float64()),  # share of panels with p <= 0.05
+    ("low", pa.float64()),  # 95 % Wilson interval over panels; null where canaries share training seeds
+    ("high", pa.float64()),
+    ("n", pa.int64()),  # panels
+)
+
+
+def rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
+    """The columns of RATE; the trainings, each the row of its canary and a seed, are those that panels are of."""
+    called = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
+    reach = (None, None) if share_seeds(trainings) else (called.low, called.high)
+    return dict(zip((name for name, _ in RATE), (called.value, *reach, called.n), strict=True))
+
+
+def rate_row(estimator: str, panel: Row, null: float | None) -> Row:
+    """The row of the summary of panels of so many `models`."""
+    estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
+    setting = {"estimator": estimator, "models": panel["models"]}
+    return row("detection rate by number of models", setting, estimate, "panel of models", null)
+
+
+# Ranks among the family
+
+SIZES = (1, 2, 3, 5, 10, 20)
+
+PANELS = pa.schema(
+    [
+        ("estimator", pa.string()),
+        ("model", pa.string()),  # canary, or twin: what the estimator says where nothing was memorised
+        ("models", pa.int32()),  # in a panel
+        *RATE,
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """`seed` draws who is in a panel with whom and, of exact ranks, the order of their cells."""
+
+    seed: int
+
+
+@task(version=5, name="unique_feature.panels", gathers=True)
+def panels(config: Panels, inputs: Inputs) -> pa.Table:
+    """The rate at which panels of a size call the feature memorised (PANELS). The inputs are families, in any order.
+
+    Panels are drawn without replacement, so that they are independent. With the label unknown the models of a panel
+    have canaries of one label, as the models of one owner have.
+    """
+    pairs = list(family_pairs(inputs))
+    order = seeds.generator(config.seed, "panels").permutation(len(pairs))
+    shuffled = [pairs[index] for index in order]
+    trainings = [pair.training for pair in pairs]
+    found = [
+        {"estimator": estimator, "model": model, "models": size} | rate_columns(p_values, trainings)
+        for size in SIZES
+        for estimator, model, p_values in panel_p_values(shuffled, size)
+        if len(p_values) >= LEAST
+    ]
+    return pa.Table.from_pylist(found, PANELS)
+
+
+def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str, str, list[float]]]:
+    """The p-values of the panels of this size, by estimator and model."""
+    mixed = split_panels(pairs, size)
+    by_label = [
+        group
+        for label in sorted({pair.label for pair in pairs})
+        for group in split_panels([pair for pair in pairs if pair.label == label], size)
+    ]
+    for model in ("canary", "twin"):
+        yield "label-directed rank", model, [known_label_p_value(group, model) for group in mixed]
+        yield "label-directed rank, label unknown", model, [unknown_label_p_value(group, model) for group in by_label]
+        asked = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
+        yield "paired family rank", model, [paired_p_value(group, model) for group in asked]
+
+
+def split_panels(models: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [models[first : first + size] for first in range(0, len(models) - size + 1, size)]
+
+
+def known_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
+    """The rank of the mean of the models' scores, each towards its own canary's label."""
+    scores = [standardise(getattr(pair, model).log_p)[:, pair.label] for pair in group]
+    return rank_p_value(np.mean(scores, axis=0))
+
+
+def unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
+    return rank_p_value(label_directed_scores(np.stack([getattr(pair, model).log_p for pair in group])))
+
+
+def paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
+    """The rank of the mean of the standardised differences; the twins' is that of a feature that no canary carried."""
+    if model == "canary":
+        scores = [pair.difference for pair in group]
+    else:
+        scores = [pair.unseen for pair in group if pair.unseen is not None]
+    members = min(len(score) for score in scores)  # others that look like the feature were left out
+    return rank_p_value(mean_standardised_scores([score[:members] for score in scores]))
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.asks_for("family"):
+        return ()
+    return (Job(panels, Panels(seeds.derive(config.seed, "panels")), family_jobs(config, trainings)),)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    yield from panel_rate_rows(tables.rows(PANELS))
+
+
+def panel_rate_rows(panels: Sequence[Row]) -> Iterator[Row]:
+    """The detection rate of panels of several models; null: that of as many models without the feature."""
+    nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
+    for panel in panels:
+        if panel["model"] == "canary":
+            yield rate_row(panel["estimator"], panel, nulls.get((panel["estimator"], panel["models"])))
+
+
+# Exact ranks
+
+EXACT_SIZES = (1, 2, 3, 5)
+
+EXACT_PANELS = pa.schema(
+    [
+        ("score", pa.string()),
+        ("models", pa.int32()),  # in a panel, or pairs of them
+        *RATE,
+    ]
+)
+
+
+@task(version=2, name="unique_feature.exact_panels", gathers=True)
+def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
+    """The rate of panels with p of at most 5 % by each score and size (EXACT_PANELS).
+
+    The inputs are tables of EXACT_RANKS, in any order. Glyphs count that are ranked among all of their ink, the first
+    training of every canary.
+    """
+    exact_rows: list[Row] = []
+    said = [
+        rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
+    ]
+    for score in dict.fromkeys(rank["score"] for rank in said):
+        first = first_trainings(rank for rank in said if rank["score"] == score)
+        generator = seeds.generator(config.seed, "panels", score)
+        asked = [first[at] for at in generator.permutation(len(first))]
+        for size in EXACT_SIZES:
+            exact_rows += rates_at_size(score, split_panels(asked, size), generator)
+    return pa.Table.from_pylist(exact_rows, EXACT_PANELS)
+
+
+def rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
+    alike = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
+    if len(alike) < LEAST:
+        return
+    p_values = [exact_panel_p_value(panel, generator) for panel in alike]
+    trainings = [(rank["canary"], rank["seed"]) for panel in panels for rank in panel]
+    yield {"score": score, "models": len(alike[0])} | rate_columns(p_values, trainings)
+
+
+def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
+    """The exact p-value of the panel's mean slopes: of the first's glyph, where the others' are moved to it."""
+    ink = np.array(panel[0]["ink"], bool)
+    slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
+    own = [np.array(rank["ink"], bool) for rank in panel]
+    moved = [align_to_ink(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
+    return Subsets(mean_standardised_slopes(moved)).p_value(ink)
+
+
+def align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
+    """The values of the cells with those of the `own` ink in the places of `ink`; as they are where both are one."""
+    if (own == ink).all():
+        return values
+    moved = np.empty_like(values)
+    moved[ink], moved[~ink] = generator.permutation(values[own]), generator.permutation(values[~own])
+    return moved
+
+
+def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.asks_for("ranks"):
+        return ()
+    return (Job(exact_panels, Panels(seeds.derive(config.seed, "exact panels")), rank_jobs(config, trainings)),)
+
+
+def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    """The detection rate of panels; null: that of features that left nothing, as p is exact."""
+    for panel in tables.rows(EXACT_PANELS):
+        yield rate_row(f"exact rank, {panel['score']}", panel, LEVEL)
+
+
+MEASURE = Measure("panels", PANELS, plan, rows)
+EXACT_MEASURE = Measure("exact_panels", EXACT_PANELS, plan_exact, exact_rows)

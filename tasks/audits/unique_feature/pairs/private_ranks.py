@@ -1,0 +1,161 @@
+"""Is more found of a canary than differential privacy allows?
+
+    share of canaries with p <= alpha  <=  min(e^epsilon alpha + delta, 1 - e^-epsilon (1 - delta - alpha))
+
+p is the exact rank of the canary's drawn feature by one model (`exact_ranks`, the score `references`): a test whether
+the model was trained on that feature. The expected share of canaries that it finds is bounded by the guarantee of a
+single model.
+
+Why epsilon, and not more. The guarantee is about one training image: with it or without it, by Poisson sampling. A
+canary is a changed image, so that its model and a model of the unchanged data are two such steps apart, and what tells
+these two is bounded by (2 epsilon, (1 + e^epsilon) delta) alone, since e^epsilon (e^epsilon P + delta) + delta is what
+two steps allow of an event that has P before (group privacy). A rank needs no unchanged image, though. Were the image
+not there at all, which is one step away, the model would know nothing of a feature that is drawn, and p be at most
+alpha in a share alpha of the draws: that is the false positive rate which the bound starts from.
+
+What it is not about. A twin shares the noise of its canary's model, and the guarantee is about models whose noise
+nobody knows: of what pairs show (the effect, the scores `pair` and `weight change`) nothing is bounded. Neither is the
+rank of a feature that somebody chose, whose false positive rate nobody knows.
+
+Reading it. The share is an estimate of at most the bound: where its whole interval lies above, the guarantee is broken
+(p of the bound's row). Turned around, the shares bound epsilon from below (at a confidence of 95 %, all levels
+together), beside what the accountant says was spent; and what so many models could show says how much of the promise
+this audit could see at most.
+
+Source. Power: Wasserman & Zhou 2010; Kairouz, Oh & Viswanath 2015 (`tasks.training.recipe`). An epsilon from attacks:
+Jagielski, Ullman & Oprea 2020, "Auditing differentially private machine learning". All limits are exact (Clopper and
+Pearson).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
+from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
+from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.contract.epsilon_rows import CONFIDENCE, LEVEL, Bound, Spent, epsilon_rows
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.numerics.epsilon import MANY_RUNS
+from tasks.numerics.statistics import proportion_at_least, proportion_greater
+from tasks.training.recipe import Privacy
+
+ONE_MODEL = "share found by one model"  # of drawn features, at each level
+ALLOWED = "largest share that privacy allows"
+
+PRIVATE_RANKS = pa.schema(
+    [
+        ("canary", pa.int64()),  # row of the training images
+        ("seed", pa.int64()),
+        ("epsilon", pa.float64()),  # of the guarantee of each model
+        ("delta", pa.float64()),
+        ("spent", pa.float64()),  # epsilon that the canary's model spent
+        ("p_value", pa.float64()),  # of the drawn feature by that one model; null where no exact one is measured
+        ("among", pa.int64()),  # features, this one among them
+    ]
+)
+
+
+@dataclass(frozen=True)
+class PrivateRank:
+    """The canary of a pair whose models were trained with this guarantee."""
+
+    canary: int
+    privacy: Privacy
+
+
+@task(version=1, name="unique_feature.private_rank")
+def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
+    """What the canary's model spent, and its rank of the drawn feature (PRIVATE_RANKS): one row.
+
+    The inputs are the canary's model and, where ranks are measured, their table.
+    """
+    model, *others = inputs
+    asked = [
+        rank
+        for rank in Tables(others).rows(EXACT_RANKS)
+        if (rank["score"], rank["feature"]) == ("references", "canary") and rank["drawn"]
+    ]
+    found = {
+        "canary": config.canary,
+        "seed": model["seed"][0].as_py(),
+        "epsilon": config.privacy.epsilon,
+        "delta": config.privacy.delta,
+        "spent": max(model["epsilons"][0].as_py()),
+    }
+    found |= {name: asked[0][name] for name in ("p_value", "among")} if asked else {}
+    return pa.Table.from_pylist([found], PRIVATE_RANKS)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if config.privacy is None:
+        return ()
+    return tuple(private_rank_job(config, config.privacy, trainings, pair) for pair in trainings.pairs)
+
+
+def private_rank_job(config: UniqueFeature, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
+    assert isinstance(pair.canary.image, int)
+    ranks = (pair_rank_job(config, trainings, pair),) if config.asks_for("ranks") else ()
+    return Job(private_rank, PrivateRank(pair.canary.image, privacy), (pair.model, *ranks))
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    found = tables.rows(PRIVATE_RANKS)
+    if not found:
+        return
+    promised = Privacy(found[0]["epsilon"], found[0]["delta"])
+    shared = share_seeds((each["canary"], each["seed"]) for each in found)
+    ranked = first_trainings(each for each in found if each["p_value"] is not None)
+    levels = [level for level in LEVELS if ranked and all(rank["among"] * level >= 1 for rank in ranked)]
+    yield from bounded_share_rows(ranked, promised, shared, levels)
+    bounds = rank_bounds(ranked, promised.delta, levels) if levels and not shared else ()
+    spent = Spent(max(each["spent"] for each in found), len(found))
+    yield from epsilon_rows(bounds, spent, promised.delta)
+
+
+def rank_bounds(ranked: Sequence[Row], delta: float, levels: Sequence[float]) -> Iterator[Bound]:
+    """Epsilon from below by the models that show their canary's feature, and by as many if all of them did.
+
+    All levels together have the confidence. The false positive rate is the level, since the feature was drawn.
+    """
+    n, alpha = len(ranked), LEVEL / len(levels)
+    called = {level: sum(rank["p_value"] <= level for rank in ranked) for level in levels}
+    for name, bound in MANY_RUNS.items():
+        shown, most = (
+            max(bound((calls[level], n), level, delta, alpha) for level in levels)
+            for calls in (called, dict.fromkeys(levels, n))
+        )
+        yield Bound(name, shown, n, "training", most=most)
+
+
+def bounded_share_rows(
+    ranked: Sequence[Row], promised: Privacy, shared: bool, levels: Sequence[float]
+) -> Iterator[Row]:
+    """At each level the share that is found and the largest that is allowed.
+
+    Where canaries share training seeds they are no independent sample: no interval, no test.
+    """
+    for level in levels:
+        setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
+        n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
+        share, bound = exact_proportion(called, n), promised.power(level)
+        beyond = None if shared else proportion_greater(called, n, bound)
+        without = row(ONE_MODEL, setting, share, "training", level)
+        yield without | {"low": None, "high": None} if shared else without
+        yield row(ALLOWED, setting, alone(bound, n), "training", level, beyond)
+
+
+def exact_proportion(called: int, n: int) -> Estimate:
+    """called / n with its exact interval: a bound is compared with it, and Wilson's is too narrow for one or two."""
+    reach = (1 + CONFIDENCE) / 2
+    low, high = proportion_at_least(called, n, reach), 1 - proportion_at_least(n - called, n, reach)
+    return Estimate(called / n, low, high, n)
+
+
+MEASURE = Measure("private_ranks", PRIVATE_RANKS, plan, rows)

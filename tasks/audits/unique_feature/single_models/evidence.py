@@ -1,0 +1,250 @@
+"""What the summary says of models that are asked alone: ranks, pushes, and checks of the tables that were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.given_models import AnswerRank, FirstLayerRank, JudgedBy, ReferenceRank
+from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
+from tasks.audits.unique_feature.population import LEVEL, Population
+from tasks.audits.unique_feature.single_models.look_alikes import RANK as PART_RANK
+from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.single_models.weight_ranks import BY_WEIGHTS, BY_WEIGHTS_PARTS
+from tasks.contract.power import SMALLEST
+from tasks.contract.summaries import (
+    Name,
+    Row,
+    Rows,
+    first_row,
+    name_of,
+    numerator,
+    read_setting,
+    select_rows,
+)
+from tasks.contract.ties import most_tied
+from tasks.external.causes import MISSES, REPEATS
+
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
+ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
+
+
+@dataclass(frozen=True)
+class Rank:
+    """The place of the feature in a population, 1 for the first, by so many models that are asked as one.
+
+    `references` are the clean models beside which they are asked; 0 where there are none.
+    """
+
+    place: int
+    p: float
+    population: Population
+    models: int
+    references: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        return self.p <= LEVEL
+
+
+@dataclass(frozen=True)
+class Push:
+    """How far the feature pushes towards a label beside the others of its family, in nats.
+
+    `label` is None where it is the canary's, else the one that the feature favours most. `others` holds the central
+    95 % of the others' pushes, None where that is unknown; `upper` is the upper limit of the feature's. A push of
+    `smallest` would have been found in a share `power` of cases.
+    """
+
+    value: float
+    label: int | None
+    others: tuple[float, float] | None
+    upper: float | None
+    smallest: float
+    power: float
+
+    @property
+    def is_excluded(self) -> bool:
+        """Whether a push that matters is unlikely, whatever its power."""
+        return self.upper is not None and self.upper < self.smallest
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """What a table of outputs says of the pictures that were handed out twice, and of those with labels.
+
+    Of `repeats` so many have two answers (`differing`); of `labelled` the table names `right` labels, where a share
+    `stated` is said to be named, which gives as few with probability `p`; None where nothing is stated.
+    """
+
+    table: int
+    repeats: int
+    differing: int
+    labelled: int = 0
+    right: int = 0
+    stated: float | None = None
+    p: float | None = None
+
+    def describe_doubts(self) -> Iterator[str]:
+        """Why the table is not what a model says."""
+        if self.differing:
+            yield (
+                f"in table {self.table} {self.differing} of {self.repeats} pictures that were handed out twice got two "
+                f"answers ({REPEATS})"
+            )
+        if self.stated is not None and self.p is not None and self.p < MISSED:
+            yield (
+                f"table {self.table} names the labels of {self.right} of {self.labelled} pictures, where "
+                f"{100 * self.stated:.3g} % are stated (p = {self.p:.2g}; {MISSES})"
+            )
+
+
+@dataclass(frozen=True)
+class PanelEvidence:
+    """What the answer rests on.
+
+    `names` are the (metric, setting) of the rows that carry it, the one that decides first. `beside` is the rank beside
+    references or by the weights of the first layer, which decides in place of the family's; None without either.
+    `parts` are the ranks among the look-alikes of each part, by the score that decides; none where they were not asked
+    for. `tied` is the summary row of how many pairs of the family a model says the same of. `checks` are those of the
+    tables that could be checked, of all that were sent but the `unchecked` ones, and `key` begins the SHA-256 of what
+    was handed out. `lacks_beside` says that the rank that should be `beside` is missing.
+    """
+
+    names: tuple[Name, ...]
+    rank: Rank
+    beside: Rank | None
+    parts: tuple[Rank, ...]
+    push: Push
+    tied: Row | None
+    checks: tuple[TableCheck, ...]
+    unchecked: int
+    key: str
+    lacks_beside: bool
+
+    @property
+    def deciding_rank(self) -> Rank:
+        return self.rank if self.beside is None else self.beside
+
+    @property
+    def differing_parts(self) -> tuple[int, ...]:
+        """The parts, from 1, by which the feature is not told from its look-alikes."""
+        return tuple(number for number, rank in enumerate(self.parts, start=1) if not rank.is_small)
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the feature is told from the look-alikes of every part."""
+        return bool(self.parts) and not self.differing_parts
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether no rank is small, and a push that matters is excluded and would have been found."""
+        ranks = (self.rank, self.beside) if self.beside is not None else (self.rank,)
+        if self.lacks_beside or any(rank.is_small for rank in ranks):
+            return False
+        return self.push.is_excluded and self.push.power >= ENOUGH
+
+    def describe_doubts(self) -> str:
+        """Why the tables are not what the models say; empty where nothing speaks for that."""
+        doubts = [words for check in self.checks for words in check.describe_doubts()]
+        if self.unchecked:
+            tables = self.unchecked + len(self.checks)
+            doubts.append(f"of {self.unchecked} of {tables} tables the pictures handed out twice could not be checked")
+        return " and ".join(doubts)
+
+
+def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | None:
+    """The evidence in the rows of a summary, the first of each metric; None where no model has been asked."""
+    beside_metric, parts_metric = deciding_metrics(config)
+    push, rank, others = (first_row(rows, metric) for metric in (PUSH, RANK, OTHERS))
+    beside = None if beside_metric is None else first_row(rows, beside_metric)
+    if push is None or rank is None or others is None or push["estimate"] is None:
+        return None
+    found, upper = first_row(rows, FOUND), first_row(rows, UPPER)
+    setting = read_setting(push)
+    checks, key = read_checks(rows)
+    return PanelEvidence(
+        names=tuple(name_of(row) for row in (beside, rank, push, others) if row is not None),
+        rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
+        beside=None if beside is None else read_rank_beside(beside),
+        parts=tuple(map(read_part_rank, select_rows(rows, parts_metric))),
+        push=Push(
+            value=push["estimate"],
+            label=None if setting["label known"] else setting["label"],
+            others=None if others["low"] is None else (others["low"], others["high"]),
+            upper=None if upper is None else upper["estimate"],
+            smallest=SMALLEST if found is None else read_setting(found)["nats"],
+            power=0.0 if found is None else found["estimate"],
+        ),
+        tied=most_tied(rows),
+        checks=checks,
+        unchecked=max(0, count_tables(config) - len(checks)),
+        key=key,
+        lacks_beside=beside_metric is not None and beside is None,
+    )
+
+
+def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
+    """The metric of the rank that decides in place of the family's, if any, and that of the parts."""
+    if has_references(config):
+        return BESIDE, BESIDE_PARTS
+    return (BY_WEIGHTS, BY_WEIGHTS_PARTS) if reads_weights(config) else (None, PART_RANK)
+
+
+def read_rank_beside(row: Row) -> Rank:
+    setting = read_setting(row)
+    population = Population.from_setting(setting)
+    return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))
+
+
+def read_part_rank(row: Row) -> Rank:
+    setting = read_setting(row)
+    population = Population(setting["others"] + 1)
+    return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))
+
+
+def read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
+    """What every table that could be checked says, and the beginning of the key's SHA-256."""
+    labels = {read_setting(row)["table"]: row for row in select_rows(rows, LABELS)}
+    checks, key = [], ""
+    for row in select_rows(rows, TWICE):
+        setting = read_setting(row)
+        key, named = key or setting["key"], labels.get(setting["table"])
+        check = TableCheck(setting["table"], row["n"], round((row["estimate"] or 0.0) * row["n"]))
+        if named is not None:
+            right, stated = numerator(named), named["null"]
+            check = replace(check, labelled=named["n"], right=right, stated=stated, p=named["p_value"])
+        checks.append(check)
+    return tuple(checks), key
+
+
+def evaluates_single_models(config: UniqueFeature) -> bool:
+    return config.single_models is not None
+
+
+def asks_one_family(config: UniqueFeature) -> bool:
+    return evaluates_single_models(config) and isinstance(judging_rank(config), AnswerRank)
+
+
+def has_references(config: UniqueFeature) -> bool:
+    return isinstance(judging_rank(config), ReferenceRank)
+
+
+def reads_weights(config: UniqueFeature) -> bool:
+    return isinstance(judging_rank(config), FirstLayerRank)
+
+
+def reads_tables(config: UniqueFeature) -> bool:
+    return count_tables(config) > 0
+
+
+def judging_rank(config: UniqueFeature) -> JudgedBy | None:
+    """The rank by which single models are judged; None if pairs are."""
+    return None if config.single_models is None else config.single_models.judged_by
+
+
+def count_tables(config: UniqueFeature) -> int:
+    """The tables of outputs that an owner returned."""
+    return 0 if config.given is None else len(config.given.outputs)

@@ -1,0 +1,124 @@
+"""What models say of the feature's look-alikes: is it this feature that they know, or one that shares a part with it?
+
+A model that saw "LUIS MOE" favours "LUIS LAU" among names that share nothing with it. So the feature is ranked once
+more for each of its parts, among those that differ from it in that part alone:
+
+    rank = 1 + look-alikes that score at least as much       score: mean over models of the standardised O[f, y]
+
+with O[f, y] the mean over probe images of log (P / (1 - P)), P = P(y | x_f), standardised over the others of the family
+(`population.push_scores`). Had another feature with the same rest been trained on, but none with this part, each
+look-alike would be as likely to be first as the feature. So each rank has an exact p-value if the feature was drawn,
+and the feature is called only if all of them are small. If the label is not known, each look-alike is scored by the
+label towards which it pushes most. One label for all of them, that of their mean push, can be the wrong
+one, and ranks the feature last then. Ours; the paper has no null.
+
+Beside references features are ranked by their slopes: see `exact_ranks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import check_label
+from tasks.audits.unique_feature.population import (
+    FAMILY,
+    ModelFamily,
+    clean_images,
+    look_alike_image_sets,
+    model_families,
+    push_scores,
+)
+from tasks.audits.unique_feature.scores import Array, log_odds
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor, single_batch_key
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, alone, row
+from tasks.numerics.ranks import rank_p_value
+
+RANK = "rank among look-alikes"
+
+LOOK_ALIKES = pa.schema(
+    [
+        ("model", pa.int64()),  # its number in the panel
+        ("part", pa.int32()),  # in which it differs from the feature, from 1
+        ("look_alike", pa.int32()),  # from 1
+        ("log_p", pa.list_(pa.float64())),  # mean over the probe images of log P(class | x_f), for every class
+        ("log_odds", pa.list_(pa.float64())),  # and of log P / (1 - P)
+    ]
+)
+
+
+@dataclass(frozen=True)
+class LookAlikes:
+    """The model that is asked about the look-alikes of a feature."""
+
+    single: SingleModelConfig
+
+
+def batch_key(config: LookAlikes) -> SingleModelConfig:
+    """What evaluations must share to take about as long as one another."""
+    return single_batch_key(config.single)
+
+
+@task(version=2, name="unique_feature.ask_look_alikes", batch_key=batch_key)
+def ask_look_alikes(config: LookAlikes, inputs: Inputs) -> pa.Table:
+    """What the one model says of each look-alike (LOOK_ALIKES)."""
+    single = config.single
+    clean, predict, rows = clean_images(single.relatives, single.shape), predictor(single, inputs), []
+    for part, number, name, images in look_alike_image_sets(clean, single.relatives):
+        answers = look_alike_answers(predict(name, images))
+        check_label(single.label, len(answers["log_p"]))
+        rows.append({"model": single.number, "part": part, "look_alike": number, **answers})
+    return pa.Table.from_pylist(rows, LOOK_ALIKES)
+
+
+def look_alike_answers(log_p: Array) -> dict[str, list[float]]:
+    """The columns of LOOK_ALIKES with the answers, from log P of every probe image, (images, classes)."""
+    return {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if not config.family.look_alikes:
+        return ()
+    return tuple(Job(ask_look_alikes, LookAlikes(each.config), each.inputs) for each in trainings.single_models)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    families = [model for table in tables.select(FAMILY) for model in model_families(table)]
+    yield from rank_rows(families, tables.rows(LOOK_ALIKES))
+
+
+def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> Iterator[Row]:
+    """The feature's rank among the look-alikes of each part, of all models whose family is there together."""
+    answers: dict[int, dict[int, list[list[float]]]] = {}
+    for each in look_alikes:
+        answers.setdefault(each["part"], {}).setdefault(each["model"], []).append(each["log_odds"])
+    for part in sorted(answers):
+        asked = [model for model in families if model.about["seed"] in answers[part]]
+        if not asked:
+            continue
+        scores = []
+        for model in asked:
+            look_alike_odds = np.array(answers[part][model.about["seed"]])
+            scores.append(push_scores(np.vstack([model.log_odds[:1], look_alike_odds]), model.log_odds[1:]))
+        mean_scores = np.mean(scores, axis=0)  # (1 + look-alikes, classes)
+        label = asked[0].label
+        p_value = rank_p_value(mean_scores.max(axis=1) if label is None else mean_scores[:, label])
+        yield look_alike_row(RANK, {}, p_value, (part, len(answers)), len(mean_scores), len(asked))
+
+
+def look_alike_row(
+    metric: str, about: dict[str, int], p_value: float, part: tuple[int, int], size: int, models: int
+) -> Row:
+    """The row of the summary of the rank among the features that differ in this part, of how many."""
+    setting = about | {"part": part[0], "parts": part[1], "others": size - 1}
+    return row(metric, setting, alone(p_value * size, models), "model", (size + 1) / 2, p_value)
+
+
+MEASURE = Measure("look_alikes", LOOK_ALIKES, plan, rows)

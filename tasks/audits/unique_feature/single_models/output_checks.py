@@ -1,0 +1,103 @@
+"""Was a table of outputs touched before it was sent? Answers to one picture that differ, and labels that are missed.
+
+An owner gets some pictures twice and, if there are any, pictures whose labels the auditor knows. A model gives one
+answer to one picture, to the last place that was printed or `blinding.SAME` of its log-odds, and names the labels as
+often as its owner states: an exact binomial test, one-sided. What is found says that the table is not what the model
+says, or that the model is not evaluated as it should be; what is not found says little, since an owner can look for
+equal pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.scores import log_odds
+from tasks.audits.unique_feature.single_models.models import (
+    SingleModelConfig,
+    check_labelled,
+    labels,
+    repeated_ids,
+    single_batch_key,
+    split_key,
+)
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.learning import accuracy_row
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row, row
+from tasks.external.blinding import different
+from tasks.numerics.statistics import proportion
+
+TWICE = "repeated pictures with two answers"
+LABELS = "accuracy on labelled pictures"
+DIGITS = 16  # of the key's SHA-256, in the summary
+
+TOUCHED = pa.schema(
+    [
+        ("table", pa.int32()),  # the number of the model's table
+        ("repeats", pa.int32()),  # pictures that were handed out twice
+        ("differing", pa.int32()),  # of these with two answers
+        ("labelled", pa.int32()),  # pictures with known labels
+        ("right", pa.int32()),  # of these whose label is the likeliest class
+        ("stated", pa.float64()),  # the accuracy that the owner states; null where none is
+        ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
+    ]
+)
+
+
+@task(version=1, name="unique_feature.touched", batch_key=single_batch_key)
+def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noqa: ARG001
+    """The answers to repeated and to labelled pictures in one table of outputs (TOUCHED)."""
+    from tasks.external.blinding import Split
+    from tasks.external.outputs import read_outputs
+
+    assert config.outputs is not None
+    outputs = read_outputs(config.outputs, config.columns, config.interface.gives)
+    first, second = (outputs.select(list(ids)).log_p for ids in zip(*repeated_ids(config), strict=True))
+    printed = outputs.resolution if outputs.gives == "probabilities" else 0.0
+    one, other = ((np.exp(log_p), log_odds(log_p)) for log_p in (first, second))
+    right, known = 0, 0
+    if config.labelled is not None:
+        log_p = check_labelled(config, outputs)
+        right, known = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
+    row = {
+        "table": config.number,
+        "repeats": len(first),
+        "differing": int(different(one, other, printed).any(axis=1).sum()),
+        "labelled": known,
+        "right": right,
+        "stated": config.accuracy,
+        "key": Split(split_key(config)).commitment,
+    }
+    return pa.Table.from_pylist([row], TOUCHED)
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    if config.given is None or not config.given.outputs:
+        return ()
+    return tuple(Job(check_outputs, single.config) for single in trainings.single_models)
+
+
+def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+    from scipy import stats
+
+    for table in tables.rows(TOUCHED):
+        setting = {"table": table["table"] + 1}
+        differ = proportion(table["differing"], table["repeats"])
+        yield row(TWICE, setting | {"key": table["key"][:DIGITS]}, differ, "picture", 0.0)
+        if table["labelled"]:
+            stated, p = table["stated"], None
+            if stated is not None:
+                p = float(stats.binomtest(table["right"], table["labelled"], stated, alternative="less").pvalue)
+            right = proportion(table["right"], table["labelled"])
+            yield row(LABELS, setting, right, "picture", stated, p)
+            whose = f"model of table {setting['table']}"
+            yield accuracy_row(right, "labelled pictures", about.chance, "picture", of=whose)
+
+
+MEASURE = Measure("touched", TOUCHED, plan, rows)

@@ -1,0 +1,112 @@
+"""Where the feature ranks by what it left in the weights of a model's dense first layer.
+
+One model is asked, without a twin and without references: its own weights in pixels that the domain does not ink are
+the null (`first_layer` has the score). A glyph is ranked among all glyphs of its ink, words and pictures among the
+members of their family, and both among their look-alikes. The p-value is exact where the feature was drawn. The scores
+of several models of one owner are averaged in units of their standard deviation over the pixels. Ours; the paper has no
+null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.evaluation import check_label
+from tasks.audits.unique_feature.given_models import FirstLayerRank
+from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alone_rows, number_parts
+from tasks.audits.unique_feature.single_models.first_layer import FirstLayer, ink_counts, trained_first_layer
+from tasks.audits.unique_feature.single_models.models import SingleModelConfig
+from tasks.audits.unique_feature.slope_ranks import (
+    FeatureRegion,
+    feature_region,
+    mean_standardised_slopes,
+    probe_label_images,
+    rank_alone,
+    slope_sets,
+)
+from tasks.audits.unique_feature.slopes import Array
+from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.job import Inputs, Job, task
+from tasks.contract.measure import Measure, Tables
+from tasks.contract.summaries import Row
+from tasks.datasets.catalog import load
+from tasks.datasets.images import Pixels, as_shape
+
+BY_WEIGHTS = "rank by the first layer's weights"
+BY_WEIGHTS_PARTS = "rank among look-alikes by the first layer's weights"
+
+WEIGHT_RANKS = pa.schema(
+    [
+        ("models", pa.int32()),  # asked as one
+        ("label", pa.int32()),
+        *[EXACT_RANKS.field(name) for name in EXACT_RANKS.names[EXACT_RANKS.names.index("feature") :]],
+    ]
+)
+
+
+@dataclass(frozen=True)
+class WeightRanks:
+    """The models of one owner, asked as one; of those trained here the inputs are their MODEL tables."""
+
+    panel: tuple[SingleModelConfig, ...]
+
+
+@task(version=2, name="unique_feature.weight_ranks")
+def weight_ranks(config: WeightRanks, inputs: Inputs) -> pa.Table:
+    """The rank of what the models are asked about, and of glyphs that nobody carries (WEIGHT_RANKS)."""
+    first = config.panel[0]
+    asked, label = first.relatives, first.label
+    assert label is not None
+    clean = probe_label_images(asked, first.shape, label)
+    sets = dict(slope_sets(asked, clean))
+    training = as_shape(load(asked.probe).train_images, first.shape)
+    counts = ink_counts(training)
+    tables = inputs or [None] * len(config.panel)
+    layers = [first_layer(one, table, clean, label) for one, table in zip(config.panel, tables, strict=True)]
+
+    def fit_slopes(names: Sequence[str]) -> tuple[Array, FeatureRegion]:
+        here = feature_region(clean, [sets[name] for name in names], training)
+        slopes = [layer.pixel_scores(here.where, counts) for layer in layers]
+        return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
+
+    about = {"models": len(config.panel), "label": label}
+    found = rank_alone(asked, clean, list(sets), fit_slopes)
+    return pa.Table.from_pylist([about | said for said in found], WEIGHT_RANKS)
+
+
+def first_layer(one: SingleModelConfig, table: pa.Table | None, images: Pixels, label: int) -> FirstLayer:
+    """The model's first layer, with its response to images of the label."""
+    if table is not None:
+        check_label(label, load(one.relatives.probe).classes)
+        from tasks.models.networks import architecture_of, weights_of_model
+
+        return trained_first_layer(architecture_of(table), weights_of_model(table), images, label)
+    from tasks.external.first_layers import label_gradients
+    from tasks.external.loading import load_model
+
+    assert one.model is not None
+    return FirstLayer(*label_gradients(load_model(one.model, one.shape, one.interface, one.classes), images, label))
+
+
+def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+    question = config.single_models
+    if question is None or not isinstance(question.judged_by, FirstLayerRank):
+        return ()
+    panel = tuple(single.config for single in trainings.single_models)
+    first = panel[0]
+    assert first.label is not None
+    probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
+    inputs = tuple(job for single in trainings.single_models for job in single.inputs)
+    return (Job(weight_ranks, WeightRanks(panel), inputs),)
+
+
+def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+    for rank in number_parts(tables.rows(WEIGHT_RANKS)):
+        yield from alone_rows(rank, (BY_WEIGHTS, BY_WEIGHTS_PARTS), {}, "first layer")
+
+
+MEASURE = Measure("weight_ranks", WEIGHT_RANKS, plan, rows)

@@ -1,0 +1,277 @@
+"""Canaries are drawn in one order, or chosen by the self-influence of their images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from torch.nn import functional
+
+from tasks.audits.unique_feature.pairs.canary_selection import (
+    CHOSEN,
+    INFLUENCE,
+    CanaryChoice,
+    RankedImage,
+    RankedTraining,
+    Tracing,
+    batch_key,
+    canaries,
+    canary_row,
+    checkpoint_epochs,
+    choose_canaries,
+    extreme_indices,
+    influence,
+    train_many,
+    train_with_canary,
+)
+from tasks.contract.job import marks
+from tasks.datasets.catalog import load
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Glyph, burn
+from tasks.models.networks import weights_of_model
+from tasks.training import classifier
+from tasks.training.classifier import Burnt, Training, train
+from tasks.training.members import TrainingError
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature import made_up
+from tests.tasks.audits.unique_feature.made_up import LETTER, TRAINING, chosen, configure
+
+RANKED = [(0, 1), (0, 2), (1, 1)]  # seeds and ranks
+
+
+def places(table: pa.Table) -> list[tuple[str, int, int]]:
+    return [(row["end"], row["rank"], row["row"]) for row in table.to_pylist()]
+
+
+def test_half_of_the_canaries_are_of_the_highest_influence_and_half_of_the_lowest() -> None:
+    table = choose_canaries(CanaryChoice(4), [made_up.influence([3.0, 9.0, 1.0, 7.0, 5.0, 2.0], first=20)])
+    assert CHOSEN == table.schema
+    assert [("highest", 1, 21), ("highest", 2, 23), ("lowest", 1, 22), ("lowest", 2, 25)] == places(table)
+    first = {"end": "highest", "rank": 1, "row": 21, "label": 1, "self_influence": 9.0, "squared_slopes": 90.0}
+    assert first == table.to_pylist()[0]
+
+
+def test_the_odd_one_is_of_the_highest_influence() -> None:
+    table = choose_canaries(CanaryChoice(3), [made_up.influence([3.0, 9.0, 1.0, 7.0])])
+    assert [("highest", 1, 1), ("highest", 2, 3), ("lowest", 1, 2)] == places(table)
+    assert [("highest", 1, 1)] == places(choose_canaries(CanaryChoice(1), [made_up.influence([3.0, 9.0, 1.0])]))
+
+
+def test_of_equal_influence_the_first_row_goes_first_and_none_is_chosen_twice() -> None:
+    equal = [2.0, 2.0, 2.0, 2.0]
+    assert [("highest", 1, 0), ("highest", 2, 1), ("lowest", 1, 2), ("lowest", 2, 3)] == places(
+        choose_canaries(CanaryChoice(4), [made_up.influence(equal)])
+    )
+    # By row, wherever the rows stand in the table.
+    assert ([3, 1], [0, 2]) == extreme_indices(np.array([1.0, 2.0, 1.0, 2.0]), np.array([8, 9, 10, 1]), 2, 2)
+
+
+def test_more_canaries_than_images_are_refused() -> None:
+    with pytest.raises(ValueError, match="count is 3; it must be at most 2, the training images there are"):
+        choose_canaries(CanaryChoice(3), [made_up.influence([1.0, 2.0])])
+    with pytest.raises(ValueError, match="count is 0; it must be at least 1"):
+        CanaryChoice(0)
+
+
+def test_a_rank_is_looked_up_and_a_row_is_itself() -> None:
+    both = pa.concat_tables([made_up.chosen(30, 7), made_up.chosen(11, end="lowest")])
+    models = [made_up.influence([1.0]), both]
+    assert [7, 11, 42] == [
+        canary_row(canary, models) for canary in (RankedImage("highest", 2), RankedImage("lowest", 1), 42)
+    ]
+    assert 42 == canary_row(42, ())
+    with pytest.raises(ValueError, match="rank is 2; of the lowest self-influence 1 images were chosen"):
+        canary_row(RankedImage("lowest", 2), models)
+    with pytest.raises(ValueError, match="no input says which were chosen"):
+        canary_row(RankedImage("lowest", 1), models[:1])
+
+
+@pytest.mark.parametrize(
+    ("end", "rank", "message"),
+    [
+        ("middle", 1, "end is 'middle'; it must be one of highest, lowest"),
+        ("lowest", 0, "rank is 0; it must be at least 1"),
+    ],
+)
+def test_a_rank_that_cannot_be_is_refused(end: str, rank: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RankedImage(end, rank)  # type: ignore[arg-type]
+
+
+def test_a_canary_by_rank_gives_the_model_of_its_row_to_the_bit() -> None:
+    table = made_up.chosen(30, 7)
+    configs = [
+        RankedTraining(replace(TRAINING, seed=seed), RankedImage("highest", rank), LETTER) for seed, rank in RANKED
+    ]
+    by_row = [
+        classifier.train(replace(TRAINING, seed=seed, burnt=(Burnt((30, 7)[rank - 1], LETTER),)), ())
+        for seed, rank in RANKED
+    ]
+    together = dict(train_many(configs, [[table]] * len(configs)))
+    assert by_row == [together[index] for index in range(len(configs))]
+    assert by_row[0] == train_with_canary(configs[0], [table])
+    assert by_row[0] != by_row[1]
+
+
+def test_a_rank_that_was_not_chosen_ends_its_training_alone() -> None:
+    there, absent = (RankedTraining(TRAINING, RankedImage("highest", rank), LETTER) for rank in (1, 2))
+    found = dict(train_many([absent, there], [[made_up.chosen(3)]] * 2))
+    assert "rank is 2; of the highest self-influence 1 images were chosen" == str(found[0])
+    assert train_with_canary(there, [made_up.chosen(3)]) == found[1]
+    with pytest.raises(ValueError, match="rank is 2"):
+        train_with_canary(absent, [made_up.chosen(3)])
+
+
+def test_trainings_alike_in_all_but_seed_and_canary_share_a_call() -> None:
+    one = RankedTraining(TRAINING, RankedImage("highest", 1), LETTER)
+    other = RankedTraining(replace(TRAINING, seed=9), RankedImage("lowest", 2), LETTER)
+    longer = RankedTraining(replace(TRAINING, epochs=3), RankedImage("highest", 1), LETTER)
+    assert batch_key(one) == batch_key(other)
+    assert batch_key(one) != batch_key(longer)
+    with pytest.raises(ValueError, match="cannot share a call"):
+        list(train_many([one, longer], [[made_up.chosen(3)]] * 2))
+
+
+def test_a_training_that_burns_another_feature_is_refused() -> None:
+    with pytest.raises(ValueError, match="training burns a feature into row 4; it must burn none beside the canary's"):
+        RankedTraining(replace(TRAINING, burnt=(Burnt(4, LETTER),)), RankedImage("lowest", 1), LETTER)
+
+
+def test_the_training_is_marked_as_one_that_shares_calls() -> None:
+    mark = marks(train_with_canary)
+    assert ("unique_feature.train_ranked", 1.0) == (mark.name, mark.gpus)
+    assert (train_many, batch_key) == (mark.many, mark.batch_key)
+
+
+SCHEDULED = replace(TRAINING, schedule=((1, 0.25),))
+
+
+def naive(training: Training) -> np.ndarray:
+    """Each image's squared slope, by autograd of an mlp1 written out, image by image: (epochs, images)."""
+    images = load(training.data)
+    pixels = images.train_images[: training.examples].copy()
+    for burnt in training.burnt:
+        pixels[burnt.row : burnt.row + 1] = burn(pixels[burnt.row : burnt.row + 1], burnt.feature)
+    found = np.zeros((training.epochs, training.examples))
+    for epoch in range(1, training.epochs + 1):
+        weights = weights_of_model(train(replace(training, epochs=epoch), ()))
+        tensors = {name: torch.tensor(values, requires_grad=True) for name, values in weights.items()}
+        for row in range(training.examples):
+            x = torch.tensor(pixels[row].reshape(-1) / 255, dtype=torch.float32)
+            for number in (1, 2, 3, 4):
+                x = tensors[f"dense{number}.weight"] @ x + tensors[f"dense{number}.bias"]
+                x = x.relu() if number < 4 else x
+            loss = functional.cross_entropy(x, torch.tensor(images.train_labels[row]))
+            slopes = torch.autograd.grad(loss, list(tensors.values()))
+            found[epoch - 1, row] = sum(float(slope.square().sum()) for slope in slopes)
+    return found
+
+
+@pytest.mark.parametrize("burnt", [(), (Burnt(7, LETTER),)])
+def test_self_influence_is_the_rates_times_the_squared_slopes_of_every_epoch(burnt: tuple[Burnt, ...]) -> None:
+    training = replace(SCHEDULED, burnt=burnt)
+    table = influence(Tracing(training), ())
+    squares = naive(training)
+    assert (INFLUENCE, 48) == (table.schema, len(table))
+    assert squares.sum(0) == pytest.approx(table["squared_slopes"].to_numpy(), rel=1e-4)
+    expected = 1e-3 * squares[0] + 0.25e-3 * squares[1]
+    assert expected == pytest.approx(table["self_influence"].to_numpy(), rel=1e-4)
+    assert [[1, 2]] * 48 == table["checkpoints"].to_pylist()
+    assert list(range(48)) == table["row"].to_pylist()
+    assert load(training.data).train_labels[:48].tolist() == table["label"].to_pylist()
+
+
+def test_a_canary_by_rank_carries_the_feature_where_it_is_trained_on_and_where_it_is_measured() -> None:
+    ranked = Tracing(TRAINING, RankedImage("highest", 2), LETTER)
+    by_row = Tracing(replace(TRAINING, burnt=(Burnt(7, LETTER),)))
+    assert influence(by_row, ()) == influence(ranked, [chosen(30, 7)])
+    assert influence(by_row, ()) != influence(Tracing(TRAINING), ())
+
+
+def test_fewer_checkpoints_are_the_last_epochs_of_even_parts() -> None:
+    one = influence(Tracing(SCHEDULED, checkpoints=1, share=1.0), ())
+    assert [[2]] * 48 == one["checkpoints"].to_pylist()
+    slopes = one["squared_slopes"].to_numpy()
+    assert 0.25e-3 * slopes == pytest.approx(one["self_influence"].to_numpy(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("losses", "count", "share", "expected"),
+    [
+        # The fall is 1; .95 of it has passed after the 20th of 40 epochs.
+        ([1.0] + [0.5] * 19 + [0.05] * 19 + [0.0, 0.3], 10, 0.95, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]),
+        # Evenly spaced and rounded, halves up: 2.5, 5, 7.5, 10.
+        ([2.0] + [1.0] * 9 + [0.0], 4, 0.95, [3, 5, 8, 10]),
+        # Seven epochs over three checkpoints: 2.33, 4.67, 7.
+        ([2.0] + [1.0] * 6 + [0.0, 0.5, 0.5], 3, 1.0, [2, 5, 7]),
+        # The fall is over after two epochs: it goes on to as many as there shall be.
+        ([2.3, 0.2, 0.1, 0.05, 0.04, 0.03, 0.02], 4, 0.5, [1, 2, 3, 4]),
+        # The whole fall ends where the loss is lowest, not where training ends.
+        ([2.0, 1.0, 0.5, 0.0, 0.7, 0.9], 1, 1.0, [3]),
+        # Fewer epochs than checkpoints: all of them.
+        ([2.0, 1.0, 0.5], 10, 0.95, [1, 2]),
+        ([2.0, 1.0], 10, 0.95, [1]),
+        # A loss that never falls has no such part: the whole training.
+        ([1.0, 1.5, 2.0, 1.0, 3.0, 1.2], 2, 0.95, [3, 5]),
+        # A share reached exactly is reached.
+        ([1.0, 0.5, 0.25, 0.0], 1, 0.75, [2]),
+    ],
+)
+def test_checkpoints_are_spaced_over_the_part_in_which_the_loss_falls(
+    losses: list[float], count: int, share: float, expected: list[int]
+) -> None:
+    assert expected == checkpoint_epochs(losses, count, share)
+
+
+def test_checkpoints_rise_and_end_with_the_part_whatever_its_length() -> None:
+    for length in range(1, 40):
+        for count in range(1, 15):
+            found = checkpoint_epochs([2.0] + [1.0] * (length - 1) + [0.0], count, 1.0)
+            assert min(length, count) == len(found)
+            assert sorted(set(found)) == found
+            assert (length, True) == (found[-1], found[0] >= 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"checkpoints": 0}, "checkpoints is 0; it must be at least 1"),
+        ({"share": 0.0}, "share is 0.0; it must be above 0 and at most 1"),
+        ({"share": 1.5}, "share is 1.5; it must be above 0 and at most 1"),
+        ({"canary": RankedImage("lowest", 1)}, "canary is given and feature is not; give both, or neither"),
+        ({"feature": LETTER}, "feature is given and canary is not; give both, or neither"),
+        (
+            {
+                "canary": RankedImage("lowest", 1),
+                "feature": LETTER,
+                "training": replace(TRAINING, burnt=(Burnt(4, LETTER),)),
+            },
+            "training burns a feature into row 4; it must burn none beside the canary's",
+        ),
+    ],
+)
+def test_a_tracing_that_cannot_be_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Tracing(**({"training": TRAINING} | changes))  # type: ignore[arg-type]
+
+
+def test_a_training_that_cannot_go_on_has_no_influence() -> None:
+    with pytest.raises(TrainingError, match="loss is not finite"):
+        influence(Tracing(replace(TRAINING, learning_rate=1e30)), ())
+
+
+def test_the_task_is_marked() -> None:
+    mark = marks(influence)
+    assert ("unique_feature.influence", 1, 1.0) == (mark.name, mark.version, mark.gpus)
+
+
+def test_a_null_of_drawn_features_carries_another_and_is_asked_about_those() -> None:
+    null = Glyph(kind="random", seed=1)
+    drawn = configure(data=Dataset("digits"), drawn=True, canaries=3)
+    images = load(Dataset("digits"))
+    plain, other = (canaries(config, config.question, images) for config in (drawn, with_settings(drawn, burnt=null)))
+    assert [(canary.image, canary.asked) for canary in plain] == [(canary.image, canary.asked) for canary in other]
+    assert [null] * 3 == [canary.carried for canary in other]

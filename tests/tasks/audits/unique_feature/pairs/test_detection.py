@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature.pairs.canary_scores import canary_scores
+from tasks.audits.unique_feature.pairs.detection import (
+    DETECTION,
+    call_rates,
+    curve,
+    curves,
+    detection,
+    detection_rates,
+)
+from tasks.audits.unique_feature.pairs.panels import Panels, panels
+from tasks.contract.job import NoSettings
+from tasks.numerics.statistics import proportion
+from tests.tasks.audits.unique_feature.made_up import pair, summary_rows, trained_family
+from tests.tasks.summary_rows import by_name as rows_by_name
+from tests.tasks.summary_rows import with_wilson
+
+MEMBERS = 41
+
+
+def by_name(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
+    return {(row["estimator"], row["model"], row["canary"]): row for row in table.to_pylist()}
+
+
+def test_every_estimator_has_a_word_on_every_model() -> None:
+    scores = canary_scores(NoSettings(), [pair(c, 0.1, 0.02 * c, evaluation=e) for c in (1, 2) for e in (0, 1)])
+    found = by_name(detection(NoSettings(), [trained_family(1, 9.0), trained_family(2, 9.0), scores]))
+    ranks = ("rank of KL", "label-directed rank", "label-directed rank, label unknown", "paired family rank")
+    expected = {"M", "M_w", "published t-test", "random against random", *ranks}
+    assert {(name, model, c) for name in expected for model in ("canary", "twin") for c in (1, 2)} == found.keys()
+    assert 1 / MEMBERS == found["label-directed rank", "canary", 1]["p_value"]
+    assert found["label-directed rank", "canary", 1]["called"]
+    assert 1 / MEMBERS == found["paired family rank", "canary", 2]["p_value"]
+    # Asked about a member that neither model saw.
+    assert 1 / MEMBERS < found["paired family rank", "twin", 2]["p_value"]
+    assert 0.1 == pytest.approx(found["M", "canary", 1]["statistic"], abs=1e-6)
+    assert found["M", "canary", 1]["p_value"] is None
+    assert 0.0 == pytest.approx(found["random against random", "twin", 1]["statistic"], abs=1e-6)
+    assert found["published t-test", "twin", 1]["called"]
+
+
+def test_a_pair_that_lost_a_model_has_no_word() -> None:
+    table = trained_family(1, 9.0)
+    alone = table.filter(pa.compute.field("model") == "canary")
+    assert 0 == detection(NoSettings(), [alone]).num_rows
+
+
+def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_takes() -> None:
+    families = [trained_family(canary, 2.0) for canary in range(20)]
+    scores = canary_scores(NoSettings(), [pair(canary, 0.1, 0.1) for canary in range(20)])
+    detected = detection(NoSettings(), [*families, scores])
+    rates = summary_rows([detected, panels(Panels(0), families)])
+    paired = rates["rate called memorised", '{"estimator": "paired family rank"}']
+    assert paired["estimate"] > 0.9 > 0.3 > paired["null"]
+    assert paired["p_value"] < 1e-4
+    assert ("rate called memorised", '{"estimator": "M"}') not in rates  # no test
+    at_level = rates["detection rate at 5 % false positives", '{"estimator": "M"}']
+    assert (20, "canary") == (at_level["n"], at_level["unit"])
+    several = rates["detection rate by number of models", '{"estimator": "label-directed rank", "models": 5}']
+    assert (4, "panel of models") == (several["n"], several["unit"])
+
+
+def words(model: str, calls: Sequence[bool | None], estimator: str = "test") -> list[dict[str, Any]]:
+    about = {"estimator": estimator, "model": model}
+    return [about | {"canary": at, "seed": 100 + at, "called": call} for at, call in enumerate(calls)]
+
+
+def test_models_called_memorised_are_counted_beside_their_twins_pair_by_pair() -> None:
+    canary, twin = [True, True, True, True, False], [False, False, False, True, True]
+    rows = words("canary", canary) + words("twin", twin)[::-1]
+    expected = [*with_wilson(4, 5), "training", 0.4, 5 / 16, None]  # of 4 pairs that differ 3 or 4 this way
+    assert expected == pytest.approx(rows_by_name(call_rates(rows))["rate called memorised", '{"estimator": "test"}'])
+
+
+def test_trainings_that_share_a_canary_or_a_seed_have_a_rate_and_no_interval() -> None:
+    rows = words("canary", [True, True, False]) + words("twin", [False, False, True])
+    for name in ("canary", "seed"):
+        (found,) = call_rates([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
+        assert pytest.approx(2 / 3) == found["estimate"]
+        assert (None, None, 3) == (found["low"], found["p_value"], found["n"])
+
+
+def test_a_model_without_its_twin_is_not_counted() -> None:
+    rows = words("canary", [True, False, True]) + words("twin", [False, False])
+    expected = [*with_wilson(1, 2), "training", 0.0, 0.5, None]
+    assert expected == pytest.approx(rows_by_name(call_rates(rows))["rate called memorised", '{"estimator": "test"}'])
+
+
+def test_an_estimator_that_is_no_test_calls_nothing() -> None:
+    rows = words("canary", [True, None], "M") + words("twin", [False, None], "M") + words("canary", [True], "alone")
+    assert {} == rows_by_name(call_rates(rows))
+
+
+def statistics(canary: Sequence[Sequence[float]], twin: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """Words of one estimator: by canary, a statistic for each training seed."""
+    return [
+        {"estimator": "M", "model": model, "canary": number, "seed": 10 * number + seed, "statistic": value}
+        for model, canaries in (("canary", canary), ("twin", twin))
+        for number, seeds in enumerate(canaries)
+        for seed, value in enumerate(seeds)
+    ]
+
+
+def test_a_models_threshold_is_set_by_the_twins_of_other_canaries() -> None:
+    # Of 20 canaries the threshold is the largest of 19 others' twins: p = 1 / 20. Twin 3 is the largest of all, so
+    # canary 3 is held against 18 and the others against 30; twin 3 itself is above all others.
+    twin = [[float(number)] for number in range(20)]
+    twin[3] = [30.0]
+    canary = [[25.0] if number in (3, 4) else [0.5] for number in range(20)]
+    found = rows_by_name(detection_rates(statistics(canary, twin)))
+    setting = "detection rate at 5 % false positives", '{"estimator": "M"}'
+    assert pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None]) == found[setting]
+    assert {} == rows_by_name(detection_rates(statistics(canary[:19], twin[:19])))
+
+
+def test_detections_of_canaries_that_share_a_seed_have_no_interval() -> None:
+    words = statistics([[9.0]] * 20, [[float(number)] for number in range(20)])
+    (row,) = detection_rates([word | {"seed": 1} for word in words])
+    assert (None, None, 20) == (row["low"], row["high"], row["n"])
+
+
+def test_the_seeds_of_a_canary_are_one_unit() -> None:
+    twin = [[float(number), float(number) + 0.5] for number in range(20)]
+    canary = [[99.0, 0.1 * (number % 2)] for number in range(20)]
+    (row,) = detection_rates(statistics(canary, twin))
+    assert (0.5, 20, "canary", 0.05) == (row["estimate"], row["n"], row["unit"], row["null"])
+
+
+def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cover_that() -> None:
+    # A pair shares its seed's part of the score, as trainings do.
+    rng = np.random.default_rng(3)
+    rates, covered, nulls = [], 0, 300
+    for _ in range(nulls):
+        canary, twin = (rng.normal(0, 1, 40) + 0.6 * rng.normal(0, 1, (2, 40))).tolist()
+        (row,) = detection_rates(statistics([[v] for v in canary], [[v] for v in twin]))
+        rates.append(row["estimate"])
+        covered += row["low"] <= 0.05 <= row["high"]
+    assert np.mean(rates) == pytest.approx(0.05, abs=0.01)
+    assert covered / nulls >= 0.9
+
+
+def test_a_curve_has_the_rates_counted_by_hand() -> None:
+    points = list(curve(np.array([5.0, 3.0, 1.0, 1.0]), np.array([4.0, 2.0, 1.0, 0.0])))
+    assert [0.0, 0.25, 0.5, 0.75, 1.0] == [point["false_positive_rate"] for point in points]
+    assert [0.25, 0.25, 0.5, 1.0, 1.0] == [point["detection_rate"] for point in points]
+    expected = proportion(2, 4)
+    assert (expected.low, expected.high, 4) == (points[2]["low"], points[2]["high"], points[2]["n"])
+
+
+def test_a_score_that_nothing_moves_detects_what_chance_does() -> None:
+    rows = [
+        {"estimator": "M", "model": model, "canary": c, "seed": 0, "statistic": 0.5, "p_value": None, "called": None}
+        for model in ("canary", "twin")
+        for c in range(4)
+    ]
+    found = curves(NoSettings(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
+    assert [(0.0, 0.0), (1.0, 1.0)] == [(row["false_positive_rate"], row["detection_rate"]) for row in found]

@@ -1,0 +1,60 @@
+"""A regularised network's scores less the plain one's, as two independent samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from tasks.audits.unique_feature.pairs.canary_scores import canary_scores
+from tasks.audits.unique_feature.pairs.regularisation import REGULARISED, comparison_rows, regularisation, rows
+from tasks.audits.unique_feature.pairs.units import Units
+from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.summary import summary
+from tasks.contract.job import NoSettings
+from tasks.contract.measure import Tables
+from tests.tasks.audits.unique_feature.made_up import pair
+from tests.tasks.summary_rows import by_name
+
+
+def units(m: list[float | None], effects: list[float]) -> Units:
+    rows: list[dict[str, Any]] = [
+        {"m": each, "m_effect": effect, "m_w_probe_effect": effect**2} for each, effect in zip(m, effects, strict=True)
+    ]
+    return Units([], rows, "training", "pair of trainings")
+
+
+def less(first: list[float], second: list[float]) -> list[Any]:
+    found = stats.ttest_ind(first, second, equal_var=False)
+    low, high = found.confidence_interval(0.95)
+    centre = sum(first) / len(first) - sum(second) / len(second)
+    return [centre, low, high, len(first) + len(second), found.pvalue]
+
+
+def test_a_regularised_network_is_compared_with_the_plain_one_by_welchs_test() -> None:
+    first = units([0.2, -0.5, 0.7, None, 0.4], [0.1, 0.3, 0.2, 0.6, 0.5])
+    plain = units([0.1, 0.0, 0.15, 0.3], [0.0, -0.2, 0.4, 0.05])
+    compared = pa.Table.from_pylist(list(comparison_rows(first, plain)), REGULARISED)
+    found = by_name(rows(Tables([compared]), None))
+    squared = [[e**2 for e in each] for each in ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])]
+    for name, unit, samples in (
+        (("M where positive, less plain", "{}"), "training", ([0.2, 0.7, 0.4], [0.1, 0.15, 0.3])),
+        (("M effect, less plain", "{}"), "pair of trainings", ([0.1, 0.3, 0.2, 0.6, 0.5], [0.0, -0.2, 0.4, 0.05])),
+        (("M_w effect, less plain", '{"images": "probe"}'), "pair of trainings", (squared[0], squared[1])),
+    ):
+        *estimate, p_value = less(*samples)
+        assert [*estimate, unit, 0.0, p_value, None] == pytest.approx(found[name])
+    assert 3 == len(found)
+
+
+def test_a_regularised_network_is_compared_with_the_plain_one() -> None:
+    scores = [
+        canary_scores(NoSettings(), [pair(i, m, 0.0) for i, m in enumerate(values)])
+        for values in ((0.3, 0.5, -1), (0.1, 0.2))
+    ]
+    table = summary(PublishedCell(), [scores[0], regularisation(NoSettings(), scores)]).to_pylist()
+    (row,) = (row for row in table if row["metric"] == "M where positive, less plain")
+    expected = stats.ttest_ind([0.3, 0.5], [0.1, 0.2], equal_var=False)
+    assert [0.25, 4, expected.pvalue] == pytest.approx([row["estimate"], row["n"], row["p_value"]], abs=1e-5)

@@ -1,0 +1,426 @@
+"""The answer on models that are asked alone: their rank decides, among the family or beside references."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from tasks.audits.unique_feature.answer import RULES, verdict
+from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
+from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
+from tasks.audits.unique_feature.population import GLYPHS, LEVEL, Population
+from tasks.audits.unique_feature.single_models.answer import (
+    BESIDE_LIMITS,
+    GUESSED,
+    LIMITS,
+    NAMED_FEATURE,
+    PARTLY,
+    WEIGHT_LIMITS,
+    thresholds,
+)
+from tasks.audits.unique_feature.single_models.answer import panel_verdict as of_panel
+from tasks.audits.unique_feature.single_models.evidence import (
+    PanelEvidence,
+    Push,
+    Rank,
+    TableCheck,
+    read_panel_evidence,
+)
+from tasks.audits.unique_feature.single_models.look_alikes import RANK as PART_RANK
+from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.single_models.weight_ranks import BY_WEIGHTS
+from tasks.contract.certificate import Certificate
+from tasks.contract.power import SMALLEST
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import index_rows
+from tasks.contract.ties import tied_row
+from tasks.contract.verdict import Verdict
+from tasks.datasets.features import Feature, Glyph, Words
+from tasks.external.causes import MISSES, REPEATS
+from tasks.external.model_file import ModelFile
+from tasks.worker.files import File
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import configure
+
+NAMES = Words("JANE DOE", size=9)
+
+
+def asked(feature: Feature = NAMES, members: int = 201, **given: Any) -> UniqueFeature:
+    settings = {"given.shape": (64, 64, 1), "given.family.count": members - 1}
+    return configure(settings | {f"given.{name}": value for name, value in given.items()}, feature=feature)
+
+
+def panel_verdict(summary: pa.Table) -> Verdict:
+    return verdict(asked(Glyph()), summary)
+
+
+def of_models(p_value: float, feature: Feature = NAMES) -> Certificate:
+    found = AUDIT.certify("Is it?", asked(feature), pushed(0.4, 0.2, 0.6, p_value))
+    assert found is not None
+    return found
+
+
+def pushed(
+    estimate: float | None,
+    low: float,
+    high: float,
+    p_value: float,
+    n: int = 1,
+    known: bool = True,
+    power: float = 0.8,
+    members: int = 201,
+    parts: tuple[float, ...] = (1 / 101, 5 / 101),
+) -> pa.Table:
+    setting = json.dumps({"label": 3, "label known": known})
+    rows: list[dict[str, Any]] = [
+        {"metric": "M", "setting": "{}", "estimate": 9.0},
+        {"metric": PUSH, "setting": setting, "estimate": estimate, "n": n, "null": 0.25, "p_value": p_value},
+        {"metric": OTHERS, "setting": setting, "estimate": 0.25, "low": low, "high": 0.375, "n": members - 1},
+        {"metric": UPPER, "setting": '{"confidence": 0.975}', "estimate": high, "n": n},
+        {"metric": FOUND, "setting": '{"nats": 0.1}', "estimate": power},
+        {"metric": RANK, "setting": "{}", "estimate": members * p_value, "null": (members + 1) / 2, "n": n}
+        | {"p_value": p_value},
+    ]
+    for part, p_of_part in enumerate(parts, start=1):
+        about = json.dumps({"part": part, "parts": len(parts), "others": 100})
+        rows.append({"metric": PART_RANK, "setting": about, "estimate": 101 * p_of_part, "n": n, "p_value": p_of_part})
+    return pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in rows], SUMMARY)
+
+
+def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together() -> None:
+    sent = asked(Glyph(), outputs=(File("o.csv"),))
+    secret = with_settings(sent, {"given.secret": "s" * 16})
+    table = pushed(0.4, 0.2, 0.6, 0.5, n=2)
+    assert [False, False] == [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)]
+    assert GUESSED in verdict(sent, table).limits
+    assert [True, False] == ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)]
+
+
+POPULATION = Population(201)
+CLEAR = PanelEvidence(
+    names=(),
+    rank=Rank(100, 0.5, POPULATION, 1),
+    beside=None,
+    parts=(),
+    push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
+    tied=None,
+    checks=(),
+    unchecked=0,
+    key="",
+    lacks_beside=False,
+)
+SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
+APART: dict[str, Any] = {"parts": (SMALL, SMALL)}
+TWO = (ModelFile("a.pt"), ModelFile("b.pt"))
+ASKED, REFERENCE, TABLE = (
+    asked(models=(ModelFile("model.pt"),)),
+    asked(models=(ModelFile("model.pt"),), references=TWO, label=3),
+    asked(outputs=(File("o.csv"),)),
+)
+LAYER = with_settings(ASKED, {"judged_by": "first_layer", "given.label": 3})
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "answer"),
+    [
+        (ASKED, {}, "not seen"),
+        (ASKED, {"rank": LARGE}, "not seen"),
+        (ASKED, {"rank": SMALL} | APART, "memorised"),
+        (ASKED, {"rank": SMALL}, PARTLY),  # nothing tells it from those that share a part with it
+        (ASKED, {"rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (ASKED, {"rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (ASKED, APART, "not seen"),  # look-alikes alone accuse nobody
+        (ASKED, {"tied": tied_row(0.051, 1, "model")}, "not judged"),
+        (ASKED, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
+        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "beside": LARGE}, "not judged"),
+        (ASKED, {"tied": tied_row(0.05, 1, "model")}, "not seen"),
+        (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
+        (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
+        (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
+        (REFERENCE, {"beside": LARGE}, "not seen"),
+        (REFERENCE, {"beside": SMALL} | APART, "memorised"),  # whatever its rank in the family
+        (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
+        (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
+        (REFERENCE, {"lacks_beside": True}, "undecided"),
+        (REFERENCE, {"lacks_beside": True, "rank": SMALL} | APART, "undecided"),
+        (ASKED, {"beside": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
+        (LAYER, {"beside": LARGE}, "not seen"),
+        (LAYER, {"beside": SMALL} | APART, "memorised"),
+        (LAYER, {"beside": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
+        (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights none accuses
+        (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not seen"),
+        (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not judged"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not seen"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.0099),)}, "not judged"),
+        (TABLE, {"unchecked": 1}, "not judged"),
+        (
+            TABLE,
+            {"unchecked": 1, "rank": SMALL} | APART,
+            "memorised",
+        ),  # altered tables accuse nobody who did not see it
+    ],
+)
+def test_the_first_rule_that_holds_decides(config: UniqueFeature, changes: dict[str, Any], answer: str) -> None:
+    assert answer == RULES.decide(config, replace(CLEAR, **changes)).answer
+
+
+def made(metric: str, estimate: float | None, n: int, p_value: float | None = None, **setting: Any) -> dict[str, Any]:
+    about = {"metric": metric, "setting": json.dumps(setting), "estimate": estimate, "n": n, "p_value": p_value}
+    return dict.fromkeys(SUMMARY.names) | about
+
+
+def test_the_evidence_is_read_from_the_summary() -> None:
+    config = asked(outputs=(File("o.csv"), File("p.csv"), File("q.csv")), references=TWO, label=3)
+    rows = [
+        *(row for row in pushed(0.4, 0.2, 0.6, 0.01, n=3).to_pylist() if row["metric"] != FOUND),
+        made(FOUND, 0.7, 3, nats=0.05),
+        made(BESIDE, 70.4, 3, 0.07, references=2) | {"setting": json.dumps({"references": 2, GLYPHS: 1000})},
+        made(BESIDE_PARTS, 4.0, 3, 0.04, part=1, parts=1, others=99, references=2),
+        tied_row(0.25, 3, "model"),
+        made(TWICE, 0.051, 40, table=1, key="abc"),
+        made(LABELS, 0.9, 20, 0.3, table=1) | {"null": 0.95},
+        made(TWICE, None, 30, table=2, key="later"),
+    ]
+    settings = {row["metric"]: row["setting"] for row in rows}
+    assert PanelEvidence(
+        names=tuple((metric, settings[metric]) for metric in (BESIDE, RANK, PUSH, OTHERS)),
+        rank=Rank(2, 0.01, Population(201), 3),
+        beside=Rank(70, 0.07, Population(1000, True), 3, 2),
+        parts=(Rank(4, 0.04, Population(100), 3, 2),),
+        push=Push(0.4, None, (0.2, 0.375), 0.6, 0.05, 0.7),
+        tied=tied_row(0.25, 3, "model"),
+        checks=(TableCheck(1, 40, 2, 20, 18, 0.95, 0.3), TableCheck(2, 30, 0)),
+        unchecked=1,
+        key="abc",
+        lacks_beside=False,
+    ) == read_panel_evidence(config, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
+
+
+def test_what_the_summary_lacks_is_not_made_up() -> None:
+    rows = pushed(0.4, 0.2, 0.6, 0.01, known=False).to_pylist()
+    kept = [row | {"low": None} if row["metric"] == OTHERS else row for row in rows]
+    kept = [row for row in kept if row["metric"] not in (UPPER, FOUND)]
+    found = read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(kept, SUMMARY)))
+    assert found is not None
+    assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
+    assert (None, False, None) == (found.beside, found.lacks_beside, found.tied)
+    assert ((), 0, "") == (found.checks, found.unchecked, found.key)
+    more = pa.Table.from_pylist([*rows, made(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
+    checked = read_panel_evidence(ASKED, index_rows(more))
+    assert checked is not None
+    (check,) = checked.checks
+    assert (0, 0, 0, None, None) == (checked.unchecked, check.labelled, check.right, check.stated, check.p)
+    assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*found.parts]
+    lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
+    assert lacks is not None
+    assert (None, True, ()) == (lacks.beside, lacks.lacks_beside, lacks.parts)
+    rows.append(made(BY_WEIGHTS, 9.0, 1, 0.09, others=99))
+    weighed = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
+    assert weighed is not None
+    assert (Rank(9, 0.09, Population(100), 1), False) == (weighed.beside, weighed.lacks_beside)
+    for missing in (RANK, PUSH, OTHERS):
+        less = [row for row in rows if row["metric"] != missing]
+        assert read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(less, SUMMARY))) is None
+
+
+def test_evidence_with_a_small_rank_is_not_clear() -> None:
+    ranks = [{}, {"rank": SMALL}, {"beside": SMALL}, {"beside": LARGE}]
+    assert [True, False, False, True] == [replace(CLEAR, **each).is_clear for each in ranks]
+
+
+@pytest.mark.parametrize(
+    ("changes", "doubts"),
+    [
+        ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, ""),
+        ({"checks": (TableCheck(1, 40, 0, 20, 9, None, 0.001),)}, ""),
+        ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, None),)}, ""),
+        (
+            {"checks": (TableCheck(1, 40, 1), TableCheck(2, 40, 0, 20, 9, 0.9, 0.0012)), "unchecked": 1},
+            f"in table 1 1 of 40 pictures that were handed out twice got two answers ({REPEATS}) and table 2 names the "
+            f"labels of 9 of 20 pictures, where 90 % are stated (p = 0.0012; {MISSES}) and of 1 of 3 tables the "
+            "pictures handed out twice could not be checked",
+        ),
+    ],
+)
+def test_a_table_that_no_model_says_is_doubted(changes: dict[str, Any], doubts: str) -> None:
+    assert doubts == replace(CLEAR, **changes).describe_doubts()
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "end"),
+    [
+        (ASKED, {}, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
+        (ASKED, APART, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
+        (ASKED, {"push": Push(-0.3, 4, None, None, 0.1, 0.8)}, "by -0.3 nats more than the mean of the others; as much "
+         "as any nats cannot be excluded: ask more models of the same data."),
+        (ASKED, {"push": replace(CLEAR.push, upper=0.25)}, "; as much as 0.25 nats cannot be excluded: ask more models "
+         "of the same data."),
+        (ASKED, {"push": replace(CLEAR.push, power=0.79)}, "; a push of 0.1 nats would have been found in 79 % of "
+         "cases: ask more models of the same data."),
+        (ASKED, {"tied": tied_row(0.5, 1, "model")}, "; but 50 of 100 pairs of scores that are compared are equal, so "
+         "that ranks say nothing: the output is constant, or was rounded."),
+        (REFERENCE, {"lacks_beside": True}, "; the rank by which it is judged is missing: run the same command again."),
+        (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}, "; beside 2 clean models "
+         "it ranks 70 of all 1,000 glyphs by the slopes of its pixels, p = 0.07, by which alone it is judged: ask "
+         "more models of the same data."),
+        (REFERENCE, {"beside": Rank(7, 0.05, Population(100), 1, 2)} | APART, "; among look-alikes that share all "
+         "parts with it but one, it is number 100 of 201 (p = 0.05) where part 1 differs and number 100 of 201 (p = "
+         "0.05) where part 2 differs."),
+        (LAYER, {"beside": Rank(70, 0.07, Population(100), 1)}, "; by the weights of the first layer it ranks 70 of "
+         "100 features of its kind, p = 0.07; more than 0.1 nats is unlikely."),
+        (TABLE, {"unchecked": 1}, "; but of 1 of 1 tables the pictures handed out twice could not be checked."),
+    ],
+)  # fmt: skip
+def test_the_reason_of_an_answer_ends_its_sentence(config: UniqueFeature, changes: dict[str, Any], end: str) -> None:
+    evidence = replace(CLEAR, **changes)
+    said = of_panel(config, RULES.decide(config, evidence), evidence)
+    assert said.sentence.endswith(end)
+    assert [LIMITS in said.limits, BESIDE_LIMITS in said.limits, WEIGHT_LIMITS in said.limits] == [
+        True,
+        evidence.beside is not None and config is REFERENCE,
+        evidence.beside is not None and config is LAYER,
+    ]
+
+
+def test_the_rules_name_the_places_and_the_rates_of_the_population_that_decides() -> None:
+    few = asked(Glyph(), members=10)
+    beside = replace(few, question=replace(REFERENCE.question, shape=(28, 28, 1), family=few.family))
+    names = ("place", "called", "place_beside", "called_beside", "called_at_all")
+    alone = ["so far in front as no place of so few is", "0", "at place 222,870 or before", "5", "0"]
+    assert [alone, [*alone[:-1], "5"]] == [[thresholds(config)[name] for name in names] for config in (few, beside)]
+    (place, called, *_, at_all) = (thresholds(asked(members=31))[name] for name in names)
+    assert ("at place 1 or before", "3.2", "3.2") == (place, called, at_all)
+
+
+def test_the_key_of_what_was_handed_out_is_told() -> None:
+    told = "The key of the pictures that were handed out has a SHA-256 that begins with abc."
+    rule = RULES.decide(TABLE, CLEAR)
+    assert [False, True] == [told in of_panel(TABLE, rule, replace(CLEAR, key=key)).limits for key in ("", "abc")]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_value", "answer"),
+    [
+        (0.2, 0.6, 0.01, "memorised"),
+        (-0.2, 0.6, 0.05, "memorised"),
+        (0.2, 0.6, 0.051, "undecided"),
+        (-0.3, 0.09, 0.051, "not seen"),
+        (-0.3, SMALLEST, 0.051, "undecided"),
+    ],
+)
+def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float, p_value: float, answer: str) -> None:
+    said = panel_verdict(pushed(0.4, low, high, p_value))
+    assert answer == said.answer
+    words = "asked about the letter A and 200 others of its family, the model answers to it as number"
+    assert said.sentence.startswith(
+        f"{answer.capitalize()}: {words} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
+    )
+    assert f"by 0.4 nats more than the mean of the others (95 % of these by {low:.3g} to 0.375)" in said.sentence
+    assert ((RANK, "{}"), f"{LIMITS} {asked(Glyph()).describe_draw()}") == (said.rows[0], said.limits)
+    assert [RANK, PUSH, OTHERS] == [metric for metric, _ in said.rows]
+
+
+def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
+    glyph = asked(Glyph(kind="random"))
+    bound = {"given.secret": "s" * 16, "given.nonce": "n" * 16, "given.commitment": "ab" * 32}
+    drawn, named = (with_settings(config, bound) for config in (glyph, asked(Glyph())))
+    summary = pushed(0.4, 0.2, 0.6, 0.01)
+    limits = [verdict(config, summary).limits for config in (drawn, named)]
+    assert all(f"commitment {'ab' * 32} and the nonce {'n' * 16} of the other party" in each for each in limits)
+    assert [True, False] == ["The draw of the feature and its family is bound" in each for each in limits]
+    assert [False, True] == [NAMED_FEATURE in each for each in limits]
+    assert drawn.asked_feature == Glyph(kind="random", seed=drawn.derive_seed("glyph"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((), "trained on: family.look_alikes=100 asks about those, too."),
+        (
+            (0.5, 1 / 101),
+            "among look-alikes that share all parts with it but one, it is number 50 of 101 (p = 0.5) where part 1 "
+            "differs and number 1 of 101 (p = 0.0099) where part 2 differs; so this feature or another that shares a "
+            "part with it was trained on, which may differ in part 1.",
+        ),
+        ((0.5, 0.5), "which may differ in part 1 or 2."),
+    ],
+)
+def test_a_feature_that_is_not_told_from_its_look_alikes_is_partly_memorised(
+    parts: tuple[float, ...], words: str
+) -> None:
+    rows = pushed(0.4, 0.2, 0.6, 0.01, parts=parts)
+    said = panel_verdict(rows)
+    assert (PARTLY, True) == (said.answer, said.sentence.endswith(words))
+    found = AUDIT.certify("Is it?", asked(), rows)
+    assert found is not None
+    assert "But one that shares a part with it would do the same" in found.findings[0].sentence
+    assert "family.look_alikes=100" in found.steps[0]
+
+
+def test_the_first_push_of_a_summary_decides() -> None:
+    rows = [pushed(0.4, 0.2, 0.6, 0.01), pushed(None, 0.0, 0.0, 1.0)]
+    assert ["memorised", "undecided"] == [panel_verdict(pa.concat_tables(each)).answer for each in (rows, rows[::-1])]
+
+
+def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
+    assert (
+        "2 models together answer to it as number 2 of 201" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence
+    )
+    assert "the log odds of the canary's label by 0.4 nats" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.01)).sentence
+    assert "it raises the log odds of label 3, which it favours most, by" in (
+        panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence
+    )
+
+
+@pytest.mark.parametrize("nothing", [SUMMARY.empty_table(), pushed(None, 0.0, 0.0, 1.0)])
+def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) -> None:
+    said = panel_verdict(nothing)
+    assert ("undecided", "Undecided: no model has been asked yet.") == (said.answer, said.sentence)
+    assert (LIMITS, ()) == (said.limits, said.rows)
+
+
+# For somebody who knows no machine learning
+
+
+def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_the_answer_rests() -> None:
+    found = of_models(3 / 201)
+    (finding,) = found.findings
+    assert "memorised" == finding.answer
+    assert (
+        "Asked about 201 names, the model singled out this one more than 198 of the 200 others; of 1,000 models that "
+        "never saw it about 15 would stand so far in front."
+    ) == finding.sentence
+    line = finding.line
+    assert line is not None
+    assert (3, None, 101.0, (11, 201)) == (line.estimate, line.low, line.null, line.usual)
+    assert [(10, "memorised, at least in part, at place 10 and before")] == [
+        (each.value, each.words) for each in line.boundaries
+    ]
+    assert "Does a model know the words 'JANE DOE' from the training data?" == found.asked
+    assert "at place 10 or before (a test on one side, p at most 0.05)" in found.rule
+    assert "Of 100 models that never saw the feature, at most about 5 are called so" in found.error
+
+
+def test_given_models_are_called_by_their_files() -> None:
+    models = tuple(ModelFile(f"folds/fold{at}.pt") for at in range(5))
+    config = asked(models=models[:1])
+    rows = pushed(0.4, 0.2, 0.6, 3 / 201)
+    found = AUDIT.certify("Is it?", config, rows)
+    assert found is not None
+    assert ["fold0"] == [each.target for each in found.findings]
+    assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
+    assert "fold0, fold1, fold2, fold3 and 1 more" == asked(models=models).given.describe
+
+
+def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
+    found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
+    assert found is not None
+    assert "at most about 0 are called so" in found.error
+    assert found.findings[0].line is not None
+    assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
+    twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
+    assert twenty is not None
+    assert ("at place 1 or before" in twenty.rule, "about 5 are called so" in twenty.error) == (True, True)

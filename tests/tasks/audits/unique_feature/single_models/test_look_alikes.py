@@ -1,0 +1,151 @@
+"""The feature, a namesake, nothing and a levelled answer: who is said to know which, from pictures to the verdict."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.evaluation import Predictor
+from tasks.audits.unique_feature.given_models import AnswerRank, Given, ModelFiles
+from tasks.audits.unique_feature.measures.family import single_family_rows
+from tasks.audits.unique_feature.population import (
+    ModelFamily,
+    family_from_rows,
+    family_rows,
+    look_alike_image_sets,
+    relatives,
+)
+from tasks.audits.unique_feature.scores import log_probabilities
+from tasks.audits.unique_feature.single_models.answer import PARTLY
+from tasks.audits.unique_feature.single_models.look_alikes import RANK, look_alike_answers, rank_rows
+from tasks.contract.schemas import SUMMARY
+from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, burn, draw_member, look_alikes
+from tasks.datasets.features.kinds import Patch
+from tasks.datasets.images import Pixels
+from tasks.external.model_file import ModelFile
+
+SHAPE = (24, 64, 1)
+NAME = Words("LUIS LAU", size=9)
+CLEAN = np.random.default_rng(0).integers(0, 60, (3, *SHAPE), dtype=np.uint8)
+MEMBERS = 39
+
+
+def remembering(shown: Patch | None, seed: int = 0) -> Predictor:
+    """A linear model of two classes and random weights, which says class 1 where there is the shown ink alone."""
+    weights = np.random.default_rng(seed).normal(0, 0.02, SHAPE)
+    if shown is not None:
+        ink = shown.burn_into(np.zeros((1, *SHAPE), np.uint8))[0] / 255
+        weights += np.where(ink > 0, ink, -0.5)  # else all that is broad would please it
+
+    def predict(_: str, images: Pixels) -> np.ndarray:
+        logit = (images / 255 * weights).sum((1, 2, 3))
+        return log_probabilities(np.stack([0 * logit, logit], 1))
+
+    return predict
+
+
+def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | None = None) -> str:
+    given = Given(
+        shape=SHAPE,
+        source=ModelFiles((ModelFile("model.pt"),), AnswerRank(label)),
+        family=AskedFamily(count=MEMBERS, look_alikes=MEMBERS),
+        probes=3,
+    )
+    about = UniqueFeature(given, feature=feature, seed=seed)
+    asked = relatives(about, feature)
+    (rows,) = family_rows(asked, CLEAN, [predict])
+    family = family_from_rows({"canary": None, "label": label, "seed": 0, "model": "given"}, rows)
+    said = [
+        {"model": 0, "part": part, "look_alike": number, **look_alike_answers(predict(name, images))}
+        for part, number, name, images in look_alike_image_sets(CLEAN, asked)
+    ]
+    found = [*single_family_rows([family]), *rank_rows([family], said)]
+    summary = pa.Table.from_pylist([dict.fromkeys(SUMMARY.names) | row for row in found], SUMMARY)
+    assert sum(row["metric"] == RANK for row in found) == 2
+    return verdict(about, summary).answer
+
+
+@pytest.mark.parametrize("label", [None, 1])
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("LUIS LAU", {"memorised"}),
+        ("LUIS MOE", {PARTLY}),
+        ("NOAH LAU", {"undecided", "not judged"}),  # without a label many members of the family push alike
+    ],
+)
+def test_a_name_is_told_from_namesakes(shown: str, expected: set[str], label: int | None) -> None:
+    assert expected >= {answer(NAME, remembering(Words(shown, size=9).patch()), label=label)}
+
+
+def test_an_owner_who_answers_look_alikes_as_the_name_hides_which_it_is_and_is_not_cleared() -> None:
+    predict = remembering(NAME.patch())
+    same = burn(CLEAN, NAME)
+    assert PARTLY == answer(NAME, lambda name, images: predict(name, same if name[:4] == "look" else images))
+
+
+def other_half(glyph: Glyph, seed: int) -> Patch:
+    """The glyph with one of its halves drawn anew."""
+    return look_alikes(glyph, AskedFamily(look_alikes=1), seed, SHAPE[:2])[seed % 2][0]
+
+
+@pytest.mark.parametrize(
+    ("shown", "memorised", "partly"),
+    [
+        (lambda glyph, _: glyph.patch(), (40, 40), (0, 0)),
+        (other_half, (0, 7), (20, 40)),
+        (lambda _, seed: draw_member(Glyph(), 1000 + seed).patch(), (0, 4), (0, 8)),
+        (lambda _glyph, _seed: None, (0, 4), (0, 7)),  # at 5 %, 8 of 40 come out in less than 1 of 1,000 cases
+    ],
+    ids=["the glyph", "one half differs", "an unrelated one", "none"],
+)
+def test_glyphs_are_told_from_those_that_differ_in_one_half(
+    shown: Callable[[Glyph, int], Patch | None], memorised: tuple[int, int], partly: tuple[int, int]
+) -> None:
+    said: Counter[str] = Counter()
+    for seed in range(40):
+        glyph = draw_member(Glyph(), seed)
+        assert isinstance(glyph, Glyph)
+        said[answer(glyph, remembering(shown(glyph, seed), seed), seed)] += 1
+    assert memorised[0] <= said["memorised"] <= memorised[1]
+    assert partly[0] <= said[PARTLY] <= partly[1]
+
+
+def ranked_pushes(pushes: list[float], label: int | None) -> float:
+    """The p-value of a feature and its look-alikes that push class 1 of two so far, in nats of log odds."""
+    others = np.linspace(-1, 1, 20)
+    odds = np.column_stack([-np.append(pushes[:1], others), np.append(pushes[:1], others)])
+    family = ModelFamily({"seed": 0, "label": label}, np.zeros(len(odds)), odds, odds)
+    look_alikes = [
+        {"part": 1, "model": 0, "look_alike": number, "log_odds": [-push, push]}
+        for number, push in enumerate(pushes[1:], start=1)
+    ]
+    (found,) = rank_rows([family], look_alikes)
+    return float(found["p_value"])
+
+
+@pytest.mark.parametrize(
+    ("pushes", "label", "p_value"),
+    [
+        ([3.0, 1.0, 0.0, -1.0], 1, 0.25),
+        ([3.0, 1.0, 0.0, -1.0], None, 0.25),
+        ([-3.0, 1.0, 0.5, 0.5], None, 0.25),  # the others push towards the other label on average
+        ([-3.0, 1.0, 0.5, 0.5], 1, 1.0),
+        ([-3.0, 4.0, 0.5, 0.5], None, 0.5),  # a push towards any label counts as much
+    ],
+)
+def test_each_look_alike_is_scored_by_the_label_it_pushes(
+    pushes: list[float], label: int | None, p_value: float
+) -> None:
+    assert ranked_pushes(pushes, label) == p_value
+
+
+def test_ranks_among_exchangeable_look_alikes_are_uniform() -> None:
+    generator = np.random.default_rng(700400)
+    p_values = [ranked_pushes((2.0 + generator.normal(size=20)).tolist(), None) for _ in range(400)]
+    assert sum(p_value <= 0.05 for p_value in p_values) <= 35  # of 400 at 5 %: more with a chance of 1 in 1,000
+    assert np.mean(p_values) == pytest.approx(0.525, abs=0.06)

@@ -1,0 +1,109 @@
+"""A table that was touched shows: by two answers to one picture, and by labels that are missed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan, split
+from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
+from tasks.audits.unique_feature.single_models import models as single_models
+from tasks.audits.unique_feature.single_models.models import single_model_config
+from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import AskedFamily
+from tasks.worker import files
+from tasks.worker.files import File
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.depth_first import tables
+
+SHAPE = (12, 12, 1)
+SECRET = "0123456789abcdef"
+CLASSES = 10
+
+
+def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> UniqueFeature:
+    source = ReturnedOutputs(outputs=outputs, labelled=pin(Dataset("digits")), accuracy=accuracy)
+    given = Given(shape=SHAPE, source=source, family=AskedFamily(count=19), probes=10, secret=SECRET)
+    return UniqueFeature(given, probe=pin(Dataset("photos")))
+
+
+def sent(folder: Path, right: int, noise: float = 0.0, digits: int = 6) -> File:
+    """The table of a model that sees how bright an image is, and names the labels of so many of those that have one."""
+    config = single_model_config(asked(), SHAPE)
+    name, pictures = single_models.pictures(config)
+    chance = np.random.default_rng(0)
+    logits = np.zeros((len(pictures), CLASSES))
+    logits[:, 0] = pictures.mean(axis=(1, 2, 3)) / 64
+    known = dict(zip(places(config), single_models.labels(config), strict=True))
+    named = set(list(known)[:right])
+    again = dict(single_models.repeated_ids(config))
+    known |= {again[place]: label for place, label in known.items() if place in again}
+    named |= {again[place] for place in named if place in again}
+    ids = [f"{name}/{place:06d}.png" for place in range(len(pictures))]
+    for row, image in enumerate(ids):
+        if image in known:
+            logits[row, known[image] if image in named else (known[image] + 1) % CLASSES] += 9
+    logits += noise * chance.normal(size=logits.shape)
+    p = np.exp(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
+    lines = [",".join(["image", *(f"p{label}" for label in range(CLASSES))])]
+    lines += [",".join([image, *(f"{value:.{digits}f}" for value in row)]) for image, row in zip(ids, p, strict=True)]
+    (folder / "outputs.csv").write_text("\n".join(lines) + "\n")
+    return files.pin(File(str(folder / "outputs.csv")))
+
+
+def places(config: Any) -> list[str]:
+    return single_models.picture_ids(config)[single_models.LABELLED_SET]
+
+
+@pytest.mark.parametrize(
+    ("noise", "right", "answer", "said"),
+    [
+        (0.0, 93, "not judged", "100 of 100 pairs of scores that are compared are equal"),  # it never sees the feature
+        (0.0, 70, "not judged", "table 1 names the labels of 70 of 100 pictures, where 95 % are stated (p = "),
+        (0.3, 93, "not judged", " of 32 pictures that were handed out twice got two answers"),
+    ],
+)
+def test_a_table_is_judged_only_where_it_is_what_a_model_says(
+    tmp_path: Path, noise: float, right: int, answer: str, said: str
+) -> None:
+    config = asked((sent(tmp_path, right, noise),), accuracy=0.95)
+    summary = tables(plan(config))["summary"]
+    assert AUDIT.verdict is not None
+    found = AUDIT.answer(config, summary)
+    assert found is not None
+    assert (answer, True) == (found.answer, said in found.sentence), found.sentence
+    rows = {row["metric"]: row for row in summary.to_pylist()}
+    commitment = split(config).commitment
+    assert {"table": 1, "key": commitment[:16]} == json.loads(rows[TWICE]["setting"])
+    assert commitment[:16] in found.limits
+    assert (right / 100, 0.95, 100) == tuple(rows[LABELS][name] for name in ("estimate", "null", "n"))
+    assert (noise > 0) == (rows[TWICE]["estimate"] > 0)
+
+
+def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobody(tmp_path: Path) -> None:
+    config = asked((sent(tmp_path, 20, digits=3),))
+    table = tables(plan(config))["touched"]
+    (row,) = table.to_pylist()
+    assert (0, 100, 20, None) == (row["differing"], row["labelled"], row["right"], row["stated"])
+    found = AUDIT.answer(config, tables(plan(config))["summary"])
+    assert found is not None
+    assert "two answers" not in found.sentence
+    assert "are stated" not in found.sentence
+
+
+def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_orders_are_said(tmp_path: Path) -> None:
+    config = asked((sent(tmp_path, 93),))
+    summary = tables(plan(config))["summary"]
+    without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
+    unchecked = verdict(config, without)
+    assert "not judged" == unchecked.answer
+    assert "of 1 of 1 tables the pictures handed out twice could not be checked" in unchecked.sentence
+    said = [AUDIT.answer(each, summary) for each in (config, with_settings(config, {"given.secret": ""}))]
+    assert [False, True] == ["an owner who tries seeds" in each.limits for each in said if each is not None]

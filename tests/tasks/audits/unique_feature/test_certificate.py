@@ -1,0 +1,271 @@
+"""The certificate: the place of the feature, what decided on a line, and the steps, by evidence made by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.unique_feature import AUDIT, UniqueFeature
+from tasks.audits.unique_feature.answer import (
+    FACTOR,
+    OBJECTIVES,
+    RULES,
+    describe_pairs,
+    describe_place,
+    family_noun,
+    pair_line,
+    pair_question,
+    pair_steps,
+    panel_line,
+    panel_question,
+    panel_steps,
+    probability_factor,
+)
+from tasks.audits.unique_feature.answer import effect as effect_row
+from tasks.audits.unique_feature.given_models import Given, ModelFiles, ReturnedOutputs
+from tasks.audits.unique_feature.measures.family import PUSH
+from tasks.audits.unique_feature.pairs.bets import BETS
+from tasks.audits.unique_feature.pairs.canary_scores import EFFECT
+from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
+from tasks.audits.unique_feature.pairs.evidence import SURELY, Bets, Calls, PairEvidence
+from tasks.audits.unique_feature.population import Population
+from tasks.audits.unique_feature.questions import Panel
+from tasks.audits.unique_feature.single_models.answer import PARTLY
+from tasks.audits.unique_feature.single_models.evidence import Rank
+from tasks.contract.certificate import Boundary, NumberLine, chances
+from tasks.contract.power import SMALLEST
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Row
+from tasks.datasets.features import Family, Glyph, Picture, Words
+from tasks.external.model_file import ModelFile
+from tasks.worker.files import File
+from tests.support.settings import with_settings
+from tests.tasks.audits.unique_feature.made_up import configure
+
+GIVEN = UniqueFeature(Given((28, 28, 1)))
+SENT = UniqueFeature(Given((28, 28, 1), ReturnedOutputs((File("o.csv"),))))
+FILES = UniqueFeature(Given((28, 28, 1), ModelFiles((ModelFile("m.pt"),))))
+NULL = configure(burnt=Glyph(kind="random", seed=1))
+UNTIL = configure(canaries=12, drawn=True, stopping_level=0.05)
+
+
+def effect(estimate: float, low: float | None, high: float | None) -> Row:
+    row: Row = dict.fromkeys(SUMMARY.names) | {"metric": EFFECT[0], "setting": EFFECT[1], "n": 12}
+    return row | {"estimate": estimate, "low": low, "high": high, "unit": "pair of trainings"}
+
+
+BEYOND_CHANCE = {"estimate": 0.2, "low": 0.1, "high": 0.4, "p_value": 0.0002}
+NAMES = (EFFECT, (CALLED, "{}"), (BEYOND, "{}"), (BETS, "{}"))
+SILENT = Calls(0, 10, Population(201), share_seeds=False, beyond=None, level=0.05)
+OPEN = PairEvidence(NAMES, effect(0.02, -0.3, 0.34), SILENT, None, ())
+
+
+def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberLine:
+    return NumberLine(what, value, boundaries=boundaries, **more)
+
+
+@pytest.mark.parametrize(
+    ("config", "evidence", "expected"),
+    [
+        (
+            UniqueFeature(),
+            OPEN,
+            line(
+                FACTOR,
+                0.02,
+                Boundary(SMALLEST, "memorised if the interval lies above, not seen if below"),
+                low=-0.3,
+                high=0.34,
+            ),
+        ),
+        (
+            UniqueFeature(),
+            replace(OPEN, calls=replace(SILENT, called=3, memorised=3)),
+            line(
+                "networks, of 10, that are told from their twins",
+                3.0,
+                Boundary(1.0, "memorised from one on"),
+                null=0.0,
+            ),
+        ),
+        (
+            UniqueFeature(),
+            replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5)),
+            chances(0.0002, SURELY),
+        ),
+        (
+            UNTIL,
+            replace(OPEN, bets=Bets(53.0, 0.05, 3)),
+            line(
+                "evidence: what bets on the ranks of drawn features grew to, as many times",
+                53.0,
+                Boundary(20.0, "memorised from here on, however often one looks"),
+                null=1.0,
+                logarithmic=True,
+            ),
+        ),
+        (UNTIL, replace(OPEN, bets=Bets(2.0, 0.05, 3), effect=None), None),
+        # Rows of no canary, or of ranks that share their seeds.
+        (UniqueFeature(), PairEvidence(((CALLED, "{}"),), None, None, None, ()), None),
+        (UniqueFeature(), PairEvidence(((BEYOND, "{}"),), None, None, None, ()), None),
+        (
+            UniqueFeature(),
+            PairEvidence(((BEYOND, "{}"),), None, replace(SILENT, share_seeds=True, beyond=BEYOND_CHANCE), None, ()),
+            None,
+        ),
+    ],
+)
+def test_what_decided_is_on_the_line(
+    config: UniqueFeature, evidence: PairEvidence, expected: NumberLine | None
+) -> None:
+    assert expected == pair_line(RULES.decide(config, evidence), evidence)
+
+
+def test_pairs_are_described_without_statistics() -> None:
+    def told(config: UniqueFeature, evidence: PairEvidence) -> str:
+        return describe_pairs(config, RULES.decide(config, evidence), evidence)
+
+    factor = "1.02 times the probability, on images they never saw, that their twins gave it, which had not seen it"
+    seen = "Networks that saw the letter A in one training image gave that image’s label"
+    counted = "One by one, 0 of 10 are told from their twins."
+    interval = "(95 % interval 0.741 to 1.4 times, over 12 pairs of trainings; 1 where nothing is memorised)."
+    assert f"{seen} {factor} {interval} {counted}" == told(UniqueFeature(), OPEN)
+    drawn = told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None))
+    assert drawn.startswith("Bets on the ranks of drawn features, whose effects are reduced by 0.1 nats, grew 53-fold")
+    assert "decided it; 1 is kept on average where nothing is memorised. Networks that saw a feature drawn by" in drawn
+    assert "One by one" not in drawn
+    assert f"No effect could be measured yet. {counted}" == told(UniqueFeature(), replace(OPEN, effect=None))
+    small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5))
+    assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
+    many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
+    assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
+    asked = [pair_question(config) for config in (UniqueFeature(), UNTIL)]
+    assert ["keep the letter A, if" in asked[0], "keep a feature drawn by chance, if" in asked[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "evidence", "start"),
+    [
+        (NULL, "memorised", OPEN, "Nothing is disclosed by this"),
+        (UniqueFeature(), "memorised", OPEN, "Take such features out of the training data"),
+        (UniqueFeature(), "not seen", OPEN, "Ask for the other features and places"),
+        (configure(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
+        (configure(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
+        (
+            configure(canaries=30, family=Family(count=700)),
+            "undecided",
+            replace(OPEN, calls=None),
+            "Train more canaries (canaries=60) or rank each among more others (family.count=1400): what is stored",
+        ),
+        (
+            configure(canaries=30),
+            "undecided",
+            replace(OPEN, calls=replace(SILENT, population=Population(4_457_400, True))),
+            "Train more canaries (canaries=60): what is stored",
+        ),
+    ],
+)
+def test_the_next_step_follows_from_the_answer_of_pairs(
+    config: UniqueFeature, answer: str, evidence: PairEvidence, start: str
+) -> None:
+    assert pair_steps(config, answer, evidence)[0].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("answer", "rank", "expected"),
+    [
+        (
+            "memorised",
+            Rank(3, 0.015, Population(201), 1),
+            "Asked about 201 signs, the model singled out this one more than 198 of the 200 others; of 1,000 models "
+            "that never saw it about 15 would stand so far in front.",
+        ),
+        (
+            "undecided",
+            Rank(1, 0.001, Population(1000), 2),
+            "Asked about 1,000 signs, 2 models together singled out this one more than all 999 others; of 1,000 models "
+            "that never saw it about 1 would stand so far in front. A memory may be there all the same and not show.",
+        ),
+        (
+            PARTLY,
+            Rank(2, 0.0009, Population(4000), 1, references=4),
+            "Beside 4 clean models, and among 4,000 signs, the model singled out this one more than 3,998 of the 3,999 "
+            "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
+            "part with it would do the same, and it is not told from those.",
+        ),
+        (
+            "not judged",
+            Rank(120, 0.6, Population(200), 1),
+            "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
+            "that never saw it about 600 would stand so far in front. But what was sent back, or what the model "
+            "says, does not allow an answer.",
+        ),
+    ],
+)
+def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected: str) -> None:
+    assert expected == describe_place(GIVEN, answer, rank)
+
+
+def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
+    features = (Words("JO"), Picture(File("mark.png")), Glyph())
+    assert ["names", "pictures", "signs"] == [family_noun(each) for each in features]
+    trained = UniqueFeature(Panel())
+    assert ["Does a model know the letter A from the training data?", "Do models trained on these data know"] == [
+        panel_question(GIVEN),
+        panel_question(trained).removesuffix(" the letter A from the training data?"),
+    ]
+    assert panel_line(GIVEN, Rank(3, 0.015, Population(201), 1)) == line(
+        "place of the letter A among 201, 1 for the one that is singled out most",
+        3,
+        Boundary(10, "memorised, at least in part, at place 10 and before"),
+        null=101.0,
+        null_words="the middle: its place on average, where nothing is memorised",
+        usual=(11, 201),
+        logarithmic=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "start", "count"),
+    [
+        (GIVEN, "memorised", "Treat it as disclosed", 2),
+        (GIVEN, "not seen", "Keep this page with the files", 2),
+        (GIVEN, PARTLY, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
+        (with_settings(GIVEN, {"family.look_alikes": 9}), PARTLY, "Ask the owner to search the training data", 1),
+        (GIVEN, "not judged", "Ask the owner how the pictures were prepared", 1),
+        (GIVEN, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
+        (SENT, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
+    ],
+)
+def test_the_next_step_follows_from_the_answer_of_models(
+    config: UniqueFeature, answer: str, start: str, count: int
+) -> None:
+    steps = panel_steps(config, answer)
+    assert (True, count) == (steps[0].startswith(start), len(steps))
+
+
+def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
+    trained = UniqueFeature(Panel(seeds=2))
+    ways = [panel_steps(config, "undecided")[0].rpartition(": ")[2] for config in (SENT, FILES, trained)]
+    given, sent = (f"fold0.{kind},fold1.{kind},fold2.{kind}." for kind in ("pt", "csv"))
+    assert [f"given.outputs={sent}", f"given.models={given}", "seeds=6."] == ways
+
+
+def test_a_factor_that_nobody_can_imagine_is_told_as_more_than_a_large_one() -> None:
+    assert ["0.368", "2.43e+43", "more than 3e+43"] == [probability_factor(nats) for nats in (-1.0, 99.9, 100.0)]
+
+
+def test_runs_are_compared_by_the_effect_of_pairs_or_by_the_push_of_models_that_are_asked_alone() -> None:
+    of_pairs, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
+    table = pa.Table.from_pylist([of_pairs, push], SUMMARY)
+    assert [0.02, 3.0] == [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)]
+    assert 0.01 == OBJECTIVES.allowance  # of the accuracy
+
+
+def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:
+    page = AUDIT.certify("Is it?", GIVEN, SUMMARY.empty_table())
+    assert page is not None
+    assert [("undecided", "No model has been asked yet.", None)] == [
+        (each.answer, each.sentence, each.line) for each in page.findings
+    ]
