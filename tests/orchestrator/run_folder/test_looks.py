@@ -9,7 +9,7 @@ import pytest
 from orchestrator.planning.identity import run_id
 from orchestrator.planning.plan import Plan, plan_of
 from orchestrator.run_folder.journal import Journal, cell_description
-from orchestrator.run_folder.looks import expected_look, question_of, read_look, read_past_runs, record_looks
+from orchestrator.run_folder.looks import expected_look, read_look, read_past_runs, record_looks
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
 
@@ -57,20 +57,14 @@ def test_runs_of_one_question_are_looks(
     assert [answer_run(run)[0] for run in runs] == looks
 
 
-@pytest.mark.parametrize(
-    ("settings", "is_same"),
-    [
-        ({"given.models": "b.pt"}, False),
-        ({"given.models": "a.pt", "permutations": "1999"}, True),
-        ({"given.models": "a.pt", "replicates": "3", "seed": "9"}, True),
-    ],
-)
-def test_given_models_are_part_of_the_question(settings: dict[str, str], is_same: bool) -> None:
-    forms = []
-    for given in ({"given.models": "a.pt"}, settings):
-        (cell,) = resolve_cells(Spec("forgetting", "smoke", given))
-        forms.append(question_of("forgetting", cell.config))
-    assert (forms[0] == forms[1]) == is_same
+@pytest.mark.parametrize(("second", "looks"), [("a.onnx", [1, 2]), ("b.onnx", [1, 1])])
+def test_given_models_are_part_of_the_question(tmp_path: Path, second: str, looks: list[int]) -> None:
+    runs = []
+    for name, seed in (("a.onnx", "0"), (second, "9")):
+        (tmp_path / name).write_bytes(name.encode())
+        settings = {"given.models": str(tmp_path / name), "seed": seed}
+        runs.append(begin_run(tmp_path / "runs", "forgetting", **settings))
+    assert [answer_run(run)[0] for run in runs] == looks
 
 
 def test_resumed_run_keeps_its_look(tmp_path: Path) -> None:
