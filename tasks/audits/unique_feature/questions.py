@@ -85,8 +85,6 @@ class CanaryPairs(TrainedHere):
     """Ours: what the canaries carry instead of the feature asked about; none: the same. Another one makes a null."""
     seeds: Annotated[int, AtLeast(1)] = 1
     """Training seeds for each canary."""
-    one_seed: bool = False
-    """Whether all canaries share their training seeds."""
 
     def conflicts(self) -> Iterator[str]:
         if self.training.privacy is None:
@@ -99,6 +97,11 @@ class CanaryPairs(TrainedHere):
                     f"neighbours_left_out is {count} and privacy is given; it must be 0: epsilon does not count what "
                     "the choice of images says of the canary"
                 )
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether all canaries share their training seeds."""
+        return False
 
     @property
     def training(self) -> NetworkTraining:
@@ -121,6 +124,8 @@ class Pairs(CanaryPairs):
     """Is the feature memorised in this training procedure? Pairs of networks are compared."""
 
     tag: ClassVar[str] = "pairs"
+    one_seed: bool = False
+    """Whether all canaries share their training seeds."""
     drawn: bool = False
     """Ours: whether every canary carries, and is asked about, a feature of its own drawn from the family; ranks are
     then exact."""
@@ -179,6 +184,8 @@ class UnitResponses(CanaryPairs):
     """Which hidden units respond to the feature alone? Pairs of networks are compared unit by unit."""
 
     tag: ClassVar[str] = "latents"
+    one_seed: bool = False
+    """Whether all canaries share their training seeds."""
     training: Mlp1Training = Mlp1Training()
     """How the networks are trained."""
 
