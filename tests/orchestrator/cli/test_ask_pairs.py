@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 import orchestrator
-from orchestrator.guide import fears_with, find_guide
+from orchestrator.guide import fears_with, find_guide, with_full_names
 from orchestrator.inspection import results
 from orchestrator.run_folder.journal import Journal
 from orchestrator.spec.spec_file import read
@@ -148,9 +148,10 @@ def test_a_script_and_a_terminal_lead_to_one_accepted_plan(
 
 def check_terminal(folder: Path, have: str, fear: str) -> None:
     """Type the answers of a pair, each once, and compare the file with the one that the script wrote."""
-    shell, situation = Shell(folder), find_guide(have, fear).situation
+    guide, shell = find_guide(have, fear), Shell(folder)
+    situation, answers = guide.situation, with_full_names(guide, ANSWERS[have, fear])
     shell.env["PYTHONPATH"] = f"{PATHS}:{folder}"
-    typed = [have, fear, *(ANSWERS[have, fear].get(prompt.field, "") for prompt in situation.asks), "no"]
+    typed = [have, fear, *(answers.get(prompt.field, "") for prompt in situation.asks), "no"]
     printed, code = at_a_terminal(shell, typed, "--out", f"typed-{have}-{fear}.yaml")
     assert code == 0, printed
     for prompt in situation.asks:
