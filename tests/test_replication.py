@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -114,7 +113,7 @@ def test_the_page_names_whatever_was_not_at_hand() -> None:
 def test_as_many_pairs_of_encoders_are_told_as_are_trained() -> None:
     audit = find("deja_vu").audit
     trained = {
-        name: {replace(cell.pretraining(part), recorded=()) for cell in audit.cells(name) for part in ("A", "B")}
+        name: {cell.pretraining(part, ()) for cell in audit.cells(name) for part in ("A", "B")}
         for line in lines("deja_vu")
         for name in line.presets
     }
