@@ -16,6 +16,7 @@ from orchestrator.quantities import jsonable
 from orchestrator.spec import audits, specification
 from orchestrator.spec.fields import alternatives, coerce, field_types, nearest, split_list, text
 from orchestrator.spec.resolve import Cell, resolve_cells
+from orchestrator.spec.short_names import find_paths
 from orchestrator.spec.specification import Spec
 from tasks.contract.audit import Stopping
 from tasks.contract.extras import OPTUNA, Extra
@@ -190,7 +191,8 @@ class Search:
         if seed is not None:
             setting[SEED] = seed
         # Trainings of one rung go on from those of the one before, at whose end a link ends.
-        link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not self.start.config.link else {}
+        is_linked = bool(find_value(self.start.config, LINK))
+        link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not is_linked else {}
         kept = {name: value for name, value in self.spec.set.items() if name not in setting}
         (cell,) = resolve_cells(replace(self.spec, set={**kept, **link, **setting}))
         return replace(cell, setting=setting)
@@ -212,7 +214,8 @@ def build_search(spec: Spec, settings: Settings) -> Search:
         raise SpecError(f"preset {spec.preset} has {len(cells)} cells; a search begins from one config")
     _check(settings)
     _check_fields(cells[0].config, settings, audit.stopping)
-    found = space(settings.over, {name: _number(audit.config, name.split(".")) for name in settings.over})
+    types = {name: _number(audit.config, _find_path(cells[0].config, name)) for name in settings.over}
+    found = space(settings.over, types)
     searched = Search(spec, cells[0], found, settings)
     if settings.sampler == "grid":
         _check_grid(searched)
@@ -281,7 +284,7 @@ def _check_fields(config: Any, settings: Settings, stopping: Stopping | None) ->
         raise SpecError("seed is searched; a search is over trainings, and the luckiest seed is none")
     if settings.rungs and EPOCHS in settings.over:
         raise SpecError("epochs are searched and rungs are given; rungs are the epochs of every trial")
-    if settings.rungs and not hasattr(config, LINK):
+    if settings.rungs and find_value(config, LINK) is None:
         raise SpecError("rungs are given; a training of this audit cannot be continued")
 
 
@@ -310,6 +313,19 @@ def _check_value(searched: Search, name: str, value: Any) -> None:
             searched.cell({**others, name: value})
         except SpecError:
             raise error from None
+
+
+def _find_path(config: Any, name: str) -> list[str]:
+    """The path of the field that a name stands for, short or in full."""
+    paths, _ = find_paths(config, {name: None})
+    return paths[name].split(".")
+
+
+def find_value(config: Any, name: str) -> Any:
+    """The value of the field that a name stands for; None if the config has no such field."""
+    for step in _find_path(config, name):
+        config = getattr(config, step, None)
+    return config
 
 
 def _number(kind: Any, path: Sequence[str]) -> type | None:
