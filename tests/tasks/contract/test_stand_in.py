@@ -10,7 +10,7 @@ import pytest
 from tasks.audits.deja_vu import stand_in as of_deja_vu
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.density import stand_in as of_density
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, Memorization
 from tasks.audits.forgetting import stand_in as of_forgetting
 from tasks.audits.forgetting.config import Forgetting
 from tasks.audits.forgetting.query_set import QuerySet
@@ -54,7 +54,7 @@ TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
         (of_membership, Membership(replace(GIVEN, models=0)), ""),
         (of_forgetting, FORGETTING, "in a stand-in network, cnn1"),
         (of_forgetting, replace(FORGETTING, given=TARGETS), "compared with a stand-in network, cnn1"),
-        (of_density, Density(data=OWN), "in a stand-in density model, vae"),
+        (of_density, Density(Memorization(OWN)), "in a stand-in density model, vae"),
         (of_relational, Relational(LETTERS, LanguageModel("tiny-t5")), "in a stand-in sequence model, tiny-t5"),
         (of_relational, Relational(LETTERS, LanguageModel("folder:t5")), ""),
         (of_text, Text(LETTERS), "in a stand-in language model, tiny-gpt"),
