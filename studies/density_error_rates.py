@@ -22,8 +22,9 @@ import torch
 
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from tasks.audits.density import Density, about
+from tasks.audits.density import about
 from tasks.audits.density.answer import RULES
+from tasks.audits.density.config import Density, KFold, Memorization
 from tasks.audits.density.evidence import Evidence
 from tasks.audits.density.measures.distribution import Gain
 from tasks.audits.density.measures.scores import FOUND, PLANTED, significance
@@ -41,7 +42,7 @@ SHOWN = 30  # observations of the first run whose found memory is searched for
 
 
 def counted_rows(
-    config: Density, log_p: Array, out: Indices, chance: np.random.Generator, found: Array
+    config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, found: Array
 ) -> Mapping[str, Row]:
     """The rows of the summary on which the answer rests, of a run with these log densities (n, L, K), by metric.
 
@@ -50,7 +51,7 @@ def counted_rows(
     p = p_values(log_p, out, config.permutations, chance, negligible=config.negligible)
     columns = {
         "p_value": p,
-        "p_adjusted": adjust_p_values(p, config.estimator == "loo"),
+        "p_adjusted": adjust_p_values(p, config.leaves_out_rows),
         "m_matched": p,
         "found_from": pa.array(found.tolist() + [None] * (len(p) - len(found)), pa.float64()),
     }
@@ -60,16 +61,16 @@ def counted_rows(
     return rows | {"gap": {"metric": "gap", "low": gain.estimate.low, "high": gain.estimate.high}}
 
 
-def answer(config: Density, rows: Mapping[str, Row], found: Row | None = None) -> Answer:
+def answer(config: Memorization, rows: Mapping[str, Row], found: Row | None = None) -> Answer:
     """The answer of these rows, by the audit's rule; `found` in place of the memory that is found."""
     called, beyond = rows["observations memorised"], rows.get("observations memorised beyond chance")
     single = rows.get("memory of a single observation that is found") if found is None else found
     resolution = observation_resolution(config, called["n"])
     evidence = Evidence(called, beyond, rows["gap"], single, config.negligible, config.detectable, resolution)
-    return RULES.decide(config, evidence).answer
+    return RULES.decide(Density(config), evidence).answer
 
 
-def enough(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PLANTED) -> Array:
+def enough(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = PLANTED) -> Array:
     """`detectable` for each of so many observations that would be called with as much memory, else inf, (few,).
 
     Planted as in a run, where memory is searched for that is just enough: here it is either enough or not.
@@ -78,7 +79,7 @@ def enough(config: Density, log_p: Array, out: Indices, chance: np.random.Genera
     held_out = reassign_models(log_p, out[:few], chance)
     raised = lower_log_p(log_p, held_out, -config.detectable)
     p = p_values(raised, held_out, config.permutations, chance, negligible=config.negligible)
-    return np.where(p <= alone(len(out), config.estimator == "loo"), config.detectable, np.inf)
+    return np.where(p <= alone(len(out), config.leaves_out_rows), config.detectable, np.inf)
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class Case:
     constant: bool = False  # all models say the same of all observations
 
     @property
-    def config(self) -> Density:
-        return Density(repetitions=self.repetitions, folds=self.folds, permutations=LEAST_DRAWS)
+    def config(self) -> Memorization:
+        return Memorization(repetitions=self.repetitions, estimator=KFold(self.folds), permutations=LEAST_DRAWS)
 
     def __str__(self) -> str:
         shape = f"{self.observations:,} observations, L = {self.repetitions}, K = {self.folds}, sd {self.sd:g}"

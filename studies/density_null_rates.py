@@ -27,7 +27,8 @@ import torch
 from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
-from tasks.audits.density import AUDIT, Density, plan
+from tasks.audits.density import AUDIT, plan
+from tasks.audits.density.config import Density, KFold, Memorization, ScoreMeasure
 from tasks.audits.density.measures.scores import PLANTED_CALLED
 from tasks.audits.density.presets import QUICKSTART
 from tasks.audits.density.tail import LEAST_DRAWS
@@ -49,11 +50,11 @@ PLANTED = {
     "two images with another label": "#mislabelled2",
 }
 SMALL = replace(
-    QUICKSTART, asked="test", measures=("scores",), repetitions=5, folds=4, epochs=10, every=0, samples=16, draws=8,
-    width=0.1, batch=60, learning_rate=3e-3, permutations=LEAST_DRAWS,
+    QUICKSTART, estimator=KFold(4, asked="test"), measures=(ScoreMeasure(),), repetitions=5, epochs=10, every=0,
+    samples=16, draws=8, width=0.1, batch=60, learning_rate=3e-3, permutations=LEAST_DRAWS,
 )  # fmt: skip
 WITH_PLANTED = replace(
-    QUICKSTART, measures=("scores",), examples=60, epochs=15, every=0, samples=16, draws=8, width=0.25, batch=20,
+    QUICKSTART, measures=(ScoreMeasure(),), examples=60, epochs=15, every=0, samples=16, draws=8, width=0.25, batch=20,
     learning_rate=3e-3, permutations=LEAST_DRAWS,
 )  # fmt: skip
 
@@ -71,15 +72,16 @@ class Counted:
     observations: int
 
 
-def run(kind: str, config: Density) -> Counted:
+def run(kind: str, question: Memorization) -> Counted:
     """The counts of a whole run."""
+    config = Density(question)
     summary = compute(plan(config)["summary"], {})
     assert AUDIT.verdict is not None
     rows = index_rows(summary)
     called, planted = first_row(rows, "observations memorised"), first_row(rows, PLANTED_CALLED)
     assert called is not None
     found = (0, 0) if planted is None else (numerator(planted), planted["n"])
-    return Counted(kind, config.seed, AUDIT.verdict(config, summary).answer, *found, numerator(called), called["n"])
+    return Counted(kind, question.seed, AUDIT.verdict(config, summary).answer, *found, numerator(called), called["n"])
 
 
 def compute(job: Any, tables: dict[Job, pa.Table]) -> pa.Table:
@@ -115,7 +117,7 @@ def write_folder(folder: Path) -> Dataset:
     return pin(Dataset(f"folder:{folder}#8x8#grey"))
 
 
-def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[str, Density]]:
+def configs(seed: int, runs: int, planted: int, folder: Path) -> Iterator[tuple[str, Memorization]]:
     """The runs of each kind, of seeds of their own."""
     null = replace(SMALL, data=write_folder(folder))
     yield from ((NULL, replace(null, seed=seed + at)) for at in range(runs))

@@ -162,7 +162,8 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
         (("folds=1",), 2, "folds is 1; it must be at least 2"),
         (("examples=5000",), 2, "examples is 5000; it must be at most 1437, the training images there are"),
         (("estimator=loo", "left_out=121"), 2, "left_out is 121; it must be at most 120"),
-        (("estimator=loo", "asked=test"), 2, "a training image alone can be left out"),
+        (("estimator=loo", "asked=test"), 2, "unknown field 'question.estimator.asked': loo has left_out"),
+        (("question=kernel", "epochs=1"), 2, "epochs is not a field of question=kernel"),
         (("every=-1",), 2, "every is -1; it must be at least 0"),
         (("privacy.epsilon=-1",), 2, "privacy: epsilon is -1.0; it must be a finite number above 0"),
     ],
@@ -185,6 +186,6 @@ def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here)
     assert {"sweep", "densities", "courses", "losses"} == drawn
     first, second = (cell["run"] for cell in swept["cells"])
     said = here("compare", first, second, "--out", "both.html").stdout
-    assert ["config", "learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
+    assert ["config", "question.learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
     assert 2 == said.count("over 2 random partitions into 3 folds")
     assert "generalisation gap of log p" in (here.folder / "both.html").read_text()

@@ -33,8 +33,8 @@ ANSWERS = ("memorised", "partly memorised", "not seen", "not judged", "undecided
 
 
 # A density in one dimension: nothing is trained, and the answer is known.
-KERNEL = ("run", "density", "scale=tiny", "measures=kernel", "--address", "none", "--sweep", "seed=0,1")
-KERNEL_FILE = "audit: density\nset: {scale: tiny, measures: [kernel]}\n"
+KERNEL = ("run", "density", "scale=tiny", "question=kernel", "--address", "none", "--sweep", "seed=0,1")
+KERNEL_FILE = "audit: density\nset: {scale: tiny, question: kernel}\n"
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,9 @@ def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_c
     kernel(*KERNEL, "--fail-on", "undecided", "--junit", "out.xml", code=4)
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "out.xml"))
     assert (2, 2, 0) == (suite.tests, suite.failures, suite.errors)
-    assert {"seed=0": "undecided", "seed=1": "undecided"} == {case.name: case.result[0].message for case in suite}
+    assert {"question.seed=0": "undecided", "question.seed=1": "undecided"} == {
+        case.name: case.result[0].message for case in suite
+    }
 
 
 def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an_error() -> None:

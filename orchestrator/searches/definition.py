@@ -179,7 +179,7 @@ class Search:
         if seed is not None:
             setting[SEED] = seed
         # Trainings of one rung go on from those of the one before, at whose end a link ends.
-        is_linked = bool(_find_value(self.start.config, LINK))
+        is_linked = bool(find_value(self.start.config, LINK))
         link = {LINK: math.gcd(*self.settings.rungs)} if epochs is not None and not is_linked else {}
         kept = {name: value for name, value in self.spec.set.items() if name not in setting}
         (cell,) = resolve_cells(replace(self.spec, set={**kept, **link, **setting}))
@@ -272,7 +272,7 @@ def _check_fields(config: Any, settings: Settings, stopping: Stopping | None) ->
         raise SpecError("seed is searched; a search is over trainings, and the luckiest seed is none")
     if settings.rungs and EPOCHS in settings.over:
         raise SpecError("epochs are searched and rungs are given; rungs are the epochs of every trial")
-    if settings.rungs and _find_value(config, LINK) is None:
+    if settings.rungs and find_value(config, LINK) is None:
         raise SpecError("rungs are given; a training of this audit cannot be continued")
 
 
@@ -309,7 +309,7 @@ def _find_path(config: Any, name: str) -> list[str]:
     return paths[name].split(".")
 
 
-def _find_value(config: Any, name: str) -> Any:
+def find_value(config: Any, name: str) -> Any:
     """The value of the field that a name stands for; None if the config has no such field."""
     for step in _find_path(config, name):
         config = getattr(config, step, None)

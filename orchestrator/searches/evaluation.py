@@ -15,7 +15,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.runs import lifecycle
 from orchestrator.runs.report import Report
 from orchestrator.scheduling.driver import Observer
-from orchestrator.searches.definition import Search
+from orchestrator.searches.definition import EPOCHS, SEED, Search, find_value
 from orchestrator.searches.trials import FAILED, FINISHED, REFUSED, Trial, Value
 from orchestrator.spec import resolve
 from orchestrator.spec.options import Execution
@@ -63,8 +63,8 @@ class Evaluation:
             return replace(told, note=str(error))
         except EngramError as error:  # Ray Tune would try again and again
             return replace(told, state=CUT, note=str(error))
-        told = replace(told, run=report.run, epochs=epochs or getattr(cells[0].config, "epochs", None))
-        told = replace(told, seed=getattr(cells[0].config, "seed", None))
+        told = replace(told, run=report.run, epochs=epochs or find_value(cells[0].config, EPOCHS))
+        told = replace(told, seed=find_value(cells[0].config, SEED))
         if report.state in ("interrupted", "paused"):
             return replace(told, state=CUT, note=report.note)
         summary = results.summary(Journal(store.folder("runs", report.run)), store).table

@@ -27,7 +27,7 @@ from orchestrator.run_folder.cancellation import CANCELLED, Cancellation
 from orchestrator.run_folder.journal import Journal, cell_description
 from orchestrator.runs import finalise
 from orchestrator.scheduling.driver import Observer
-from orchestrator.searches.definition import Search, search_description
+from orchestrator.searches.definition import SEED, Search, find_value, search_description
 from orchestrator.searches.evaluation import Evaluation
 from orchestrator.searches.recommendation import describe_choices, format_interval, recommend, winner
 from orchestrator.searches.trials import FAILED, STOPPED, Trial, read, table
@@ -283,7 +283,7 @@ def _audit_again(
 
 def _fresh_seed(search: Search) -> int:
     """The seed of the fresh audits: another one than the search's, and the same whenever it is continued."""
-    own = int(getattr(search.start.config, "seed", 0))
+    own = int(find_value(search.start.config, SEED) or 0)
     seed = seeds.derive(own, "fresh audit") % SEEDS
     return seed if seed != own else seed + 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
@@ -109,7 +110,10 @@ def resolve_cells(spec: Spec) -> list[Cell]:
     bases = _preset(spec, audit)
     spec = _with_full_names(spec, audit.tiny(bases[0]) if spec.set.get(SCALE) == "tiny" else bases[0])
     grid = [dict(zip(spec.sweep, values, strict=True)) for values in itertools.product(*spec.sweep.values())]
-    configs = [[build_config(audit, base, {**spec.set, **varied}) for varied in grid] for base in bases]
+    configs = [
+        [build_config(audit, base, _settings_of_base({**spec.set, **varied}, base, bases)) for varied in grid]
+        for base in bases
+    ]
     beside = zip(*configs, strict=True)  # for each combination of swept values, the configs of the preset
     fields = dict.fromkeys(
         name for variants in beside for name in differing_paths([plain(config) for config in variants])
@@ -125,6 +129,30 @@ def resolve_cells(spec: Spec) -> list[Cell]:
             if not any(cell.config == config and cell.setting == setting for cell in cells):  # 1 and 1.0 are one value
                 cells.append(Cell(spec.audit, config, spec.preset, setting, spec, audit.stopping))
     return cells
+
+
+def _settings_of_base(settings: Setting, base: Any, bases: Sequence[Any]) -> Setting:
+    """The settings without fields of alternatives that other configs of the preset have and this one does not."""
+    if len(bases) == 1:
+        return settings
+    return {
+        name: value
+        for name, value in settings.items()
+        if _has_field(base, name, settings) or not any(_has_field(other, name, settings) for other in bases)
+    }
+
+
+def _has_field(config: Any, path: str, settings: Setting) -> bool:
+    """Whether a config has the field of this path, with the alternatives that the settings select."""
+    above = ""
+    for name in path.split("."):
+        if not dataclasses.is_dataclass(config) or above in settings:
+            return True
+        if not hasattr(config, name):
+            return False
+        above = f"{above}.{name}" if above else name
+        config = getattr(config, name)
+    return True
 
 
 def _with_full_names(spec: Spec, base: Any) -> Spec:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, KFold, Memorization
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
 from tasks.numerics.statistics import proportion
@@ -106,7 +106,8 @@ STATISTICS = {
 
 def embedded(**fields: Any) -> Density:
     """A config whose data are embedded, pinned."""
-    return replace(Density(data=catalog.pin(Dataset("digits")), repetitions=3, folds=3), **fields)
+    data = catalog.pin(Dataset("digits"))
+    return Density(replace(Memorization(data, estimator=KFold(3), repetitions=3), **fields))
 
 
 def values(n: int, spread: float = 3.0, seed: int = 0) -> Row:

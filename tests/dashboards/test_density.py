@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +25,16 @@ from dashboards.gallery import Gallery, Picture
 from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, KFold, Memorization, SingleRows
 from tasks.audits.density.highly_memorised import highly_memorised_mask
-from tasks.datasets.catalog import load
+from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tests.dashboards import made, pages, scored, test_gallery
 from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 
 TABLES = ("scores", "distribution", "losses", "outliers", "ratios", "duplicates", "kernel")
+DIGITS = pin(Dataset("digits"))
 OWN = ["distribution", "significance", "labels", "course", "losses", "outliers", "neighbours", "duplicates", "kernel"]
 
 
@@ -124,7 +124,9 @@ def test_significance_counts_what_remains_when_many_are_asked(store: Store) -> N
 def test_the_procedure_of_false_discoveries_is_the_one_that_adjusted(store: Store) -> None:
     p = pa.array(np.full(12, 0.0125))
     table = pa.table({"p_value": p, "p_adjusted": p, "m": np.arange(12.0)})
-    loo = named(run(store, "density-2", Density(estimator="loo", left_out=12), scores=table))["significance"].caption
+    loo = named(run(store, "density-2", Density(Memorization(estimator=SingleRows(12))), scores=table))[
+        "significance"
+    ].caption
     folds = drawn(store, scores=table)["significance"].caption
     assert "at this p 3 observations would have to have it before any is significant (Benjamini-Hochberg)" in folds
     # 12 x 0.0125 / 0.05 = 3, times 1 + 1/2 + ... + 1/12 = 3.103
@@ -348,7 +350,7 @@ def test_the_least_the_median_and_the_most_memorised_are_shown_as_they_are(store
     assert 45 == len(found.pictures)
     values = scored.values(200)
     order = np.argsort(values["m"], kind="stable")
-    images = load(scored.embedded().data).train_images
+    images = load(DIGITS).train_images
     for places, group in ((order[:15], "Least"), (order[92:107], "In the"), (order[-15:], "Most")):
         of = [picture for picture in found.pictures if picture.group.startswith(group)]
         assert [f"row {row}, M {drawing.format_number(float(values['m'][row]))}, " for row in places] == [
@@ -360,9 +362,9 @@ def test_the_least_the_median_and_the_most_memorised_are_shown_as_they_are(store
 
 
 def test_of_test_images_asked_about_the_test_images_are_shown(store: Store) -> None:
-    found = shown(store, scored.embedded(asked="test"), scores=scored.scores(100))
+    found = shown(store, scored.embedded(estimator=KFold(3, asked="test")), scores=scored.scores(100))
     row = int(np.argmin(scored.values(100)["m"]))
-    assert (array(found.pictures[0].png) == load(scored.embedded().data).test_images[row, :, :, 0]).all()
+    assert (array(found.pictures[0].png) == load(DIGITS).test_images[row, :, :, 0]).all()
 
 
 def test_a_few_observations_are_shown_once_each() -> None:
@@ -394,7 +396,7 @@ def test_examples_pairs_and_samples_have_their_groups(store: Store) -> None:
     assert 15 == len(drawn_ones)
     assert (np.rint(samples[3, :, :, 0] * 255) == array(drawn_ones[3].png)).all()
     pairs = groups["Closest pairs of training images"]
-    images = load(scored.embedded().data).train_images
+    images = load(DIGITS).train_images
     assert "rows 0 and 1, distance 0" == pairs[0].title
     assert (np.concatenate([images[0], images[1]], axis=1)[..., 0] == array(pairs[0].png)).all()
     assert any(name.startswith("Highly memorised and regular, U ") for name in groups)
@@ -408,7 +410,7 @@ def test_the_users_own_images_and_what_was_drawn_of_them_are_hidden_unless_asked
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
-    config = replace(scored.embedded(), data=test_gallery.own(tmp_path / "data" / "mnist"))
+    config = scored.embedded(data=test_gallery.own(tmp_path / "data" / "mnist"))
     samples = np.zeros((20, 28, 28, 1), np.float32)
     tables = {"scores": scored.scores(40), "duplicates": scored.duplicates(5)}
     hidden = shown(store, config, **tables, fits=drawing_model(store, samples))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from dashboards.audits.density.curves import learning_curve, losses
 from dashboards.audits.density.distribution import distribution, significance
@@ -15,6 +16,7 @@ from dashboards.audits.density.strips import class_scores
 from dashboards.audits.density.sweep_cells import compare_cells as sweep
 from dashboards.chart import Figure
 from dashboards.run import Run
+from tasks.audits.density.config import Memorization
 
 __all__ = ["figures", "gallery", "sweep"]
 
@@ -24,7 +26,7 @@ def figures(run: Run) -> Iterable[Figure | None]:
     seen, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
     return (
         distribution(seen, statistics),
-        significance(seen, dependent=getattr(run.config, "estimator", None) == "loo"),
+        significance(seen, dependent=leaves_out_rows(run.config)),
         class_scores(seen),
         learning_curve(statistics),
         losses(run.table("losses")),
@@ -33,3 +35,9 @@ def figures(run: Run) -> Iterable[Figure | None]:
         duplicates(run.table("duplicates")),
         kernel_density(run.table("kernel")),
     )
+
+
+def leaves_out_rows(config: Any) -> bool:
+    """Whether single observations were left out; false for the config of an earlier version."""
+    question = getattr(config, "question", None)
+    return isinstance(question, Memorization) and question.leaves_out_rows

@@ -16,7 +16,7 @@ from dashboards.gallery import Gallery, Picture, Pixels, encode_png, error_reaso
 from dashboards.run import Run
 from orchestrator.errors import StoreError
 from orchestrator.store import stored_keys
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, KernelDensity, Memorization, NearDuplicates
 from tasks.datasets.catalog import is_embedded, load
 
 EACH = 15  # observations of each group
@@ -39,25 +39,27 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     if not groups and not run.table("duplicates").num_rows:
         return None
     config = run.private_config
-    if not isinstance(config, Density):
+    if not isinstance(config, Density) or isinstance(config.question, KernelDensity):
         return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+    data = config.question.data
     places = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in of)}." for name, of in groups.items())
     rows = f"Rows of observations. {places}"
-    if not (show_images or is_embedded(config.data.name)):
-        hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
+    if not (show_images or is_embedded(data.name)):
+        hidden = f"Images of {data.named().name} are yours and are not shown unless asked for with --show-images"
         return Gallery(CAPTION, False, f"{hidden}. {rows}")
     try:
-        return Gallery(CAPTION, True, "", tuple(measured_pictures(run, config, seen, groups)))
+        return Gallery(CAPTION, True, "", tuple(measured_pictures(run, config.question, seen, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}. {rows}")
 
 
 def measured_pictures(
-    run: Run, config: Density, seen: Observations, groups: dict[str, NDArray[np.int64]]
+    run: Run, question: Memorization | NearDuplicates, seen: Observations, groups: dict[str, NDArray[np.int64]]
 ) -> Iterator[Picture]:
     """The pictures of all that the run has measured."""
-    images = load(config.data)
-    observed = images.test_images if config.asked == "test" else images.train_images
+    images = load(question.data)
+    is_null = isinstance(question, Memorization) and question.is_null
+    observed = images.test_images if is_null else images.train_images
     yield from score_pictures(seen, groups, observed)
     yield from outlier_pictures(run, seen, observed)
     yield from duplicate_pictures(run, images.train_images)

@@ -44,7 +44,7 @@ from dataclasses import replace
 
 from tasks.audits.density.answer import MEANINGS, OBJECTIVES, RULES, verdict
 from tasks.audits.density.certificate import SYMBOLS, certificate
-from tasks.audits.density.config import About, Density
+from tasks.audits.density.config import About, Density, KernelDensity, Memorization, NearDuplicates
 from tasks.audits.density.measures import MEASURES, summary
 from tasks.audits.density.power import power, resolution
 from tasks.audits.density.presets import PRESETS, REPEATS, repeats, tiny
@@ -62,14 +62,16 @@ __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
 def plan(config: Density) -> Roots:
     """The tables of the measures that the config asks for, and their `summary`."""
-    models = trainings(config)  # which checks that the data can serve
-    facts = replace(about(config), copies=copies_held_out(config))
+    models = trainings(config.question)  # which checks that the data can serve
+    facts = About()
+    if isinstance(config.question, Memorization):
+        facts = replace(about(config.question), copies=copies_held_out(config.question))
     return roots(MEASURES, config, models, lambda read: Job(summary, facts, read))
 
 
-def about(config: Density) -> About:
+def about(config: Memorization) -> About:
     """The facts about a run that its tables do not hold, without the copies in its data."""
-    pair = config.estimator == "loo"
+    pair = config.leaves_out_rows
     every = config.models**config.repetitions <= config.permutations + 1  # assignment is looked at, and none drawn
     return About(
         planned=config.repetitions * config.models,
@@ -82,11 +84,20 @@ def about(config: Density) -> About:
 
 
 def subject(config: Density) -> str:
-    return f"{config.model} of {config.data.name}"
+    match config.question:
+        case Memorization() as question:
+            return f"{question.model} of {question.data.name}"
+        case NearDuplicates() as question:
+            return question.data.name
+        case KernelDensity():
+            return "a kernel density"
 
 
 def stand_in(config: Density) -> str:
-    return stand_in_trained(config.data, config.model.name, "density model")
+    question = config.question
+    if not isinstance(question, Memorization):
+        return ""
+    return stand_in_trained(question.data, question.model.name, "density model")
 
 
 AUDIT = Audit(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, KernelDensity, Memorization, NearDuplicates
 from tasks.audits.density.evidence import Background, Evidence, read_evidence
 from tasks.audits.density.measures.scores import FEW_SAMPLES, FOUND
 from tasks.audits.density.reassignment import smallest_p_value
@@ -21,7 +21,6 @@ from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import single_item
 from tasks.contract.rules import Rule, Rules, undecided
 from tasks.contract.summaries import (
-    Name,
     Row,
     blank_weak_interval,
     index_rows,
@@ -45,20 +44,22 @@ ROUGH = 0.1  # of the samples
 
 
 def leaves_out_folds(config: Density) -> bool:
-    return config.estimator == "kfold"
+    """Whether models leave out folds, and not single rows."""
+    return not (isinstance(config.question, Memorization) and config.question.leaves_out_rows)
 
 
 def thresholds(config: Density) -> Mapping[str, str]:
-    """The numbers in the rules' texts.
+    """The numbers in the rules' texts; at their defaults if the question is about no model.
 
     Errors are near their bound with folds; with rows left out one by one they hold whatever p-values share.
     """
+    question = config.question if isinstance(config.question, Memorization) else Memorization()
     return {
         "level": f"{100 * LEVEL:g}",
-        "often": "about" if leaves_out_folds(config) else "at most",
-        "negligible": f"{config.negligible:g}",
-        "detectable": f"{config.detectable:g}",
-        "counted": f"{100 * counted_at(smallest_p_value(config.repetitions, config.models)):g}",
+        "often": "at most" if question.leaves_out_rows else "about",
+        "negligible": f"{question.negligible:g}",
+        "detectable": f"{question.detectable:g}",
+        "counted": f"{100 * counted_at(smallest_p_value(question.repetitions, question.models)):g}",
         "surely": f"{1000 * SURELY:g}",
         "significant": f"{100 * SIGNIFICANT:g}",
         "draws": f"{LEAST_DRAWS:,}",
@@ -117,41 +118,38 @@ LIMITS = (
 )
 UNTRAINED = "Nothing is said of a model, since none was trained and asked about its observations."
 SHOWN = {
-    "kernel": "a density in one dimension, whose scores are known exactly",
-    "duplicates": "the closest pairs of training images",
+    KernelDensity: "a density in one dimension, whose scores are known exactly",
+    NearDuplicates: "the closest pairs of training images",
 }
 
 
 def verdict(config: Density, summary: pa.Table) -> Verdict:
     """The answer by RULES, with its evidence in words."""
-    evidence = read_evidence(config, summary)
+    names_of_rows, question = tuple(index_rows(summary))[:1], config.question
+    if not isinstance(question, Memorization):
+        shown = SHOWN[type(question)]
+        sentence = f"Undecided: no model has been asked. This run shows {shown}."
+        return Verdict("undecided", sentence, UNTRAINED, names_of_rows)
+    evidence = read_evidence(question, summary)
     if evidence is None:
-        return verdict_without_scores(config, tuple(index_rows(summary))[:1])
+        why = "no observation has log p by models that trained on it and by one that did not"
+        return Verdict("undecided", f"Undecided: {why}.", LIMITS, names_of_rows)
     rule = RULES.decide(config, evidence)
     sentences = (
         f"{rule.answer.capitalize()}: {describe_count(evidence)}.",
         *describe_decision(rule),
         *describe_all_together(evidence),
-        *describe_gap(config, evidence),
+        *describe_gap(question, evidence),
         *describe_found(evidence),
         *describe_refusal(rule, evidence),
-        *(reasons_of_doubt(config, evidence) if rule.answer == "undecided" else ()),
-        *remarks(config, evidence.background),
+        *(reasons_of_doubt(question, evidence) if rule.answer == "undecided" else ()),
+        *remarks(question, evidence.background),
     )
     first, *others = evidence.names
     names = (others[0], first, *others[1:]) if rule is TOGETHER else evidence.names
     if rule.answer == NOT_JUDGED and evidence.tied is not None:
         names = (name_of(evidence.tied), *names)
     return Verdict(rule.answer, " ".join(sentences), LIMITS, names, describe_published_score(evidence.background))
-
-
-def verdict_without_scores(config: Density, names: tuple[Name, ...]) -> Verdict:
-    """No model was evaluated, or the models' log p cannot be compared."""
-    if config.trains:
-        why = "no observation has log p by models that trained on it and by one that did not"
-        return Verdict("undecided", f"Undecided: {why}.", LIMITS, names)
-    shown = " and ".join(what for measure, what in SHOWN.items() if measure in config.measures)
-    return Verdict("undecided", f"Undecided: no model has been asked. This run shows {shown}.", UNTRAINED, names)
 
 
 def describe_count(evidence: Evidence) -> str:
@@ -200,16 +198,16 @@ def describe_all_together(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def describe_gap(config: Density, evidence: Evidence) -> Iterator[str]:
+def describe_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """The generalisation gap with its interval and test; nothing where no observation has one."""
     gap = evidence.gap
     if gap is None or gap["estimate"] is None:
         return
     low, high = (blank_weak_interval(gap)[end] for end in ("low", "high"))
-    several, folds = "s" if gap["n"] > 1 else "", leaves_out_folds(config)
+    several, folds = "s" if gap["n"] > 1 else "", not config.leaves_out_rows
     models = f"pair{several} of models with and without it"
     if folds:
-        models = f"random partition{several} into {config.folds} folds"
+        models = f"random partition{several} into {config.models} folds"
     few = ", wide for so few" if gap["n"] < FEW else ""
     interval = "no interval" if low is None else f"95 % interval {low:.4g} to {high:.4g}{few}"
     # None where all models give the same, of one pair of models, or where observations differ in their models.
@@ -247,12 +245,12 @@ def describe_found(evidence: Evidence) -> Iterator[str]:
     )
 
 
-def reasons_of_doubt(config: Density, evidence: Evidence) -> Iterator[str]:
+def reasons_of_doubt(config: Memorization, evidence: Evidence) -> Iterator[str]:
     """Why nothing is decided."""
     gap, found = evidence.gap, evidence.found
     if evidence.by_chance <= SIGNIFICANT:
         yield f"Chance brings as many small p-values in {100 * evidence.by_chance:.2g} % of runs alone."
-    if evidence.beyond is None and leaves_out_folds(config):
+    if evidence.beyond is None and not config.leaves_out_rows:
         yield f"P-values from fewer than {LEAST_DRAWS:,} permutations are not counted together: draw more."
     if found is not None and found["estimate"] is not None and not evidence.would_find_one:
         yield f"For *not seen* it would have to be found from {config.detectable:g} nats on: train more repetitions."
@@ -268,7 +266,7 @@ def reasons_of_doubt(config: Density, evidence: Evidence) -> Iterator[str]:
         )
 
 
-def remarks(config: Density, beside: Background) -> Iterator[str]:
+def remarks(config: Memorization, beside: Background) -> Iterator[str]:
     """What a reader must know beside the answer."""
     fewest = beside.fewest_models
     if fewest is not None:
@@ -276,7 +274,7 @@ def remarks(config: Density, beside: Background) -> Iterator[str]:
             f"Some trainings are missing: an observation has {fewest['estimate']:.0f} models or more of the "
             f"{fewest['n']} planned."
         )
-    if leaves_out_folds(config) and beside.whole is None:
+    if not config.leaves_out_rows and beside.whole is None:
         yield "The training on all data is missing: there is no loss of it, and no image drawn."
     median, below = beside.effective, beside.few_effective
     if median is not None and below is not None and median["estimate"] < ROUGH * config.samples:
@@ -294,7 +292,7 @@ def remarks(config: Density, beside: Background) -> Iterator[str]:
         yield "No model was trained on the images that were asked about: this is a null."
 
 
-def describe_planted(config: Density, planted: Row) -> str:
+def describe_planted(config: Memorization, planted: Row) -> str:
     """How many of the observations that were planted are called, which says what such an audit finds in such data."""
     low, high = (100 * planted[end] for end in ("low", "high"))
     return (

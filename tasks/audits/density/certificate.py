@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 
 from tasks.audits.density.answer import RULES, SURELY, TOGETHER
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, Memorization
 from tasks.audits.density.evidence import Evidence, read_evidence
 from tasks.audits.density.tail import LEVEL
 from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of, steps_of_null
+from tasks.contract.rules import Rule
 from tasks.contract.summaries import blank_weak_interval
 from tasks.contract.verdict import Answer, Verdict
 
@@ -29,22 +30,26 @@ NULL = "This is a null: no model was trained on the images that are asked about.
 
 
 def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for somebody who knows no machine learning."""
-    evidence = read_evidence(config, summary)
-    sentence = verdict.sentence if evidence is None else " ".join(describe_plainly(config, evidence))
-    line = None if evidence is None else number_line(config, evidence)
+    """The answer for a reader without a machine-learning background."""
+    question = config.question if isinstance(config.question, Memorization) else None
+    evidence = None if question is None else read_evidence(question, summary)
+    sentence, line, is_null = verdict.sentence, None, question is not None and question.is_null
+    if question is not None and evidence is not None:
+        rule = RULES.decide(config, evidence)
+        sentence = " ".join(describe_plainly(question, rule, evidence))
+        line = number_line(question, rule, evidence)
     return RULES.certify(
         config,
         verdict,
         "Does a generative model that is trained in this way keep single images of its training data?",
-        (Finding(verdict.answer, f"{NULL if config.is_null else ''}{sentence}", line),),
-        next_steps(config, verdict.answer),
+        (Finding(verdict.answer, f"{NULL if is_null else ''}{sentence}", line),),
+        next_steps(verdict.answer, is_null),
     )
 
 
-def describe_plainly(config: Density, evidence: Evidence) -> Iterator[str]:
+def describe_plainly(config: Memorization, rule: Rule[Evidence], evidence: Evidence) -> Iterator[str]:
     """What was found, in words that need no statistics."""
-    rule, count, n = RULES.decide(config, evidence), evidence.count, evidence.called["n"]
+    count, n = evidence.count, evidence.called["n"]
     called = f"memorised by more than {config.negligible:g} nats, at {100 * LEVEL:g} % false discoveries"
     if count:
         yield f"Of {n:,} images {count:,} {'is' if count == 1 else 'are'} called, one by one, {called}."
@@ -70,9 +75,8 @@ def describe_plainly(config: Density, evidence: Evidence) -> Iterator[str]:
         )
 
 
-def number_line(config: Density, evidence: Evidence) -> NumberLine | None:
+def number_line(config: Memorization, rule: Rule[Evidence], evidence: Evidence) -> NumberLine | None:
     """What decided: the number of images that are called, p of all together, or else the gap."""
-    rule = RULES.decide(config, evidence)
     if rule is TOGETHER:
         return chances(evidence.by_chance, SURELY)
     if rule.answer == "memorised":
@@ -88,8 +92,8 @@ def number_line(config: Density, evidence: Evidence) -> NumberLine | None:
     return line_of(evidence.gap, what, boundaries=(limit,))
 
 
-def next_steps(config: Density, answer: Answer) -> tuple[str, ...]:
-    if config.is_null:
+def next_steps(answer: Answer, is_null: bool) -> tuple[str, ...]:
+    if is_null:
         return steps_of_null(answer, "asked=train")
     if answer == "memorised":
         return (
@@ -97,5 +101,5 @@ def next_steps(config: Density, answer: Answer) -> tuple[str, ...]:
             "Train with fewer epochs, without near copies, or with differential privacy, and audit again.",
         )
     if answer == "not seen":
-        return ("Look for near copies (measures=duplicates): of those this audit says nothing.",)
+        return ("Look for near copies (question=duplicates): of those this audit says nothing.",)
     return ("Train more repetitions (repetitions=20): what is stored is not trained again.",)

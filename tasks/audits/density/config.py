@@ -1,10 +1,10 @@
-"""The config of the audit."""
+"""The configuration of the audit, one type for each of its questions, and the facts that its summary needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, TypeVar
 
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
@@ -17,23 +17,93 @@ from tasks.models.custom import is_own
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.recipe import Count, Privacy, Rate, Recipe
 
-Estimator = Literal["kfold", "loo"]
 Partitions = Literal["ours", "released"]
-MeasureName = Literal["scores", "outliers", "neighbours", "duplicates", "kernel"]
 
 RELEASED = ("mnist", "cifar10", "celeba")  # the data whose partitions the paper's code draws
 
-# The measures for which models are trained; the others need none.
-AROUND: tuple[MeasureName, ...] = ("scores", "outliers", "neighbours")
+
+@dataclass(frozen=True)
+class KFold(Ranged):
+    """Each model leaves out a fold of the data; one more model is trained on all data."""
+
+    tag: ClassVar[str] = "kfold"
+
+    folds: Annotated[int, AtLeast(2)] = 10
+    """Folds of a partition (K), with a model for each that has not seen it."""
+    partitions: Partitions = "ours"
+    """Ours: random partitions of our own, or the first that the paper's released code draws."""
+    asked: Split = "train"
+    """Ours: train is the audit; test evaluates images that no model was trained on, which is a null."""
+
+    def conflicts(self) -> Iterator[str]:
+        if self.partitions == "released":
+            yield from _refuse_released(("asked", self.asked, self.asked == "train", "train"))
+            yield from _refuse_released(("folds", self.folds, self.folds == FOLDS, f"{FOLDS}"))
 
 
 @dataclass(frozen=True)
-class Density(Ranged):
-    """The density model, its data, the number of trainings, and the measures.
+class SingleRows(Ranged):
+    """Some models leave out one observation, the others none."""
 
-    The defaults are the published setting for MNIST. With `estimator` kfold there is, beside the models of the folds,
-    one of all data.
+    tag: ClassVar[str] = "loo"
+
+    left_out: Annotated[int, AtLeast(0)] = 0
+    """Number of observations that are left out, drawn at random; 0: every one."""
+
+
+def _refuse_released(*settings: tuple[str, object, bool, str]) -> Iterator[str]:
+    """A line for each setting that released partitions exclude: name, value, whether it is allowed, what is allowed."""
+    for name, value, is_allowed, allowed in settings:
+        if not is_allowed:
+            yield f"partitions is released and {name} is {value}; it must be {allowed}"
+
+
+@dataclass(frozen=True)
+class ScoreMeasure:
+    """The score of each observation, which is always computed."""
+
+    tag: ClassVar[str] = "scores"
+
+
+@dataclass(frozen=True)
+class OutlierMeasure(Ranged):
+    """Whether highly memorised observations are outliers."""
+
+    tag: ClassVar[str] = "outliers"
+
+    outlier_bin: Annotated[float, Finite()] = 10.0
+    """Width of the bins of log p, in nats."""
+
+
+@dataclass(frozen=True)
+class NeighbourMeasure(Ranged):
+    """Whether samples of the model lie closer to training images than other images do."""
+
+    tag: ClassVar[str] = "neighbours"
+
+    score_bin: Annotated[float, Finite()] = 2.0
+    """Width of the bins of the score, in nats."""
+
+
+@dataclass(frozen=True)
+class DuplicateMeasure:
+    """The closest pairs of training images."""
+
+    tag: ClassVar[str] = "duplicates"
+
+
+Measured = ScoreMeasure | OutlierMeasure | NeighbourMeasure | DuplicateMeasure
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Memorization(Ranged):
+    """Which observations does a density model memorise? Models are trained here, each without some of the data.
+
+    The defaults are the published setting for MNIST.
     """
+
+    tag: ClassVar[str] = "memorization"
 
     data: Dataset = Dataset("mnist")
     """The observations: images."""
@@ -41,20 +111,12 @@ class Density(Ranged):
     """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
     width: Annotated[float, Finite()] = 1.0
     """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
-    estimator: Estimator = "kfold"
-    """kfold: models that each left out a fold of the data; loo: models that left out one observation."""
+    estimator: KFold | SingleRows = KFold()
+    """What each model leaves out: a fold of the data (kfold) or one observation (loo)."""
     repetitions: Annotated[int, AtLeast(1)] = 10
-    """Random partitions into folds (L); of loo, models of all data (T), and as many without each of `left_out`."""
-    folds: Annotated[int, AtLeast(2)] = 10
-    """Folds of a partition (K), with a model for each that has not seen it."""
-    partitions: Partitions = "ours"
-    """Ours: random partitions of our own, or the first that the paper's released code draws."""
-    left_out: Annotated[int, AtLeast(0)] = 0
-    """Of loo, how many observations are left out, drawn at random; 0: every one."""
-    asked: Split = "train"
-    """Ours: train is the audit; test asks about images that no model was trained on, which is a null."""
-    measures: tuple[MeasureName, ...] = ("scores",)
-    """What is measured."""
+    """Random partitions into folds (L); of loo, models of all data (T), and the same number without each row."""
+    measures: tuple[Measured, ...] = (ScoreMeasure(),)
+    """The measures; scores are always computed."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: train on the first so many training images; 0: all."""
     epochs: Count = 100
@@ -83,10 +145,6 @@ class Density(Ranged):
     below 9,999 p-values are not counted together."""
     draws: Annotated[int, AtLeast(1)] = 64
     """Ours: draws whose mean the matched-count score is."""
-    outlier_bin: Annotated[float, Finite()] = 10.0
-    """Width of the bins of log p, in nats."""
-    score_bin: Annotated[float, Finite()] = 2.0
-    """Width of the bins of the score, in nats."""
     outliers: Annotated[float, Share(one=False)] = 0.0
     """The share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: Privacy | None = None
@@ -98,14 +156,16 @@ class Density(Ranged):
         _ = self.recipe  # its ranges are checked on construction
         if not self.detectable > self.negligible:
             yield f"detectable is {self.detectable}; it must be above negligible, {self.negligible}"
-        if self.estimator == "loo" and self.asked == "test":
-            yield "asked is test and estimator loo; a training image alone can be left out"
-        if self.estimator == "loo" and "neighbours" in self.measures:
+        if isinstance(self.estimator, SingleRows) and self.measure(NeighbourMeasure) is not None:
             yield "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
         if self.privacy is not None and self.link:
             yield "privacy is given and link is not 0; private training is one job, by its noise"
-        if self.partitions == "released":
-            check_released(self)
+        if self.has_released_partitions:
+            yield from _refuse_released(
+                ("data", self.data.name, self.data.name in RELEASED, f"one of {', '.join(RELEASED)}"),
+                ("examples", self.examples, self.examples == 0, "0, all of them"),
+                ("repetitions", self.repetitions, self.repetitions <= REPETITIONS, f"at most {REPETITIONS}"),
+            )
         self.model.check(self.width)
         if self.refine and is_own(self.model.name):
             yield f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
@@ -115,25 +175,38 @@ class Density(Ranged):
         """The recipe of the models' training; ValueError where it is impossible."""
         return Recipe(self.epochs, self.batch, self.learning_rate)
 
+    def measure(self, kind: type[M]) -> M | None:
+        """The requested measure of this kind; None if it is not requested."""
+        return next((measure for measure in self.measures if isinstance(measure, kind)), None)
+
     @property
-    def trains(self) -> bool:
-        """Whether any of the measures needs models."""
-        return any(measure in AROUND for measure in self.measures)
+    def leaves_out_rows(self) -> bool:
+        """Whether models leave out single observations."""
+        return isinstance(self.estimator, SingleRows)
+
+    @property
+    def has_released_partitions(self) -> bool:
+        return isinstance(self.estimator, KFold) and self.estimator.partitions == "released"
+
+    @property
+    def asked(self) -> Split:
+        """The images that models are evaluated on."""
+        return self.estimator.asked if isinstance(self.estimator, KFold) else "train"
 
     @property
     def models(self) -> int:
         """Models of a repetition (K): one for each fold; of loo the two with and without a row."""
-        return 2 if self.estimator == "loo" else self.folds
+        return self.estimator.folds if isinstance(self.estimator, KFold) else 2
 
     @property
     def is_null(self) -> bool:
         """Whether models are asked about images that none was trained on."""
-        return self.asked == "test" and self.trains
+        return self.asked == "test"
 
     @property
     def planting(self) -> Planting | None:
         """What is planted in the images that the models are asked about."""
-        return split_name(self.data.name)[1].planting if self.asked == "train" and self.trains else None
+        return split_name(self.data.name)[1].planting if self.asked == "train" else None
 
     @property
     def recorded(self) -> tuple[int, ...]:
@@ -141,19 +214,37 @@ class Density(Ranged):
         return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
 
 
-def check_released(config: Density) -> None:
-    """ValueError where the released code of the paper draws no partitions for such a run."""
-    there: tuple[tuple[str, object, bool, str], ...] = (
-        ("data", config.data.name, config.data.name in RELEASED, f"one of {', '.join(RELEASED)}"),
-        ("estimator", config.estimator, config.estimator == "kfold", "kfold"),
-        ("asked", config.asked, config.asked == "train", "train"),
-        ("examples", config.examples, config.examples == 0, "0, all of them"),
-        ("folds", config.folds, config.folds == FOLDS, f"{FOLDS}"),
-        ("repetitions", config.repetitions, config.repetitions <= REPETITIONS, f"at most {REPETITIONS}"),
-    )
-    for name, value, drawn, allowed in there:
-        if not drawn:
-            raise ValueError(f"partitions is released and {name} is {value}; it must be {allowed}")
+@dataclass(frozen=True)
+class NearDuplicates(Ranged):
+    """Which training images are closest to one another? Nothing is trained."""
+
+    tag: ClassVar[str] = "duplicates"
+
+    data: Dataset = Dataset("cifar10")
+    """The images."""
+    examples: Annotated[int, AtLeast(0)] = 0
+    """Number of training images, from the first; 0: all."""
+
+
+@dataclass(frozen=True)
+class KernelDensity(Ranged):
+    """What is memorisation? A density in one dimension, whose scores are known exactly."""
+
+    tag: ClassVar[str] = "kernel"
+
+    seed: Annotated[int, AtLeast(0)] = 0
+    """The only source of chance."""
+
+
+Question = Memorization | NearDuplicates | KernelDensity
+
+
+@dataclass(frozen=True)
+class Density(Ranged):
+    """Configuration: the question, with its data and models."""
+
+    question: Question = Memorization()
+    """Memorization that trained models memorise, near duplicates in the data, or a density that is known exactly."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +258,8 @@ class About:
     the data that the models are asked about, such as inverted10; empty for nothing.
     """
 
-    planned: int
-    smallest: float
+    planned: int = 0
+    smallest: float = 1.0
     published: str = ""
     privacy: Privacy | None = None
     together: bool = True

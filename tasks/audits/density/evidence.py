@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Memorization
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, FEW_SAMPLES, LEAST_FOUND, PLANTED_CALLED
 from tasks.audits.density.power import observation_resolution
 from tasks.audits.density.tail import LEVEL
@@ -91,7 +91,7 @@ class Evidence:
         return self.found is not None and self.found["high"] is not None and self.found["high"] <= self.detectable
 
 
-def read_evidence(config: Density, summary: pa.Table) -> Evidence | None:
+def read_evidence(config: Memorization, summary: pa.Table) -> Evidence | None:
     """The evidence in a summary; None where no observation has a score."""
     rows = index_rows(summary)
     if CALLED not in rows or rows[CALLED]["estimate"] is None:

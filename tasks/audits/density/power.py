@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, Memorization
 from tasks.audits.density.reassignment import smallest_p_value
 from tasks.audits.density.tail import alone
 from tasks.contract.power import GOAL, Power, Resolution, smallest_size
@@ -24,9 +24,9 @@ SIMULATED = 4000  # observations, by a fixed seed
 SEED = 600_200
 
 
-def observation_resolution(config: Density, observations: int) -> Resolution:
+def observation_resolution(config: Memorization, observations: int) -> Resolution:
     """Whether one of these observations could be called alone."""
-    dependent = config.estimator == "loo"
+    dependent = config.leaves_out_rows
     level = observations * alone(observations, dependent)
 
     def enough(repetitions: int) -> bool:
@@ -38,7 +38,7 @@ def observation_resolution(config: Density, observations: int) -> Resolution:
     return Resolution(smallest, observations, level, "observations", advice)
 
 
-def count_observations(config: Density) -> int:
+def count_observations(config: Memorization) -> int:
     """The observations that models are asked about."""
     data = load(config.data)
     images = data.test_images if config.asked == "test" else data.train_images
@@ -46,16 +46,22 @@ def count_observations(config: Density) -> int:
 
 
 def resolution(config: Density) -> Resolution | None:
-    """That of the plan; None if no model is asked."""
-    return observation_resolution(config, count_observations(config)) if config.trains else None
+    """That of the plan; None if the question is about no model."""
+    question = config.question
+    if not isinstance(question, Memorization):
+        return None
+    return observation_resolution(question, count_observations(question))
 
 
 def power(config: Density) -> Iterator[Power]:
     """How often one observation that is memorised by `detectable` nats is called."""
-    if not config.trains:
-        return
+    if isinstance(config.question, Memorization):
+        yield power_of_observations(config.question)
+
+
+def power_of_observations(config: Memorization) -> Power:
     observations = count_observations(config)
-    dependent = config.estimator == "loo"
+    dependent = config.leaves_out_rows
     size, level = config.detectable - config.negligible, alone(observations, dependent)
     share = calling_rate(config.repetitions, config.models, level, size)
     repetitions = smallest_size(
@@ -63,7 +69,7 @@ def power(config: Density) -> Iterator[Power]:
     )
     what = f"one observation of {observations:,} that is memorised by {config.detectable:g} nats"
     advice = "" if repetitions is None else f"train {repetitions} repetitions"
-    yield Power(f"{what} (models differ by {SPREAD:g} nat)", share, advice)
+    return Power(f"{what} (models differ by {SPREAD:g} nat)", share, advice)
 
 
 MOST = 40  # repetitions that are tried for advice

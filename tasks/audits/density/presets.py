@@ -13,54 +13,63 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks.audits.density.config import AROUND, Density, MeasureName
+from tasks.audits.density.config import (
+    Density,
+    KernelDensity,
+    KFold,
+    Memorization,
+    NearDuplicates,
+    NeighbourMeasure,
+    OutlierMeasure,
+    Question,
+    ScoreMeasure,
+    SingleRows,
+)
 from tasks.contract.ranges import with_defaults
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.training.recipe import Privacy
 
-MNIST3 = Density(measures=AROUND, afresh=True)
+AROUND = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure())
+LARGE = (ScoreMeasure(), OutlierMeasure(500.0), NeighbourMeasure(50.0))  # bins for larger images
+MNIST3 = Memorization(measures=AROUND, afresh=True)
 MNIST4 = replace(MNIST3, learning_rate=1e-4)
-CIFAR10 = Density(
+CIFAR10 = Memorization(
     data=Dataset("cifar10"),
     model=DensityModel("conv-vae"),
-    measures=("scores", "outliers"),
+    measures=LARGE[:2],
     every=50,
     link=50,
     samples=128,
     afresh=True,
-    outlier_bin=500.0,
-    score_bin=50.0,
 )
 CELEBA = replace(
     CIFAR10,
     data=Dataset("celeba"),
     model=DensityModel("conv-vae-one-scale"),
-    measures=AROUND,
+    measures=LARGE,
     epochs=50,
     every=25,
     link=25,
 )
-QUICKSTART = Density(
+QUICKSTART = Memorization(
     data=Dataset("digits"),
-    measures=AROUND,
+    estimator=KFold(5),
+    measures=(ScoreMeasure(), OutlierMeasure(25.0), NeighbourMeasure(5.0)),
     repetitions=6,
-    folds=5,
     epochs=50,
     every=25,
     samples=64,
-    outlier_bin=25.0,
-    score_bin=5.0,
 )
 # By leaving one out, on little data: the check of epsilon is of a few observations, each left out of many trainings.
-ALONE = Density(data=Dataset("digits"), estimator="loo", repetitions=20, left_out=10, epochs=20, every=0, samples=64)
+ALONE = Memorization(data=Dataset("digits"), estimator=SingleRows(10), repetitions=20, epochs=20, every=0, samples=64)
 PRIVATE = Privacy(epsilon=8.0)
 # The same beside several epsilons. Of few and small images each is missed the most, and a training takes a second.
 LADDER = replace(
     ALONE,
     data=Dataset("digits#8x8"),
+    estimator=SingleRows(4),
     repetitions=6,
-    left_out=4,
     examples=20,
     epochs=100,
     learning_rate=3e-3,
@@ -69,25 +78,25 @@ LADDER = replace(
 EPSILONS = (64.0, 8.0, 1.0)
 
 
-def with_one_view(config: Density) -> Density:
+def with_one_view(config: Memorization) -> Memorization:
     """The same with one view of an observation for all models, so that log p varies by the models alone."""
     return replace(config, afresh=False)
 
 
-def only(config: Density, *measures: MeasureName) -> Density:
-    """The same trainings with these measures alone."""
-    return replace(config, measures=measures)
+def only(config: Memorization, *tags: str) -> Memorization:
+    """The same trainings with these of its measures alone."""
+    return replace(config, measures=tuple(measure for measure in config.measures if measure.tag in tags))
 
 
 PLAIN = only(with_one_view(MNIST3), "scores")
-PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
+QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, asked="test", measures=("scores",)),
+    "null": replace(only(QUICKSTART, "scores"), estimator=KFold(5, asked="test")),
     "planted": (
-        replace(QUICKSTART, data=Dataset("digits#inverted10"), measures=("scores",)),
-        replace(QUICKSTART, data=Dataset("digits#duplicated10"), measures=("scores",)),
+        replace(only(QUICKSTART, "scores"), data=Dataset("digits#inverted10")),
+        replace(only(QUICKSTART, "scores"), data=Dataset("digits#duplicated10")),
     ),
-    "smoke": replace(QUICKSTART, repetitions=2, folds=3, examples=200, epochs=4, every=2, samples=8),
+    "smoke": replace(QUICKSTART, estimator=KFold(3), repetitions=2, examples=200, epochs=4, every=2, samples=8),
     "mnist3": MNIST3,
     "mnist4": MNIST4,
     "cifar10": CIFAR10,
@@ -96,12 +105,12 @@ PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
     "mnist4-one-view": with_one_view(MNIST4),
     "cifar10-one-view": with_one_view(CIFAR10),
     "celeba-one-view": with_one_view(CELEBA),
-    "figure1": replace(QUICKSTART, measures=("kernel",)),
+    "figure1": KernelDensity(),
     "figure2": only(CIFAR10, "scores"),
     "figure3": only(CELEBA, "scores", "outliers"),
     "figure4": (only(MNIST3, "scores"), only(MNIST4, "scores")),
     "figure5": only(CELEBA, "scores", "neighbours"),
-    "figure6": only(CIFAR10, "duplicates"),
+    "figure6": NearDuplicates(),
     "figure7": only(MNIST3, "scores"),
     "figure8": only(MNIST4, "scores"),
     "figure9": only(CELEBA, "scores"),
@@ -117,6 +126,15 @@ PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
         replace(ALONE, privacy=PRIVATE),
     ),
     "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
+}
+
+
+def _configs(questions: Question | tuple[Question, ...]) -> Density | tuple[Density, ...]:
+    return tuple(map(Density, questions)) if isinstance(questions, tuple) else Density(questions)
+
+
+PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
+    preset: _configs(questions) for preset, questions in QUESTIONS.items()
 }
 
 # What each repeats: a part of the paper, or a setting of ours.
@@ -154,7 +172,7 @@ REPEATS: Mapping[str, str] = {
 # What the paper prints.
 Numbers = Mapping[str, float]  # of the published score, by the name of the statistic
 
-CELLS: Mapping[str, tuple[Density, Numbers]] = {
+CELLS: Mapping[str, tuple[Memorization, Numbers]] = {
     "MNIST, 1e-3": (MNIST3, {"median": 4.4, "lowest": -18.0, "highest": 210.0}),
     "MNIST, 1e-4": (MNIST4, {"median": 3.5, "lowest": -13.0, "highest": 80.0}),
     "CIFAR-10": (CIFAR10, {"median": 97.0, "lowest": -180.0, "highest": 900.0}),
@@ -162,13 +180,10 @@ CELLS: Mapping[str, tuple[Density, Numbers]] = {
 }
 
 
-OPEN = (
-    "partitions", "measures", "every", "link", "negligible", "detectable", "permutations", "draws", "outlier_bin",
-    "score_bin", "seed", "left_out",  # of the other estimator
-)  # fmt: skip
+OPEN = ("measures", "every", "link", "negligible", "detectable", "permutations", "draws", "seed")
 
 
-def repeats(config: Density) -> str:
+def repeats(config: Memorization) -> str:
     """The cell whose every setting the config has; empty for none."""
     return next(
         (name for name, (cell, _) in CELLS.items() if comparable_config(cell) == comparable_config(config)),
@@ -181,22 +196,33 @@ def numbers(cell: str) -> Numbers:
     return CELLS[cell][1] if cell else {}
 
 
-def comparable_config(config: Density) -> Density:
+def comparable_config(config: Memorization) -> Memorization:
     """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
-    return with_defaults(config, OPEN, data=Dataset(config.data.name))
+    estimator = config.estimator
+    if isinstance(estimator, KFold):
+        estimator = replace(estimator, partitions="ours")
+    return with_defaults(config, OPEN, data=Dataset(config.data.name), estimator=estimator)
 
 
 def tiny(config: Density) -> Density:
     """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
+    match config.question:
+        case Memorization() as question:
+            return Density(tiny_observations(question))
+        case NearDuplicates():
+            return Density(NearDuplicates(Dataset("photos#32x32#rgb"), 48))
+        case KernelDensity():
+            return config
+
+
+def tiny_observations(config: Memorization) -> Memorization:
     slow = config.model.name.startswith("conv")
     planted = "" if config.planting is None else f"#{config.planting}"
     return replace(
         config,
         data=Dataset("photos#32x32#rgb" if slow else f"digits{planted}"),
+        estimator=_tiny_estimator(config, 2 if slow else 3),
         repetitions=2,
-        folds=min(config.folds, 2 if slow else 3),
-        partitions="ours",
-        left_out=min(config.left_out, 3) or 3,
         examples=48 if slow else 120,
         epochs=min(config.epochs, 2),
         every=1 if config.every else 0,
@@ -205,3 +231,11 @@ def tiny(config: Density) -> Density:
         permutations=min(config.permutations, 99),
         draws=min(config.draws, 8),
     )
+
+
+def _tiny_estimator(config: Memorization, folds: int) -> KFold | SingleRows:
+    match config.estimator:
+        case KFold() as estimator:
+            return replace(estimator, folds=min(estimator.folds, folds), partitions="ours")
+        case SingleRows(left_out=rows):
+            return SingleRows(min(rows, 3) or 3)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Memorization, NeighbourMeasure, Question, SingleRows
 from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
@@ -26,12 +26,13 @@ Chain = tuple[Job, ...]  # the links of one training, first to last; one for mos
 class Trainings:
     """The trainings of a run, which all measures share.
 
-    `models` says which there are and what each left out; `fits` are their jobs, repetition by repetition, with log p of
-    the observations. `whole` are the links of the one model of all data, of which images are drawn; there is none in
-    leave-one-out, half of whose models are of all data. From `seed` come the draws of both tables of scores, so that
-    the distribution is that of the very scores of the observations.
+    `config` is the question that they answer. `models` says which there are and what each left out; `fits` are their
+    jobs, repetition by repetition, with log p of the observations. `whole` are the links of the one model of all data,
+    of which images are drawn; there is none in leave-one-out, half of whose models are of all data. From `seed` come
+    the draws of both tables of scores, so that the distribution is that of the very scores of the observations.
     """
 
+    config: Memorization
     models: Folds | LeaveOneOut
     fits: tuple[Job, ...]
     whole: tuple[Job, ...]
@@ -42,48 +43,48 @@ class Trainings:
         return (*self.fits, *self.whole)
 
 
-def trainings(config: Density) -> Trainings | None:
-    """The trainings of the estimator; None where nothing that is measured needs any."""
-    if not config.trains:
+def trainings(config: Question) -> Trainings | None:
+    """The trainings of the estimator; None if the question needs none."""
+    if not isinstance(config, Memorization):
         return None
     count, seed = observations(config), seeds.derive(config.seed, "scores")
-    if config.estimator == "loo":
+    if isinstance(config.estimator, SingleRows):
         models = LeaveOneOut(config.data, count, left_out(config), config.repetitions)
-        return Trainings(models, join_links(row_chains(config)), (), seed)
+        return Trainings(config, models, join_links(row_chains(config)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
-    kind = ReleasedFolds if config.partitions == "released" else Folds
+    kind = ReleasedFolds if config.has_released_partitions else Folds
     joins_copies = copies_held_out(config).groups > 0
-    folds = kind(config.data, count, partitions, config.folds, config.asked, joins_copies=joins_copies)
-    return Trainings(folds, join_links(fold_chains(config)), whole(config), seed)
+    folds = kind(config.data, count, partitions, config.models, config.asked, joins_copies=joins_copies)
+    return Trainings(config, folds, join_links(fold_chains(config)), whole(config), seed)
 
 
 def join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
     return tuple(job for links in chains for job in links)
 
 
-def fold_chains(config: Density) -> Iterator[Chain]:
+def fold_chains(config: Memorization) -> Iterator[Chain]:
     """The L x K models, repetition by repetition."""
-    kind = ReleasedFold if config.partitions == "released" else Fold
+    kind = ReleasedFold if config.has_released_partitions else Fold
     for repetition in range(config.repetitions):
-        for number in range(config.folds):
-            fold = kind(partition(config, repetition), config.folds, number)
+        for number in range(config.models):
+            fold = kind(partition(config, repetition), config.models, number)
             seed = seeds.derive(config.seed, "training", repetition, number)
             yield link_training(config, replace(fitting(config), seed=seed, held_out=fold))
 
 
-def whole(config: Density) -> Chain:
+def whole(config: Memorization) -> Chain:
     """The one model of all data, of which images are drawn, as many as there are test images."""
     drawn = len(load(config.data).test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
     return link_training(config, replace(trained_on_all(config), seed=seed, recorded=(), drawn=drawn))
 
 
-def draws(config: Density) -> bool:
+def draws(config: Memorization) -> bool:
     """Whether images are drawn, which a user's own model may not support."""
-    return not is_own(config.model.name) or "neighbours" in config.measures
+    return not is_own(config.model.name) or config.measure(NeighbourMeasure) is not None
 
 
-def row_chains(config: Density) -> Iterator[Chain]:
+def row_chains(config: Memorization) -> Iterator[Chain]:
     """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
         seed = seeds.derive(config.seed, "training", "with", trial)
@@ -94,18 +95,19 @@ def row_chains(config: Density) -> Iterator[Chain]:
             yield link_training(config, replace(fitting(config), seed=seed, held_out=Row(row)))
 
 
-def left_out(config: Density) -> tuple[int, ...]:
+def left_out(config: Memorization) -> tuple[int, ...]:
     """The rows that are left out, each in its turn, ascending."""
     count = observations(config)
     records = distinct_rows(load(config.data), np.arange(count))
-    if not config.left_out:
+    assert isinstance(config.estimator, SingleRows)
+    if not config.estimator.left_out:
         return tuple(records.tolist())
-    most = min(config.left_out, len(records))
+    most = min(config.estimator.left_out, len(records))
     chosen = seeds.generator(config.seed, "left out").choice(records, most, replace=False)
     return tuple(map(int, np.sort(chosen)))
 
 
-def observations(config: Density) -> int:
+def observations(config: Memorization) -> int:
     """How many observations have a score; ValueError where the data have too few for the config, or
     images that the model is not for."""
     images = load(config.data)
@@ -115,26 +117,27 @@ def observations(config: Density) -> int:
     asked = len(images.test_images) if config.asked == "test" else count
     if count > there:
         raise ValueError(f"examples is {count}; it must be at most {there}, the training images there are")
-    name, most = ("left_out", count) if config.estimator == "loo" else ("folds", min(count, asked))
-    if getattr(config, name) > most:
-        raise ValueError(f"{name} is {getattr(config, name)}; it must be at most {most}, the observations there are")
+    name, most = ("left_out", count) if config.leaves_out_rows else ("folds", min(count, asked))
+    number = getattr(config.estimator, name)
+    if number > most:
+        raise ValueError(f"{name} is {number}; it must be at most {most}, the observations there are")
     return asked
 
 
-def copies_held_out(config: Density) -> CopyCount:
+def copies_held_out(config: Memorization) -> CopyCount:
     """The exact copies that are held out together; none in the partitions of the paper, which leave copies apart."""
-    if not config.trains or config.partitions == "released" or config.asked == "test":
+    if config.has_released_partitions or config.asked == "test":
         return CopyCount()
     images = load(config.data)
     return count_copies(images, np.arange(config.examples or len(images.train_images)))
 
 
-def partition(config: Density, repetition: int) -> int:
+def partition(config: Memorization, repetition: int) -> int:
     """The seed of the repetition's partition; of a released one its number."""
-    return repetition if config.partitions == "released" else seeds.derive(config.seed, "partition", repetition)
+    return repetition if config.has_released_partitions else seeds.derive(config.seed, "partition", repetition)
 
 
-def fitting(config: Density) -> DensityTraining:
+def fitting(config: Memorization) -> DensityTraining:
     """What all trainings share."""
     kind = partial(RefinedTraining, refine=config.refine) if config.refine else DensityTraining
     return kind(
@@ -156,12 +159,12 @@ def fitting(config: Density) -> DensityTraining:
     )
 
 
-def trained_on_all(config: Density) -> DensityTraining:
+def trained_on_all(config: Memorization) -> DensityTraining:
     """What trainings that hold nothing out share, whether there are copies or not."""
     return replace(fitting(config), joins_copies=False)
 
 
-def link_training(config: Density, whole: DensityTraining) -> Chain:
+def link_training(config: Memorization, whole: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each asked at its own epochs."""
     return chain(fit, whole, config.link, part=link)
 

@@ -17,7 +17,7 @@ from PIL import Image
 from tasks.audits.deja_vu import AUDIT as DEJA_VU
 from tasks.audits.deja_vu import DejaVu
 from tasks.audits.density import AUDIT as DENSITY
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, KFold, Memorization
 from tasks.audits.density.trainings import trainings as density_trainings
 from tasks.audits.forgetting import AUDIT as FORGETTING
 from tasks.audits.forgetting import Forgetting
@@ -114,7 +114,7 @@ def membership(folder: Path, copies: int) -> Membership:
 
 
 def density(folder: Path, copies: int) -> Density:
-    return Density(data=user_folder(folder, copies), repetitions=2, folds=3, epochs=1, every=0)
+    return Density(Memorization(user_folder(folder, copies), estimator=KFold(3), repetitions=2, epochs=1, every=0))
 
 
 def forgetting(folder: Path, copies: int) -> Forgetting:
@@ -158,6 +158,15 @@ def relational(folder: Path, copies: int) -> Relational:
     return with_settings(Relational(), data=user_questions(folder, copies), model="tiny-t5", epochs=1)
 
 
+def data_of(config: Any) -> Dataset:
+    match config:
+        case Forgetting():
+            return config.query.data
+        case Density(question=Memorization(data=data)):
+            return data
+    return config.data  # type: ignore[no-any-return]
+
+
 def copied_rows(data: Dataset) -> Rows:
     """The training rows of the image that occurs several times."""
     first = first_copies(load(data))
@@ -172,10 +181,10 @@ def membership_sides(config: Membership) -> Iterator[Rows]:
 
 
 def density_sides(config: Density) -> Iterator[Rows]:
-    planned = density_trainings(config)
+    planned = density_trainings(config.question)
     assert planned is not None
     for job in planned.fits:
-        yield member_of(job.config, load(config.data)).rows
+        yield member_of(job.config, load(planned.config.data)).rows
 
 
 def forgetting_sides(config: Forgetting) -> Iterator[Rows]:
@@ -235,10 +244,7 @@ def test_without_copies_nothing_is_counted(audit: Audit, make: Any, tmp_path: Pa
 @pytest.mark.parametrize(("make", "sides"), SIDES)
 def test_copies_are_on_one_side(make: Any, sides: Any, tmp_path: Path) -> None:
     config = make(tmp_path, COPIED)
-    if isinstance(config, DejaVu):
-        copies = np.arange(COPIED)
-    else:
-        copies = copied_rows(config.query.data if isinstance(config, Forgetting) else config.data)
+    copies = np.arange(COPIED) if isinstance(config, DejaVu) else copied_rows(data_of(config))
     found = [int(np.isin(copies, rows).sum()) for rows in sides(config)]
     assert len(copies) == COPIED
     assert found

@@ -10,7 +10,7 @@ import pytest
 from tasks.audits.deja_vu import stand_in as of_deja_vu
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.density import stand_in as of_density
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, Memorization
 from tasks.audits.forgetting import stand_in as of_forgetting
 from tasks.audits.forgetting.audited import Given
 from tasks.audits.forgetting.config import Examples, Forgetting, Scores
@@ -56,13 +56,9 @@ TARGETS = Given(models=(ModelFile("model.pt"),))
         (of_forgetting, FORGETTING, "in a stand-in network, cnn1"),
         (of_forgetting, replace(FORGETTING, question=Scores(TARGETS)), "compared with a stand-in network, cnn1"),
         (of_forgetting, replace(FORGETTING, question=Examples()), ""),
-        (of_density, Density(data=OWN), "in a stand-in density model, vae"),
-        (
-            of_relational,
-            with_settings(Relational(), data=LETTERS, model="tiny-t5"),
-            "in a stand-in sequence model, tiny-t5",
-        ),
-        (of_relational, with_settings(Relational(), data=LETTERS, model="folder:t5"), ""),
+        (of_density, Density(Memorization(OWN)), "in a stand-in density model, vae"),
+        (of_relational, READER, "in a stand-in sequence model, tiny-t5"),
+        (of_relational, with_settings(READER, model="folder:t5"), ""),
         (of_text, configured(data=LETTERS), "in a stand-in language model, tiny-gpt"),
         (of_text, configured(data=LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
         (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),

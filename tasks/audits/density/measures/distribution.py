@@ -234,7 +234,7 @@ class Gain:
 
     A model that holds an observation impossible (-inf) is taken to give it as much as the lowest of the others does: an
     observation that is impossible to those that held it out gains at least as much as it counts for, and which models
-    trained on it has no part in what takes the place. Observations that all hold impossible have no gain and stay out,
+    trained on it has no part in what takes the place. Memorization that all hold impossible have no gain and stay out,
     of every repetition; `observations` counts those that are left.
 
     The p-values are that the gain is no more than `negligible` nats, of which the models that trained on an observation
@@ -344,10 +344,10 @@ def scale(models: NDArray[np.int64]) -> Array:
     return np.asarray(models / np.maximum(models - 1, 1))
 
 
-def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
-    epochs = config.recorded
+    config, epochs = trainings.config, trainings.config.recorded
     asked = Distribution(trainings.models, epochs, config.draws, trainings.seed, config.negligible)
     return Job(distribution, asked, trainings.fits)
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, DuplicateMeasure, Memorization, NearDuplicates
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Ranged
@@ -143,7 +143,13 @@ def closest_pairs(others: Closest) -> tuple[NDArray[np.int64], NDArray[np.float6
 
 
 def plan(config: Density, _: object) -> Job | tuple[()]:
-    return Job(duplicates, Duplicates(config.data, config.examples)) if "duplicates" in config.measures else ()
+    match config.question:
+        case NearDuplicates(data=data, examples=examples):
+            return Job(duplicates, Duplicates(data, examples))
+        case Memorization(data=data, examples=examples) as question if question.measure(DuplicateMeasure) is not None:
+            return Job(duplicates, Duplicates(data, examples))
+        case _:
+            return ()
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, KernelDensity
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
@@ -129,16 +129,16 @@ def memorisation(held_out: Array, count: int, bandwidth: float) -> Array:
 
 
 def plan_kernel(config: Density, _: object) -> Job | tuple[()]:
-    return Job(kernel, points_config(config)) if "kernel" in config.measures else ()
+    return Job(kernel, points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
 
 
 def plan_points(config: Density, _: object) -> Job | tuple[()]:
-    return Job(points, points_config(config)) if "kernel" in config.measures else ()
+    return Job(points, points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
 
 
-def points_config(config: Density) -> Kernel:
+def points_config(question: KernelDensity) -> Kernel:
     """The points are the same in both tables."""
-    return Kernel(seed=seeds.derive(config.seed, "kernel"))
+    return Kernel(seed=seeds.derive(question.seed, "kernel"))
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:

@@ -137,11 +137,12 @@ def _flat(images: Pixels) -> Array:
     return images.reshape(len(images), -1).astype(np.float64)
 
 
-def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
+def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
+    config = trainings.config
     constant = Constant(config.data, config.model, config.examples, config.asked)
-    return Job(learning, constant, (scores.job(config, trainings),))
+    return Job(learning, constant, (scores.job(trainings),))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a density knows no settings

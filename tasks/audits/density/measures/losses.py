@@ -94,12 +94,12 @@ def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def plan_fits(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
-    return trainings.all if trainings and not config.refine else ()
+def plan_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+    return trainings.all if trainings and not trainings.config.refine else ()
 
 
-def plan_refined_fits(config: Density, trainings: Trainings | None) -> tuple[Job, ...]:
-    return trainings.all if trainings and config.refine else ()
+def plan_refined_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+    return trainings.all if trainings and trainings.config.refine else ()
 
 
 MEASURE = Measure("losses", LOSSES, plan, rows, learning_curves)

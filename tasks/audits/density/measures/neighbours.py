@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, NeighbourMeasure
 from tasks.audits.density.highly_memorised import (
     Array,
     Mask,
@@ -207,7 +207,7 @@ class Ratios(Ranged):
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """The mean of rho in every bin of M that is not empty, and its distribution in both groups (RATIOS).
 
-    The inputs are SCORES and NEIGHBOURS. Edges are whole multiples of the width. Observations without a score or
+    The inputs are SCORES and NEIGHBOURS. Edges are whole multiples of the width. Memorization without a score or
     without rho are left out; those with an infinite score are in a group and in no bin.
     """
     observations, rho, high = pairs(inputs[0], inputs[1])
@@ -244,12 +244,13 @@ def mean_ratio(m: Array, rho: Array, group: str) -> float:
     return float(chosen.mean()) if len(chosen) else np.nan
 
 
-def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    return job(config, trainings) if trainings and "neighbours" in config.measures else ()
+def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    return job(trainings) if trainings and trainings.config.measure(NeighbourMeasure) else ()
 
 
-def job(config: Density, trainings: Trainings) -> Job:
+def job(trainings: Trainings) -> Job:
     """Its input is the last link of the model of all data."""
+    config = trainings.config
     return Job(neighbours, Neighbouring(config.data, config.examples, config.asked), (trainings.whole[-1],))
 
 
@@ -265,11 +266,12 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     yield row("observations that a sample equals", {}, copied_share(near), "observation", null=0.0)
 
 
-def plan_ratios(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    if trainings is None or "neighbours" not in config.measures:
+def plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    measure = None if trainings is None else trainings.config.measure(NeighbourMeasure)
+    if trainings is None or measure is None:
         return ()
-    inputs = scores.job(config, trainings), job(config, trainings)
-    return Job(ratios, Ratios(config.score_bin), inputs)
+    inputs = scores.job(trainings), job(trainings)
+    return Job(ratios, Ratios(measure.score_bin), inputs)
 
 
 def ratio_rows(tables: Tables, _: object) -> Iterator[Row]:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import Density, OutlierMeasure
 from tasks.audits.density.highly_memorised import Array, Scored, highly_memorised_mask, scored_observations
 from tasks.audits.density.measures import scores
 from tasks.audits.density.trainings import Trainings
@@ -62,7 +62,7 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     """How many of the observations are highly memorised in every bin of U (OUTLIERS), from their SCORES.
 
     Edges are whole multiples of the width. The bins that hold the central 99 % of U, and those between, have two; what
-    lies below and above is in two open ends, the first row and the last. Observations without a score are in none.
+    lies below and above is in two open ends, the first row and the last. Memorization without a score are in none.
     Intervals are the jackknife's over repetitions; bins and their edges are those of all of them.
     """
     observations = scored_observations(inputs[0])
@@ -146,11 +146,13 @@ def bin_of(values: ArrayLike, width: float) -> Array:
         return np.asarray(number + (given >= (number + 1) * width))
 
 
-def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    if trainings is None or "outliers" not in config.measures:
+def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    measure = None if trainings is None else trainings.config.measure(OutlierMeasure)
+    if trainings is None or measure is None:
         return ()
-    binned = Outliers(config.outlier_bin, seed=seeds.derive(config.seed, "outliers"))
-    return Job(outliers, binned, (scores.job(config, trainings),))
+    config = trainings.config
+    binned = Outliers(measure.outlier_bin, seed=seeds.derive(config.seed, "outliers"))
+    return Job(outliers, binned, (scores.job(trainings),))
 
 
 MEASURE = Measure("outliers", OUTLIERS, plan)

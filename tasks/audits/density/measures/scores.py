@@ -273,11 +273,12 @@ def greater(both: Terms, epsilon: float) -> Array:
     return p_of_row
 
 
-def plan(config: Density, trainings: Trainings | None) -> Job | tuple[()]:
-    return job(config, trainings) if trainings else ()
+def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
+    return job(trainings) if trainings else ()
 
 
-def job(config: Density, trainings: Trainings) -> Job:
+def job(trainings: Trainings) -> Job:
+    config = trainings.config
     drawn = config.permutations, config.draws, trainings.seed, config.negligible
     return Job(scores, Scores(trainings.models, config.epochs, *drawn), trainings.fits)
 

@@ -8,8 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tasks.audits.density import AUDIT, Density
+from tasks.audits.density import AUDIT
 from tasks.audits.density.answer import LIMITS, RULES, verdict
+from tasks.audits.density.config import (
+    Density,
+    KernelDensity,
+    KFold,
+    Memorization,
+    NearDuplicates,
+    Question,
+    SingleRows,
+)
 from tasks.audits.density.evidence import CALLED, EFFECTIVE, FEW_EFFECTIVE, GAP, MATCHED, OF_CALLED, PUBLISHED
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, LEAST_FOUND, PLANTED_CALLED
 from tasks.contract.certificate import Certificate, Finding
@@ -19,7 +28,13 @@ from tasks.contract.ties import TIED, tied_row
 from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
 
-ALONE = Density(estimator="loo", left_out=10)
+ALONE = Memorization(estimator=SingleRows(10))
+
+
+def density(**fields: Any) -> Density:
+    return Density(Memorization(**fields))
+
+
 BEYOND = row_name(BEYOND_CHANCE, **{"p-value at most": 0.05})
 FOUND = row_name(LEAST_FOUND, share=0.8)
 
@@ -55,7 +70,7 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 
 def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it() -> None:
     planted = row(row_name(PLANTED_CALLED, planted="inverted10"), 0.7, low=0.397, high=0.892, n=10)
-    config = Density(data=Dataset("folder:scans#28x28#grey#inverted10"))
+    config = density(data=Dataset("folder:scans#28x28#grey#inverted10"))
     told = (
         "Of the 10 images that were planted (inverted10) 7 are called (95 % interval 40 to 89 %), which is how often "
         "an audit like this finds such images; the answer speaks of them, too."
@@ -138,14 +153,14 @@ def test_permutations_are_asked_for_only_where_there_are_too_few() -> None:
     wanted = "permutations are not counted together"
     rows = (called(), NONE, found(None)), (called(), beyond(), NONE, found(None))
     assert [True, False] == [wanted in said(*each) for each in rows]
-    assert wanted not in said(*rows[0], config=ALONE)
+    assert wanted not in said(*rows[0], config=Density(ALONE))
 
 
 def test_the_training_on_all_data_is_missed_only_where_there_would_be_one() -> None:
     whole = row(row_name("loss", models="whole", split="train"), 100.0)
     missing = "The training on all data is missing"
     assert [False, True] == [missing in said(*MEMORISED, *more) for more in ((whole,), ())]
-    assert missing not in said(*MEMORISED, config=ALONE)
+    assert missing not in said(*MEMORISED, config=Density(ALONE))
 
 
 def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> None:
@@ -158,8 +173,8 @@ def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> 
 
 def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
-    assert ["undecided", "not seen"] == [verdict(Density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]
-    sentence = said(*rows, config=Density(negligible=0.5))
+    assert ["undecided", "not seen"] == [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]
+    sentence = said(*rows, config=density(negligible=0.5))
     assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in sentence
     assert "randomisation p = 0.3 that it is at most 0.5" in sentence
 
@@ -168,7 +183,7 @@ def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
     rows = called(), beyond(), NONE, found(900.0, 1000.0)
     assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said(*rows)
     assert "it would have to be found from 10 nats on: train more repetitions." in said(*rows)
-    assert "not seen" == verdict(Density(detectable=1000.0), table(*rows)).answer
+    assert "not seen" == verdict(density(detectable=1000.0), table(*rows)).answer
     assert "no upper limit" in said(*rows[:3], found(9.0, None))
     for unknown in (rows[:3], (*rows[:3], found(None))):
         assert "it would have to be found" not in said(*unknown)
@@ -210,7 +225,7 @@ def test_one_count_decides_and_the_others_are_explained() -> None:
 
 def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test() -> None:
     large = gap(2.5, 2.0, 3.0, 0.01)
-    folds, alone = said(called(), beyond(), large, found()), said(called(), large, config=ALONE)
+    folds, alone = said(called(), beyond(), large, found()), said(called(), large, config=Density(ALONE))
     assert "The generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in folds
     assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in folds
     assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in folds
@@ -226,7 +241,7 @@ def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> N
     assert "undecided" == unsure.answer
     assert "(no interval, over 1 random partition into 10 folds;" in unsure.sentence
     assert "One repetition has no interval of the gap: train more." in unsure.sentence
-    pair = said(called(), gap(2.5, None, None, None, n=1), config=replace(ALONE, repetitions=1))
+    pair = said(called(), gap(2.5, None, None, None, n=1), config=Density(replace(ALONE, repetitions=1)))
     assert "over 1 pair of models with and without it; no p-value)" in pair
 
 
@@ -241,7 +256,7 @@ def test_few_repetitions_are_called_few() -> None:
 @pytest.mark.parametrize(("median", "samples", "rough"), [(6.2, 256, True), (25.5, 256, True), (25.6, 256, False)])
 def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, samples: int, rough: bool) -> None:
     told = row(EFFECTIVE, median, n=60_000), row(FEW_EFFECTIVE, 0.625, n=60_000)
-    plain, said = (verdict(Density(samples=samples), table(*MEMORISED, *each)) for each in ((), told))
+    plain, said = (verdict(density(samples=samples), table(*MEMORISED, *each)) for each in ((), told))
     warning = (
         f" Log p is rough: of the 256 codes that it is estimated with half of the observations effectively have "
         f"{median:.3g} or fewer, and 62 % fewer than 10 (median over an observation's models, n = 60,000); a score is "
@@ -270,12 +285,12 @@ def test_the_published_score_stands_beside_what_it_is_without_memory() -> None:
 
 def test_a_null_run_says_that_it_is_one() -> None:
     given = table(*MEMORISED)
-    assert "this is a null" in verdict(Density(asked="test"), given).sentence
+    assert "this is a null" in verdict(density(estimator=KFold(asked="test")), given).sentence
     assert "this is a null" not in verdict(Density(), given).sentence
 
 
 def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
-    private = replace(ALONE, privacy=Privacy(8.0, 1e-5))
+    private = Density(replace(ALONE, privacy=Privacy(8.0, 1e-5)))
     given = called()
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
@@ -286,23 +301,22 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
     assert verdict(private, found).sentence.endswith(
         f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."
     )
-    assert "private" not in verdict(ALONE, found).sentence
+    assert "private" not in verdict(Density(ALONE), found).sentence
 
 
 # No score
 
 
 @pytest.mark.parametrize(
-    ("measures", "shown"),
+    ("question", "shown"),
     [
-        (("kernel",), "a density in one dimension, whose scores are known exactly"),
-        (("duplicates",), "the closest pairs of training images"),
-        (("duplicates", "kernel"), "a density in one dimension, whose scores are known exactly and the closest pairs"),
+        (KernelDensity(), "a density in one dimension, whose scores are known exactly"),
+        (NearDuplicates(), "the closest pairs of training images"),
     ],
 )
-def test_where_nothing_was_trained_it_says_what_is_shown(measures: Any, shown: str) -> None:
+def test_where_nothing_was_trained_it_says_what_is_shown(question: Question, shown: str) -> None:
     first = row_name("M", point="outlying")
-    said = verdict(Density(measures=measures), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
+    said = verdict(Density(question), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
     assert said.sentence.startswith(f"Undecided: no model has been asked. This run shows {shown}")
     assert ("undecided", (first,)) == (said.answer, said.rows)
     assert "Nothing is said of a model" in said.limits
@@ -377,12 +391,12 @@ def test_the_certificate_gives_every_condition_of_the_rules() -> None:
         "have is at most the level divided by their number. The answer is “undecided” where none of these conditions "
         "holds."
     ) == made.rule
-    few = certified(Density(repetitions=1, folds=4), called(), beyond(), NONE, found())
+    few = certified(density(repetitions=1, estimator=KFold(4)), called(), beyond(), NONE, found())
     assert "so many p-values are at most 25 % that" in few.rule
 
 
 def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
-    made = certified(ALONE, called(1, 12_345), NONE, found())
+    made = certified(Density(ALONE), called(1, 12_345), NONE, found())
     assert "by no more than 0.1 nats). Otherwise it is “not judged” where more than 5 % of the pairs" in made.rule
     assert "permutations" not in made.rule
     assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
@@ -390,7 +404,7 @@ def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> No
 
 
 def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
-    null, audit = Density(asked="test"), Density()
+    null, audit = density(estimator=KFold(asked="test")), Density()
     alarm, quiet, many = (
         certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
     )
@@ -407,4 +421,4 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
     assert quiet.findings[0].line is not None
     assert "counted as trained on" in quiet.findings[0].line.what
     assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence
-    assert "This is a null" not in certified(Density(asked="test", measures=("kernel",))).findings[0].sentence
+    assert "This is a null" not in certified(Density(KernelDensity())).findings[0].sentence

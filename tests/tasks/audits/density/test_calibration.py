@@ -10,8 +10,8 @@ import pytest
 
 from studies.density_error_rates import answer as decided
 from studies.density_error_rates import counted_rows
-from tasks.audits.density import Density
 from tasks.audits.density.answer import LIMITS
+from tasks.audits.density.config import KFold, Memorization, SingleRows
 from tasks.audits.density.memorization import Array, Indices
 from tasks.audits.density.reassignment import least_found, p_values, reassign_models
 from tasks.audits.density.tail import adjust_p_values, alone
@@ -19,19 +19,19 @@ from tasks.contract.verdict import Answer
 from tests.support.calibration import assert_rate
 from tests.tasks.audits.density.made_up import noise, partitions
 
-KFOLD = Density(repetitions=6, folds=4)
-ALONE = Density(estimator="loo", left_out=12, repetitions=10)
+KFOLD = Memorization(repetitions=6, estimator=KFold(4))
+ALONE = Memorization(estimator=SingleRows(12), repetitions=10)
 RUNS, ROWS = 300, 60
 ASKED = 30  # of the runs in which memory is planted, without which none is *not seen*
 
 
-def answer(config: Density, log_p: Array, out: Indices, chance: np.random.Generator, few: int = 0) -> Answer:
+def answer(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = 0) -> Answer:
     """The answer of a run with these log densities, from 4,095 permutations.
 
     Memory is planted into the first `few` observations. That takes most of the time, and matters to *not seen* alone;
     of fewer than 17 there is no upper limit.
     """
-    level = alone(len(log_p), config.estimator == "loo")
+    level = alone(len(log_p), config.leaves_out_rows)
     found = least_found(log_p[:few], reassign_models(log_p[:few], out[:few], chance), level, config.negligible)
     return decided(config, counted_rows(replace(config, permutations=4095), log_p, out, chance, found))
 

@@ -5,66 +5,82 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tasks.audits.density import Density
+from orchestrator.errors import SpecError
+from orchestrator.spec.resolve import resolve_cells
+from orchestrator.spec.specification import Spec
+from tasks.audits.density.config import (
+    KernelDensity,
+    KFold,
+    Memorization,
+    NearDuplicates,
+    NeighbourMeasure,
+    OutlierMeasure,
+    SingleRows,
+)
 from tasks.contract.ranges import AtLeast, field_ranges
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.training.recipe import Privacy
 
+RELEASED = KFold(partitions="released")
 LEAST = [
-    (name, each.low) for name, ranges in field_ranges(Density).items() for each in ranges if isinstance(each, AtLeast)
+    (kind, name, each.low)
+    for kind in (Memorization, KFold, SingleRows, NearDuplicates, KernelDensity)
+    for name, ranges in field_ranges(kind).items()
+    for each in ranges
+    if isinstance(each, AtLeast)
 ]
 
 
 def test_every_count_has_a_smallest_value() -> None:
-    assert 13 == len(LEAST)
+    assert 15 == len(LEAST)
 
 
-@pytest.mark.parametrize(("name", "least"), LEAST)
-def test_a_number_that_is_too_small_is_named(name: str, least: float) -> None:
-    assert least == getattr(replace(Density(), **{name: least}), name)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("kind", "name", "least"), LEAST)
+def test_a_number_that_is_too_small_is_named(kind: Any, name: str, least: float) -> None:
+    assert least == getattr(kind(**{name: least}), name)
     with pytest.raises(ValueError, match=f"^{name} is {least - 1}; it must be at least {least}$"):
-        replace(Density(), **{name: least - 1})  # type: ignore[arg-type]
+        kind(**{name: least - 1})
 
 
-@pytest.mark.parametrize("name", ["learning_rate", "outlier_bin", "score_bin", "detectable"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (Memorization, "learning_rate"),
+        (OutlierMeasure, "outlier_bin"),
+        (NeighbourMeasure, "score_bin"),
+        (Memorization, "detectable"),
+    ],
+)
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
-def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
+def test_a_number_that_is_not_above_0_is_named(kind: Any, name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} is {value}; it must be a finite number above 0$"):
-        replace(Density(), **{name: value})  # type: ignore[arg-type]
+        kind(**{name: value})
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"estimator": "jackknife"}, "estimator is 'jackknife'; it must be one of kfold, loo"),
-        ({"asked": "validation"}, "asked is 'validation'; it must be one of train, test"),
-        ({"measures": ()}, r"measures is \(\); it must be some of scores, outliers, neighbours, duplicates, kernel"),
-        ({"measures": ("scores", "gain")}, r"measures is \('scores', 'gain'\); it must be some of scores, outliers"),
         ({"outliers": 1.0}, "outliers is 1.0; it must be a share from 0 to below 1"),
         ({"negligible": -0.1}, "negligible is -0.1; it must be a finite number of at least 0"),
         ({"negligible": math.inf}, "negligible is inf; it must be a finite number of at least 0"),
         ({"negligible": 2.0, "detectable": 2.0}, "detectable is 2.0; it must be above negligible, 2.0"),
         ({"model": DensityModel("own:flow"), "refine": 5}, "refine is 5; it must be 0 for a model of your own"),
         ({"outliers": -0.5}, "outliers is -0.5; it must be a share from 0 to below 1"),
-        ({"estimator": "loo", "asked": "test"}, "asked is test and estimator loo; a training image alone can be left"),
         (
-            {"estimator": "loo", "measures": ("scores", "neighbours")},
+            {"estimator": SingleRows(), "measures": (NeighbourMeasure(),)},
             "measures has neighbours; estimator must be kfold for it",
         ),
-        ({"partitions": "theirs"}, "partitions is 'theirs'; it must be one of ours, released"),
         (
-            {"partitions": "released", "data": Dataset("digits")},
+            {"estimator": RELEASED, "data": Dataset("digits")},
             "^partitions is released and data is digits; it must be one of mnist, cifar10, celeba$",
         ),
-        ({"partitions": "released", "estimator": "loo"}, "^partitions is released and estimator is loo; it must be"),
-        ({"partitions": "released", "asked": "test"}, "^partitions is released and asked is test; it must be train$"),
-        ({"partitions": "released", "examples": 9}, "^partitions is released and examples is 9; it must be 0, all of"),
-        ({"partitions": "released", "folds": 5}, "^partitions is released and folds is 5; it must be 10$"),
-        ({"partitions": "released", "repetitions": 11}, "^partitions is released and repetitions is 11; it must be at"),
+        ({"estimator": RELEASED, "examples": 9}, "^partitions is released and examples is 9; it must be 0, all of"),
+        ({"estimator": RELEASED, "repetitions": 11}, "^partitions is released and repetitions is 11; it must be at"),
         ({"privacy": Privacy(1.0), "link": 5}, "privacy is given and link is not 0; private training is one job"),
         ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
         ({"width": -1.0}, "width is -1.0; it must be a finite number above 0"),
@@ -75,8 +91,38 @@ def test_a_number_that_is_not_above_0_is_named(name: str, value: float) -> None:
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
-        replace(Density(), **changed)  # type: ignore[arg-type]
+        replace(Memorization(), **changed)  # type: ignore[arg-type]
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"asked": "validation"}, "asked is 'validation'; it must be one of train, test"),
+        ({"partitions": "theirs"}, "partitions is 'theirs'; it must be one of ours, released"),
+        ({"asked": "test", "partitions": "released"}, "^partitions is released and asked is test; it must be train$"),
+        ({"folds": 5, "partitions": "released"}, "^partitions is released and folds is 5; it must be 10$"),
+    ],
+    ids=str,
+)
+def test_partitions_that_cannot_be_drawn_are_refused(changed: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        KFold(**changed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"estimator": "jackknife"}, "estimator is 'jackknife'; allowed: kfold, loo"),
+        ({"measures": "scores,gain"}, "is 'gain'; allowed: scores, outliers, neighbours, duplicates"),
+        ({"estimator": "loo", "folds": 5}, "folds is not a field of|unknown field 'question.estimator.folds': loo has"),
+        ({"question": "kernel", "epochs": 5}, "epochs is not a field of question=kernel"),
+    ],
+    ids=str,
+)
+def test_alternatives_and_their_fields_are_named(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        resolve_cells(Spec("density", "smoke", settings))
 
 
 @pytest.mark.parametrize(
@@ -94,4 +140,4 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, o
 def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
     epochs: int, every: int, expected: tuple[int, ...]
 ) -> None:
-    assert expected == Density(epochs=epochs, every=every).recorded
+    assert expected == Memorization(epochs=epochs, every=every).recorded

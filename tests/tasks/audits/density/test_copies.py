@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks.audits.density.config import Density
+from tasks.audits.density.config import KFold, Memorization, SingleRows
 from tasks.audits.density.log_densities import Folds, LogDensities
 from tasks.audits.density.trainings import left_out, trainings
 from tasks.contract.job import Job
@@ -18,11 +18,13 @@ from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density import made_up
 
 # The first five of these digits stand there a second time in the place of the next five.
-COPIED = Density(data=pin(Dataset("digits#duplicated5")), examples=30, repetitions=2, folds=3, epochs=1, every=0)
+COPIED = Memorization(
+    data=pin(Dataset("digits#duplicated5")), estimator=KFold(3), examples=30, repetitions=2, epochs=1, every=0
+)
 PAIRS = [(row, row + 5) for row in range(5)]
 
 
-def fits(config: Density) -> list[DensityTraining]:
+def fits(config: Memorization) -> list[DensityTraining]:
     planned = trainings(config)
     assert planned is not None
     return [job.config for job in planned.fits if isinstance(job, Job)]
@@ -53,14 +55,13 @@ def test_copies_are_one_observation() -> None:
 
 
 def test_without_a_row_its_copies_are_left_out_too() -> None:
-    config = replace(COPIED, estimator="loo", folds=10, left_out=25)
+    config = replace(COPIED, estimator=SingleRows(25))
     assert left_out(config) == (*range(5), *range(10, 30))
     without = next(training for training in fits(config) if training.held_out == Row(2))
     assert not {2, 7} & set(member_of(without, load(COPIED.data)).rows.tolist())
 
 
-@pytest.mark.parametrize("fields", [{"data": pin(Dataset("digits"))}, {"asked": "test"}])
+@pytest.mark.parametrize("fields", [{"data": pin(Dataset("digits"))}, {"estimator": KFold(3, asked="test")}])
 def test_keys_are_the_same_where_nothing_is_joined(fields: dict[str, object]) -> None:
     config = replace(COPIED, **fields)  # type: ignore[arg-type]
     assert not any(training.joins_copies for training in fits(config))
-    assert "joins_copies" not in repr(fits(config)[0])

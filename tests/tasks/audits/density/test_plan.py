@@ -7,14 +7,27 @@ from dataclasses import replace
 
 import pytest
 
-from tasks.audits.density import Density, plan
-from tasks.audits.density.config import MeasureName
+from tasks.audits.density import plan
+from tasks.audits.density.config import (
+    Density,
+    DuplicateMeasure,
+    KernelDensity,
+    KFold,
+    Measured,
+    Memorization,
+    NearDuplicates,
+    NeighbourMeasure,
+    OutlierMeasure,
+    Question,
+    ScoreMeasure,
+    SingleRows,
+)
 from tasks.contract.job import Job, Roots
 from tasks.training.density_config import DensityTraining, Row
 from tests.tasks.audits.density.made_up import DIGITS
 
-FOLDS = Density(DIGITS, repetitions=2, folds=3, examples=30, epochs=4, every=2, samples=4)
-ALONE = replace(FOLDS, estimator="loo", left_out=2)
+FOLDS = Memorization(DIGITS, estimator=KFold(3), repetitions=2, examples=30, epochs=4, every=2, samples=4)
+ALONE = replace(FOLDS, estimator=SingleRows(2))
 
 
 def fits(planned: Roots) -> list[DensityTraining]:
@@ -30,7 +43,7 @@ def one(planned: Roots, name: str) -> Job:
 
 
 def test_of_folds_there_is_a_training_of_all_data_too_which_has_no_score() -> None:
-    planned = plan(FOLDS)
+    planned = plan(Density(FOLDS))
     assert 2 * 3 + 1 == len(fits(planned))
     assert 2 * 3 == len(one(planned, "scores").inputs)
     (whole,) = [config for config in fits(planned) if config.held_out is None]
@@ -38,7 +51,7 @@ def test_of_folds_there_is_a_training_of_all_data_too_which_has_no_score() -> No
 
 
 def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() -> None:
-    planned = plan(ALONE)
+    planned = plan(Density(ALONE))
     assert 2 + 2 * 2 == len(fits(planned)) == len(one(planned, "scores").inputs)
     rows = [config.held_out.row for config in fits(planned) if isinstance(config.held_out, Row)]
     assert [2, 2] == [rows.count(row) for row in sorted(set(rows))]
@@ -46,47 +59,46 @@ def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() ->
 
 
 @pytest.mark.parametrize(
-    ("measures", "expected"),
-    [(("scores",), set()), (("outliers",), {"outliers"}), (("neighbours",), {"neighbours", "ratios"})],
+    ("measure", "expected"),
+    [
+        (ScoreMeasure(), set()),
+        (OutlierMeasure(), {"outliers"}),
+        (NeighbourMeasure(), {"neighbours", "ratios"}),
+        (DuplicateMeasure(), {"duplicates"}),
+    ],
 )
-def test_what_is_looked_at_beside_the_scores_comes_with_them(
-    measures: tuple[MeasureName, ...], expected: set[str]
-) -> None:
+def test_what_is_looked_at_beside_the_scores_comes_with_them(measure: Measured, expected: set[str]) -> None:
     scored = {"scores", "learning", "distribution", "losses", "fits", "summary"}
-    assert scored | expected == set(plan(replace(FOLDS, measures=measures)))
+    assert scored | expected == set(plan(Density(replace(FOLDS, measures=(measure,)))))
 
 
 @pytest.mark.parametrize(
-    ("measures", "expected"), [(("kernel",), {"kernel", "points"}), (("duplicates",), {"duplicates"})]
+    ("question", "expected"),
+    [(KernelDensity(), {"kernel", "points"}), (NearDuplicates(DIGITS, 30), {"duplicates"})],
 )
-def test_what_needs_no_training_plans_none(measures: tuple[MeasureName, ...], expected: set[str]) -> None:
-    assert expected | {"summary"} == set(plan(replace(FOLDS, measures=measures)))
+def test_what_needs_no_training_plans_none(question: Question, expected: set[str]) -> None:
+    assert expected | {"summary"} == set(plan(Density(question)))
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
-        ({"folds": 31}, "folds is 31; it must be at most 30, the observations there are"),
-        ({"folds": 361, "examples": 0, "asked": "test"}, "folds is 361; it must be at most 360"),
-        ({"estimator": "loo", "left_out": 31}, "left_out is 31; it must be at most 30, the observations there are"),
+        ({"estimator": KFold(31)}, "folds is 31; it must be at most 30, the observations there are"),
+        ({"estimator": KFold(361, asked="test"), "examples": 0}, "folds is 361; it must be at most 360"),
+        ({"estimator": SingleRows(31)}, "left_out is 31; it must be at most 30, the observations there are"),
     ],
     ids=str,
 )
 def test_more_than_the_data_have_is_refused(changed: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plan(replace(FOLDS, **changed))  # type: ignore[arg-type]
-
-
-def test_a_number_that_the_estimator_has_no_use_for_is_in_nobodys_way() -> None:
-    assert plan(replace(ALONE, folds=31))
-    assert plan(replace(FOLDS, left_out=31))
+        plan(Density(replace(FOLDS, **changed)))  # type: ignore[arg-type]
 
 
 def test_links_end_at_every_so_many_epochs_and_are_asked_at_their_own() -> None:
-    linked = plan(replace(FOLDS, epochs=5, every=2, link=2))
+    linked = plan(Density(replace(FOLDS, epochs=5, every=2, link=2)))
     found = one(linked, "scores").inputs[:3]
     assert [(2, (2,)), (4, (4,)), (5, (5,))] == [(job.config.epochs, job.config.recorded) for job in found]
     assert [None, found[0], found[1]] == [job.after for job in found]
-    unbroken = one(plan(replace(FOLDS, epochs=5, every=2)), "scores").inputs[0].config
+    unbroken = one(plan(Density(replace(FOLDS, epochs=5, every=2))), "scores").inputs[0].config
     assert unbroken == replace(found[-1].config, recorded=(2, 4, 5))

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from tasks.audits.density import Density, about, tail
+from tasks.audits.density import about, tail
+from tasks.audits.density.config import KFold, Memorization, SingleRows
 from tasks.audits.density.measures.scores import BEYOND_CHANCE, PLANTED_CALLED, significance
 from tasks.audits.density.reassignment import p_values
 from tasks.datasets.dataset import Dataset
@@ -92,9 +93,9 @@ def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
 def test_p_values_of_few_draws_are_not_counted_together(
     permutations: int, repetitions: int, folds: int, together: bool
 ) -> None:
-    config = Density(permutations=permutations, repetitions=repetitions, folds=folds)
+    config = Memorization(permutations=permutations, repetitions=repetitions, estimator=KFold(folds))
     assert together == about(config).together
-    assert not about(Density(estimator="loo", permutations=99_999)).together
+    assert not about(Memorization(estimator=SingleRows(), permutations=99_999)).together
     p = np.full(20, 0.01)
     metrics = [row["metric"] for row in significance(pa.table(dict.fromkeys(COLUMNS, p)), about(config))]
     assert together == (BEYOND_CHANCE in metrics)
@@ -105,7 +106,7 @@ def test_what_is_planted_is_counted_apart_from_all_others() -> None:
     p = np.array([1e-4, 1e-4, 0.9, 1e-4, *[0.9] * 6])
     table = pa.table(dict.fromkeys(COLUMNS, p) | {"row": np.arange(10)})
     for planted, asked in (("inverted3", "train"), ("", "test")):
-        told = about(Density(data=Dataset("digits#inverted3"), asked=asked))
+        told = about(Memorization(data=Dataset("digits#inverted3"), estimator=KFold(asked=asked)))
         assert planted == told.planted
         found = {row["metric"]: (row["estimate"], row["n"]) for row in significance(table, told)}
         if planted:
