@@ -32,7 +32,8 @@ from tasks.audits.text import AUDIT as TEXT
 from tasks.audits.text import Text
 from tasks.audits.text.given.model import ComparedTexts, both_sets, given_question
 from tasks.audits.unique_feature import AUDIT as UNIQUE_FEATURE
-from tasks.audits.unique_feature import UniqueFeature, canary_selection
+from tasks.audits.unique_feature import UniqueFeature
+from tasks.audits.unique_feature.pairs import canary_selection
 from tasks.audits.unique_feature.pairs.canary_selection import CanaryChoice, canaries, choose_canaries
 from tasks.contract.audit import Audit
 from tasks.contract.copy_counts import describe_copies
