@@ -24,7 +24,7 @@ from orchestrator.run_folder.journal import Journal
 from orchestrator.run_folder.looks import expected_look, read_past_runs
 from orchestrator.spec import audits
 from orchestrator.spec.audits import RegisteredAudit
-from orchestrator.spec.config_parts import plain, walk
+from orchestrator.spec.config_parts import differing_paths, plain, walk
 from orchestrator.spec.field_descriptions import value_text
 from orchestrator.spec.fields import text
 from orchestrator.spec.options import GpusName
@@ -302,19 +302,23 @@ def _required_data(config: Any, known: MutableMapping[str, str]) -> Iterator[tup
 
 
 def _settings(audit: Any, cells: tuple[Any, ...]) -> dict[str, tuple[str, ...]]:
-    """The top-level fields in which any cell differs from the defaults, with their values in the cells."""
+    """The fields in which any cell differs from the defaults, by dotted paths, with their values in the cells."""
     try:
         default = audit.config()
     except (TypeError, ValueError):
         return {}
-    fields = [name for name in plain(default) if any(getattr(cell, name) != getattr(default, name) for cell in cells)]
-    return {name: tuple(dict.fromkeys(_field_text(default, cell, name) for cell in cells)) for name in fields}
+    forms = plain(default)
+    paths = dict.fromkeys(path for cell in cells for path in differing_paths([forms, plain(cell)]))
+    return {path: tuple(dict.fromkeys(_values_at(cells, path))) for path in paths}
 
 
-def _field_text(default: Any, cell: Any, name: str) -> str:
-    """A field's value; of a config those of its own fields that differ from the default's."""
-    here = getattr(cell, name)
-    usual, value = plain(getattr(default, name)), plain(here)
-    if isinstance(value, Mapping) and isinstance(usual, Mapping) and value.keys() == usual.keys():
-        value = {field: part for field, part in value.items() if part != usual[field]}
-    return text(value) if isinstance(value, Mapping) else value_text(here)
+def _values_at(cells: Iterable[Any], path: str) -> Iterator[str]:
+    """The values of a field as text, in the cells that have it."""
+    for cell in cells:
+        value = cell
+        for name in path.split("."):
+            if not hasattr(value, name):
+                break
+            value = getattr(value, name)
+        else:
+            yield value_text(value) or text(plain(value))

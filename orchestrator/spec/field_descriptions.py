@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args, get_origin
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
 from orchestrator.spec.fields import alternatives, field_types, nearest, required_fields, text
-from tasks.contract.alternatives import tag_of, tagged_members
+from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
 from tasks.contract.ranges import Ranged, describe_range
 from tasks.datasets.dataset import Dataset
@@ -204,7 +204,9 @@ def value_text(value: Any) -> str:
             return str(value)
         if tag_of(kind) and _try_make(kind) == [value]:
             return tag_of(kind)
-        settings = "{" + ", ".join(f"{name}: {text(plain(getattr(value, name)))}" for name in field_types(kind)) + "}"
+        tag = [f"{TYPE}: {tag_of(kind)}"] if tag_of(kind) else []
+        parts = [f"{name}: {text(plain(getattr(value, name)))}" for name in field_types(kind)]
+        settings = "{" + ", ".join(tag + parts) + "}"
         return settings if len(settings) < LONG else ""
     return text(plain(value))
 

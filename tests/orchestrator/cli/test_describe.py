@@ -54,7 +54,7 @@ def test_a_preset_tells_its_trainings_and_their_links(engram: Here) -> None:
 
 def test_every_audit_is_shown_as_json(engram: Here) -> None:
     for audit in OWN:
-        shown = engram.json("show", audit, "seed")
+        shown = engram.json("show", audit, "question.seed" if audit == "density" else "seed")
         (seed,) = shown["fields"]
         assert ("0", "at least 0", None) == (seed["default"], seed["allowed"], seed["published"])
 
@@ -63,7 +63,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
     for arguments, line in (
         (("unique_featur",), "unknown audit 'unique_featur'; there are"),
         (("density", "quickstat"), "density has no field or preset 'quickstat'; did you mean 'quickstart'?"),
-        (("density", "epoch"), "density has no field or preset 'epoch'; did you mean 'epochs'?"),
+        (("density", "epoch"), "density has no field or preset 'epoch'; did you mean 'question.epochs'?"),
     ):
         said = engram("show", *arguments, code=2).stderr
         assert line in said

@@ -9,7 +9,7 @@ from orchestrator.spec import audits
 from orchestrator.spec.field_descriptions import describe_fields, find_fields
 from tasks.contract.audit import Audit, Wording
 
-OWN = ["deja_vu", "density", "forgetting", "relational", "unique_feature"]
+OWN = ["deja_vu", "density", "forgetting", "membership", "relational", "unique_feature"]
 
 
 @pytest.mark.parametrize("name", OWN)
