@@ -36,7 +36,7 @@ class Full:
 
 @dataclass(frozen=True)
 class LowRank(Ranged):
-    """Adapters are trained, and the weights of the model stay as they are.
+    """Adapters are trained, and the weights of the model stay unchanged.
 
     Hu et al. 2022, "LoRA: Low-rank adaptation of large language models".
     """
@@ -55,7 +55,7 @@ class FineTuning(Ranged):
 
     tag: ClassVar[str] = "fine-tuning"
     adaptation: Full | LowRank = Full()
-    """Which weights are trained: all of them (full), or adapters of low rank (lora)."""
+    """Which weights are trained: all weights (full), or adapters of low rank (lora)."""
     epochs: Annotated[int, AtLeast(1)] = 10
     """Epochs of fine-tuning."""
     batch: Annotated[int, AtLeast(1)] = 32
@@ -75,7 +75,7 @@ class FineTuning(Ranged):
 
     @property
     def job_fields(self) -> dict[str, Any]:
-        """The same settings as fields of a training's configuration, which holds the adaptation by name and rank."""
+        """The same settings as fields of a training's configuration, which contains the adaptation by name and rank."""
         return {
             "adaptation": self.adaptation.tag,
             "rank": self.adaptation.rank if isinstance(self.adaptation, LowRank) else UNUSED_RANK,

@@ -17,7 +17,7 @@ from tasks.audits.deja_vu.measures.scores import CATEGORIES, SCORES
 from tasks.audits.deja_vu.presets import SMOKE
 from tasks.datasets import catalog
 from tasks.datasets.dataset import Dataset
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 Row = dict[str, Any]
 SCENES = Dataset("digits-on-photos")
@@ -27,7 +27,7 @@ PICTURES = 200
 
 def embedded(**fields: Any) -> DejaVu:
     """A config whose data set is the embedded one, pinned."""
-    return change(SMOKE, data=catalog.pin(SCENES), **fields)
+    return with_settings(SMOKE, data=catalog.pin(SCENES), **fields)
 
 
 def accuracies(epoch: int, layer: int, k: int, percent: int) -> tuple[float, float]:

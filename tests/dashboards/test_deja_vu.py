@@ -35,7 +35,7 @@ from tests.dashboards import inferred, made, pages
 from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
 from tests.dashboards.test_gallery import array
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.datasets.boxed.trees import jpeg, saved
 
 OWN = ["accuracy", "scores", "categories"]
@@ -168,10 +168,10 @@ def test_a_gap_is_of_all_models_together_and_has_newcombes_interval() -> None:
 
 def test_fine_tuning_is_marked_where_it_begins(store: Store) -> None:
     config = inferred.embedded()
-    tuned = change(config, epochs=20, recorded=(10, 20), fine_tuning=20)
+    tuned = with_settings(config, epochs=20, recorded=(10, 20), fine_tuning=20)
     found = named(run(store, config=tuned, scores=inferred.scores((10, 20, 30, 40))))["scores"]
     assert "from epoch 20 on the models are trained further on labels" in found.caption
-    plain = named(run(store, "deja_vu-2", change(config, epochs=40, recorded=()), scores=inferred.scores()))
+    plain = named(run(store, "deja_vu-2", with_settings(config, epochs=40, recorded=()), scores=inferred.scores()))
     assert "trained further" not in plain["scores"].caption
 
 
@@ -239,7 +239,7 @@ def test_a_picture_stands_once_with_its_neighbours_by_each_layer(store: Store) -
 
 def test_a_null_says_that_neither_model_was_trained_on_the_pictures(store: Store) -> None:
     null = "This run is a null: both models were trained on other pictures"
-    config = change(inferred.embedded(), trained="other")
+    config = with_settings(inferred.embedded(), trained="other")
     tables = {"scores": inferred.scores(), "retrieval": inferred.retrieved()}
     made_up = run(store, config=config, **tables)
     found = gallery(made_up, False)
@@ -278,7 +278,7 @@ def test_the_users_own_pictures_are_hidden_unless_asked_for(
 ) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     data = own(tmp_path / "own")
-    config = change(inferred.embedded(), data=data, resolution=224)
+    config = with_settings(inferred.embedded(), data=data, resolution=224)
     of_table = run(store, config=config, retrieval=inferred.retrieved(data, near=3))
     hidden = gallery(of_table, False)
     assert hidden is not None
@@ -300,7 +300,7 @@ def test_the_users_own_pictures_are_hidden_unless_asked_for(
 
 
 def test_data_that_have_changed_and_pictures_that_are_gone_are_said(store: Store) -> None:
-    found = shown(store, change(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64)))
+    found = shown(store, with_settings(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64)))
     assert (False, ()) == (found.shown, found.items)
     assert found.note.startswith("The pictures cannot be drawn: ")
     assert "is not the one that was pinned" in found.note
@@ -356,7 +356,7 @@ def sweep(store: Store, fields: list[dict[str, Any]], **tables: pa.Table) -> Run
         found = {"scores": inferred.scores(epochs), "categories": inferred.categories(epochs)}
         found |= {"probe": inferred.probes(epochs), **tables}
         found["summary"] = summary(About(20, 3, 20, 40 + at), [found["scores"], found["categories"]])
-        config = change(inferred.embedded(), epochs=40 + at, recorded=(), **changed)
+        config = with_settings(inferred.embedded(), epochs=40 + at, recorded=(), **changed)
         parts = {name: [table] for name, table in found.items()}
         cells.append(made.run(store, f"deja_vu-{at}", parts, config, {**changed, "epochs": 40 + at}, audit="deja_vu"))
     return made.sweep(store, "deja_vu-sweep-1", cells)

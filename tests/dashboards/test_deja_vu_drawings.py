@@ -19,7 +19,7 @@ from tasks.datasets.dataset import Dataset
 from tests.dashboards import inferred, pages
 from tests.dashboards.test_deja_vu import own, run
 from tests.dashboards.test_gallery import array
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 
 def shown(store: Store, table: pa.Table, show_images: bool = False) -> Gallery:
@@ -80,7 +80,7 @@ def test_drawings_of_the_users_own_pictures_are_hidden_unless_asked_for(
 ) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     data = own(tmp_path / "own")
-    config = change(inferred.embedded(), data=data, resolution=224)
+    config = with_settings(inferred.embedded(), data=data, resolution=224)
     private = run(store, config=config, drawn=inferred.drawn(data, each=1))
     hidden = gallery(private, False)
     assert hidden is not None
@@ -93,7 +93,7 @@ def test_drawings_of_the_users_own_pictures_are_hidden_unless_asked_for(
 
 
 def test_data_that_have_changed_and_drawings_that_are_cut_are_said(store: Store) -> None:
-    config = change(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64))
+    config = with_settings(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64))
     changed = gallery(run(store, config=config, drawn=inferred.drawn()), False)
     assert changed is not None
     assert (False, ()) == (changed.shown, changed.items)

@@ -32,10 +32,10 @@ from tasks.question_answering.question_sets import ANSWERS
 from tests.dashboards import made
 from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.audits.relational.made_up import FACTS, measured, questions, scored, table
 
-CONFIG = change(SMOKE, data=FACTS)
+CONFIG = with_settings(SMOKE, data=FACTS)
 
 
 def run(store: Store, name: str = "relational-1", config: Relational = CONFIG, **tables: pa.Table) -> Run:
@@ -227,7 +227,7 @@ def own(folder: Path) -> Dataset:
 
 
 def test_the_users_own_texts_are_hidden_unless_asked_for(store: Store, tmp_path: Path) -> None:
-    config = change(CONFIG, data=own(tmp_path / "own"))
+    config = with_settings(CONFIG, data=own(tmp_path / "own"))
     ids = ["train-0", "train-1", "train-2"]
     asked = of_questions(NoSettings(), [table(answered("train", 2, 3, ids))])
     found = shown(store, config, asked, name="1")
@@ -242,7 +242,7 @@ def test_the_users_own_texts_are_hidden_unless_asked_for(store: Store, tmp_path:
 
 
 def test_data_that_have_gone_are_said_and_nothing_crashes(store: Store, tmp_path: Path) -> None:
-    config = change(CONFIG, data=own(tmp_path / "own"))
+    config = with_settings(CONFIG, data=own(tmp_path / "own"))
     asked = of_questions(NoSettings(), [table(answered("train", 1, 1, ["train-0"]))])
     (tmp_path / "own" / "asked.jsonl").unlink()
     catalog._records.clear()  # as in another process

@@ -1,4 +1,4 @@
-"""Configurations with changed fields, which may be named as on the command line."""
+"""Configurations with the settings of a command line, by full or by short names of fields."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from orchestrator.spec.fields import replace_fields
 from orchestrator.spec.short_names import find_paths
 
-C = TypeVar("C")
+T = TypeVar("T")
 
 
-def change(config: C, **settings: Any) -> C:
-    """The configuration with these fields set by short names: `change(config, epochs=3)`."""
-    paths, selected = find_paths(config, settings)
-    fields = {paths[name]: value for name, value in settings.items()}
-    changed: C = replace_fields(config, {**selected, **fields})
+def with_settings(config: T, settings: dict[str, Any] | None = None, /, **more: Any) -> T:
+    """The config with these settings: `with_settings(config, epochs=3)` sets `question.training.epochs`."""
+    named = {**(settings or {}), **more}
+    paths, selected = find_paths(config, named)
+    changed: T = replace_fields(config, {**selected, **{paths[name]: value for name, value in named.items()}})
     return changed

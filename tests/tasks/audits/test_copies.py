@@ -45,7 +45,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Rows
 from tasks.question_answering.question_sets import ANSWERS
 from tasks.training.density import member_of
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature import made_up
 
 COUNT, COPIED = 60, 5
@@ -128,7 +128,7 @@ def unique_feature(folder: Path, copies: int) -> UniqueFeature:
 def deja_vu(folder: Path, copies: int) -> DejaVu:
     data = user_boxes(folder, copies)
     sizes = {"per_class": 4, "largest": 4, "public": 10, "smallest": 4}
-    return change(DejaVu(), data=data, epochs=1, warmup=0, probe=False, retrieval=None, **sizes)
+    return with_settings(DejaVu(), data=data, epochs=1, warmup=0, probe=False, retrieval=None, **sizes)
 
 
 def text(folder: Path, copies: int) -> Text:
@@ -151,7 +151,7 @@ def other_texts(folder: Path, copies: int) -> Text:
 
 
 def relational(folder: Path, copies: int) -> Relational:
-    return change(Relational(), data=user_questions(folder, copies), model="tiny-t5", epochs=1)
+    return with_settings(Relational(), data=user_questions(folder, copies), model="tiny-t5", epochs=1)
 
 
 def copied_rows(data: Dataset) -> Rows:

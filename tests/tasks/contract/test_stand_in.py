@@ -28,7 +28,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.model_file import ModelFile
 from tasks.models.catalog import Network
 from tasks.worker.files import File
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 OWN = Dataset("folder:scans#28x28#grey")
 LETTERS = Dataset("records:letters.jsonl")
@@ -52,8 +52,12 @@ TARGETS = ExternalTargets(models=(ModelFile("model.pt"),))
         (of_forgetting, FORGETTING, "in a stand-in network, cnn1"),
         (of_forgetting, replace(FORGETTING, given=TARGETS), "compared with a stand-in network, cnn1"),
         (of_density, Density(data=OWN), "in a stand-in density model, vae"),
-        (of_relational, change(Relational(), data=LETTERS, model="tiny-t5"), "in a stand-in sequence model, tiny-t5"),
-        (of_relational, change(Relational(), data=LETTERS, model="folder:t5"), ""),
+        (
+            of_relational,
+            with_settings(Relational(), data=LETTERS, model="tiny-t5"),
+            "in a stand-in sequence model, tiny-t5",
+        ),
+        (of_relational, with_settings(Relational(), data=LETTERS, model="folder:t5"), ""),
         (of_text, Text(LETTERS), "in a stand-in language model, tiny-gpt"),
         (of_text, Text(LETTERS, identifiers=("uuid4",), outputs=File("log_p.csv")), ""),
         (of_deja_vu, DejaVu(Dataset("boxed:boxes.csv")), "in a stand-in encoder, resnet101"),

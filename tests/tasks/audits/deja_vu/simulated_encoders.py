@@ -28,11 +28,13 @@ from tasks.contract.job import NoSettings
 from tasks.contract.verdict import Verdict
 from tasks.external.model_file import ModelFile
 from tasks.numerics.nearest_neighbours import nearest
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 CLASSES, WIDTH, K = 10, 16, 20
 GIVEN = Given(EncoderFile(ModelFile("encoder.pt")), ReferenceFile(ModelFile("reference.pt")))
-CONFIG = change(replace(QUICKSTART, encoders=GIVEN, layers=(3,), k=(K,), retrieval=None), epochs=5, warmup=1, link=0)
+CONFIG = with_settings(
+    replace(QUICKSTART, encoders=GIVEN, layers=(3,), k=(K,), retrieval=None), epochs=5, warmup=1, link=0
+)
 ABOUT = About(confident=20, layer=3, k=K, epoch=5, given=True)
 Rows = NDArray[np.float32]
 

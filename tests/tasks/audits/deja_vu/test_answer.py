@@ -34,11 +34,11 @@ from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.worker.files import File
 from tests.support.calibration import bounds
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated
 
-CONFIG = change(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,), k=(4,))
+CONFIG = with_settings(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,), k=(4,))
 ABOUT = About(confident=20, layer=3, k=4, epoch=5)
 SETTING = {"epoch": 5, "k": 4, "layer": 3, "percent": 20}
 GIVEN = simulated.CONFIG
@@ -195,7 +195,7 @@ def test_backgrounds_that_tell_the_object_to_anyone_are_said_to_hide_memory() ->
 
 
 def test_a_null_and_a_corner_are_told() -> None:
-    found = judged(made_up.simulated(4, 100, 0.1, 0.0), change(CONFIG, trained="other", crop="corner"))
+    found = judged(made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, trained="other", crop="corner"))
     assert "Neither model was trained on the pictures that are asked about: this is a null." in found.sentence
     assert "shown the lower left corner of a picture, a model" in found.sentence
 
@@ -208,7 +208,7 @@ def test_without_scores_it_is_undecided(config: DejaVu) -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
 def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: float) -> None:
-    null = change(CONFIG, trained="other")
+    null = with_settings(CONFIG, trained="other")
     for table in (summed(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
         made = certified(null, table)
         (finding,) = made.findings

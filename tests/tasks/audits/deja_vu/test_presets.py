@@ -24,7 +24,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.self_supervised.pretraining_config import SimCLR, VICReg
 from tests.support import plans
 from tests.support.plans import calls
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 HERE = ("quickstart", "null", "overtrained", "correlated", "smoke")
 OURS = (*HERE, "drawings")
@@ -92,7 +92,7 @@ def test_every_snapshot_is_attacked_and_links_without_one_are_not() -> None:
     found = calls(planned(AUDIT.cells("quickstart")))
     # 750 epochs in links of 250: snapshots at 50, 100 and 250 in the first, 500 and 750 in the others.
     assert (6, 6) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
-    found = calls(planned([change(QUICKSTART, recorded=())]))
+    found = calls(planned([with_settings(QUICKSTART, recorded=())]))
     assert (6, 2) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
 
 
@@ -147,7 +147,7 @@ def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
         {"data": Dataset("imagenet", "ab12")},
         {"recorded": (), "probe": False, "retrieval": None},
     ):
-        assert repeats(change(config, **settings)) == config.training.criterion.tag
+        assert repeats(with_settings(config, **settings)) == config.training.criterion.tag
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
     ],
 )
 def test_another_setting_repeats_nothing(other: dict[str, object]) -> None:
-    assert repeats(change(criterion_cell(VICReg()), **other)) == ""
+    assert repeats(with_settings(criterion_cell(VICReg()), **other)) == ""
 
 
 def test_own_preset_repeats_nothing() -> None:

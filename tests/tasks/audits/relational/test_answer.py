@@ -38,7 +38,7 @@ from tasks.contract.verdict import DETECTABLE, Verdict
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tests.support.calibration import assert_rate, bounds
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
 
 NULL = PRESETS["null"]
@@ -65,7 +65,7 @@ def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
     found, high = judged(scores), measured(scores).to_pylist()[0]["m_high"]
     assert "undecided" == found.answer
     assert f"; as much as {high:.2g} cannot be excluded: ask more questions." in found.sentence
-    assert "not seen" == judged(scores, config=change(QUICKSTART, negligible=0.2)).answer
+    assert "not seen" == judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer
 
 
 def evaded(other_kind: int) -> pa.Table:
@@ -75,10 +75,10 @@ def evaded(other_kind: int) -> pa.Table:
     return pa.Table.from_pylist([{"split": split} | row_of for split in ("train", "validation")], EVASIONS)
 
 
-GIVEN = change(QUICKSTART, given=Predictions("theirs"))
+GIVEN = with_settings(QUICKSTART, given=Predictions("theirs"))
 
 
-BLINDED = change(QUICKSTART, given=Predictions("theirs.json"))
+BLINDED = with_settings(QUICKSTART, given=Predictions("theirs.json"))
 CLEAR = {"low": -0.01, "high": 0.0199}
 PARTS = ("train", "validation")
 BIASED = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
@@ -215,7 +215,7 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     other = read_evidence(QUICKSTART, index_rows(stored(**{"m of all golds": -0.05})))
     assert other is not None
     assert -0.05 == other.published
-    names = change(QUICKSTART, corruption=Corruption("names", ("Ada",)))
+    names = with_settings(QUICKSTART, corruption=Corruption("names", ("Ada",)))
     both = pa.concat_tables([stored("all"), stored("numeric")])
     found_all = [read_evidence(config, index_rows(both)) for config in (QUICKSTART, names)]
     assert [True, False] == [each is not None and each.numeric for each in found_all]
@@ -275,7 +275,7 @@ def test_the_silence_of_a_model_that_is_asked_here_is_told(silence: float, told:
 
 
 def test_who_knows_the_order_of_the_questions_is_told() -> None:
-    secret = change(BLINDED, secret="s" * 16)
+    secret = with_settings(BLINDED, secret="s" * 16)
     twice = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
     rows = pa.concat_tables([stored(), pa.Table.from_pylist([twice], SUMMARY)])
     open_order, bound, unchecked = (
@@ -342,7 +342,7 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
 def test_what_is_taken_out_says_which_questions_decide(corruption: Corruption, what: str, numeric: bool) -> None:
     names = [question.id for question in questions("train")[30:60]]
     train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=names, numeric=False)]
-    config = change(QUICKSTART, corruption=corruption)
+    config = with_settings(QUICKSTART, corruption=corruption)
     found = judged(table(train, scored("validation", [0.0] * 60)), config=config, about=About("all"))
     assert f"with {what} taken out of the contexts, {'100.0' if numeric else '50.0'} % of training" in found.sentence
     assert numeric == ("with a numeric answer" in found.sentence)

@@ -14,7 +14,7 @@ from tasks.audits.relational.presets import PRESETS, QUICKSTART, TABLE_2_DROP, T
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.tuning_config import LowRank
 from tasks.question_answering.predictions import Predictions
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance(cells, tuple) else (cells,))]
 
@@ -61,7 +61,7 @@ CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance
 )
 def test_invalid_setting_is_refused_by_name(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=re.escape(message)) as caught:
-        change(Relational(), **fields)
+        with_settings(Relational(), **fields)
     assert "\n" not in str(caught.value)
 
 
@@ -77,11 +77,11 @@ def test_invalid_setting_is_refused_by_name(fields: dict[str, Any], message: str
     ],
 )
 def test_short_name_selects_question_and_system(fields: dict[str, Any], expected: Any) -> None:
-    assert change(QUICKSTART, **fields).question == expected
+    assert with_settings(QUICKSTART, **fields).question == expected
 
 
 def test_short_name_keeps_the_settings_of_the_training() -> None:
-    system = change(QUICKSTART, rank=4, model="tiny-t5#16x1", epochs=3).question.system
+    system = with_settings(QUICKSTART, rank=4, model="tiny-t5#16x1", epochs=3).question.system
     assert (system.tuning.adaptation, system.tuning.epochs, system.tuning.batch) == (LowRank(4), 3, 16)
     assert (system.reading.model.name, system.reading.length) == ("tiny-t5#16x1", 128)
 
@@ -90,7 +90,7 @@ def test_short_name_keeps_the_settings_of_the_training() -> None:
     ("epochs", "every", "recorded"), [(4, 1, (0, 1, 2, 3, 4)), (5, 2, (0, 2, 4, 5)), (4, 9, (0, 4)), (4, 0, (4,))]
 )
 def test_model_is_asked_before_during_and_after_training(epochs: int, every: int, recorded: tuple[int, ...]) -> None:
-    question = change(Relational(), epochs=epochs, every=every).question
+    question = with_settings(Relational(), epochs=epochs, every=every).question
     assert isinstance(question, Answers)
     assert isinstance(question.system, Trained)
     assert question.system.recorded == recorded
@@ -138,6 +138,6 @@ def data_of(config: Relational) -> str:
 
 
 def test_tiny_audit_of_squad_states_its_answers_and_of_drop_derives_them() -> None:
-    stated = change(QUICKSTART, data=Dataset("facts-stated"))
+    stated = with_settings(QUICKSTART, data=Dataset("facts-stated"))
     assert data_of(TABLE_2_SQUAD) == data_of(stated) == "facts-stated"
     assert data_of(TABLE_2_DROP) == data_of(QUICKSTART) == "facts"

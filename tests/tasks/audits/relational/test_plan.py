@@ -22,10 +22,10 @@ from tasks.numerics import seeds
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption, ProbeQuestions, probe_sets
 from tasks.training.recipe import Privacy
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.audits.relational.made_up import FACTS
 
-HERE = change(SMOKE, data=FACTS, replicates=2, epochs=5, link=2)
+HERE = with_settings(SMOKE, data=FACTS, replicates=2, epochs=5, link=2)
 THEIRS = Predictions("answered", "a" * 64)
 
 
@@ -70,13 +70,13 @@ def test_a_training_is_links_one_after_another_and_every_replicate_has_its_own_s
 
 def test_contexts_are_parted_by_the_seed_alike_for_all_replicates_or_as_the_data_has_them() -> None:
     assert {None} == {each.job.config.parts for each in answers_of(HERE)}
-    drawn, again = (change(HERE, split="drawn", seed=seed) for seed in (0, 1))
+    drawn, again = (with_settings(HERE, split="drawn", seed=seed) for seed in (0, 1))
     parts = [{each.job.config.parts for each in answers_of(config)} for config in (drawn, again)]
     assert [{seeds.derive(seed, "parts")} for seed in (0, 1)] == parts
 
 
 def test_a_training_in_links_ends_with_the_config_of_the_unbroken_one() -> None:
-    (*_, last), (whole,) = (answers_of(change(HERE, replicates=1, link=link)) for link in (2, 0))
+    (*_, last), (whole,) = (answers_of(with_settings(HERE, replicates=1, link=link)) for link in (2, 0))
     assert last.job.config == replace(whole.job.config, recorded=(5,))
     assert (0, 1, 2, 3, 4, 5) == whole.job.config.recorded
 
@@ -93,7 +93,7 @@ def test_the_summary_reads_what_was_made_of_scores_and_not_these() -> None:
 
 
 def test_given_answers_are_read_and_nothing_is_trained() -> None:
-    config = change(HERE, given=THEIRS)
+    config = with_settings(HERE, given=THEIRS)
     assert {} == of(config, "language_models.fine_tune")
     (read,) = of(config, "question_answering.read_answers").values()
     assert (read.config.given, read.config.data) == (THEIRS, FACTS)
@@ -125,13 +125,13 @@ def test_linear_model_needs_neither_data_nor_model(question: Linear | PrivateLin
 )
 def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trained: bool, measured: bool) -> None:
     for name, same in (("language_models.fine_tune", trained), ("relational.memorization", measured)):
-        found = [set(of(config, name)) for config in (HERE, change(HERE, **fields))]
+        found = [set(of(config, name)) for config in (HERE, with_settings(HERE, **fields))]
         assert same == (found[0] == found[1]), name
 
 
 def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
     assert "numeric" == only(plan(HERE)["summary"]).config.questions
-    private = change(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
+    private = with_settings(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
     about = only(plan(private)["summary"]).config
     assert (about.questions, about.epsilon, about.cell, about.copies) == ("all", 3.0, "", CopyCount())
     assert question_subsets(question_of(HERE)) == ("numeric", "all")
@@ -162,14 +162,14 @@ def test_answers_to_the_blinded_set_are_those_by_the_ids_of_the_data(tmp_path: P
     for of, set_ in parts().items():
         sent = {each.id: f"{of} {each.id}" for each in set_.questions}
         (tmp_path / "four" / f"{of}.json").write_text(json.dumps(sent))
-    config = change(HERE, secret="0123456789abcdef")
+    config = with_settings(HERE, secret="0123456789abcdef")
     rows = split(config).key.to_pylist()
     (tmp_path / "one" / "any.json").write_text(
         json.dumps({row["id"]: f"{row['set']} {row['question']}" for row in rows})
     )
     tables = []
     for name in ("four", "one"):
-        given = change(config, given=Predictions(str(tmp_path / name)).pin({}))
+        given = with_settings(config, given=Predictions(str(tmp_path / name)).pin({}))
         (read,) = answers_of(given)
         tables.append(read.job.function(read.job.config, ()))
         assert (name == "one") == ("repeats" in plan(given))
@@ -183,17 +183,17 @@ def test_predictions_of_others_are_pinned_by_what_they_say(tmp_path: Path) -> No
         (tmp_path / f"{name}.json").write_text(json.dumps({each.id: "7" for each in handed.questions}))
     pinned = Predictions(str(tmp_path)).pin({})
     moved = replace(pinned, path="elsewhere")
-    keys = [set(of(change(HERE, given=each), "relational.score")) for each in (pinned, moved, THEIRS)]
+    keys = [set(of(with_settings(HERE, given=each), "relational.score")) for each in (pinned, moved, THEIRS)]
     assert keys[0] == keys[1] != keys[2]
 
 
 def test_predictions_that_lack_answers_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
     for name in parts():
         (tmp_path / f"{name}.json").write_text("{}")
-    config = change(HERE, given=Predictions(str(tmp_path)).pin({}))
+    config = with_settings(HERE, given=Predictions(str(tmp_path)).pin({}))
     with pytest.raises(ValueError, match="has no answer to 60 of 60 questions, the first of them 'facts-0000-0'"):
         plan(config)
     with pytest.raises(ValueError, match="examples is 9999; the data has 3000 such questions"):
-        plan(change(HERE, examples=9999))
+        plan(with_settings(HERE, examples=9999))
     with pytest.raises(ValueError, match="given is empty; hand out the questions with engram probes"):
-        plan(change(HERE, system=Given()))
+        plan(with_settings(HERE, system=Given()))

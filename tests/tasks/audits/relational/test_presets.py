@@ -25,7 +25,7 @@ from tasks.question_answering.question_sets import Corruption
 from tasks.training.recipe import Privacy
 from tests.support import plans
 from tests.support.plans import calls
-from tests.support.settings import change
+from tests.support.settings import with_settings
 
 ANSWERS = {"memorization", "commonest_answers", "questions", "scores", "summary"}
 LINEAR = {"linear_curves", "linear_recovery", "summary"}
@@ -86,7 +86,7 @@ def test_private_trainings_are_one_job_for_each_epsilon() -> None:
     plain, *trained = AUDIT.cells("private")
     private = [trained_on(config)[1].tuning.privacy for config in trained]
     assert [privacy and privacy.epsilon for privacy in private] == list(EPSILONS)
-    assert {change(config, privacy=None) for config in trained} == {plain}
+    assert {with_settings(config, privacy=None) for config in trained} == {plain}
     assert calls(planned(AUDIT.cells("linear-private"))) == {"linear_memorization.private": 1, "relational.summary": 1}
     assert calls(planned(trained))["language_models.fine_tune"] == len(EPSILONS)
 
@@ -138,9 +138,9 @@ def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
     "config",
     [
         TABLE_2_SQUAD,
-        change(TABLE_2_SQUAD, epochs=3, every=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1),
-        change(TABLE_2_SQUAD, data=Dataset("squad", "0f")),
-        change(TABLE_2_SQUAD, model=LanguageModel("hub:t5-small", digest="0f")),
+        with_settings(TABLE_2_SQUAD, epochs=3, every=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1),
+        with_settings(TABLE_2_SQUAD, data=Dataset("squad", "0f")),
+        with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-small", digest="0f")),
     ],
 )
 def test_a_run_repeats_the_column_whose_data_and_training_it_has(config: Relational) -> None:
@@ -148,26 +148,26 @@ def test_a_run_repeats_the_column_whose_data_and_training_it_has(config: Relatio
 
 
 def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -> None:
-    elsewhere = change(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64))
+    elsewhere = with_settings(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64))
     assert printed_cell(elsewhere.question) == "NumNet+ on DROP"
-    assert printed_cell(change(TABLE_2_DROP, system=Trained()).question) == ""
+    assert printed_cell(with_settings(TABLE_2_DROP, system=Trained()).question) == ""
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        change(TABLE_2_SQUAD, batch=64),
-        change(TABLE_2_SQUAD, learning_rate=1e-4),
-        change(TABLE_2_SQUAD, numeric=False),
-        change(TABLE_2_SQUAD, examples=1000),
-        change(TABLE_2_SQUAD, adaptation="lora"),
-        change(TABLE_2_SQUAD, relation="redrawn"),
-        change(TABLE_2_SQUAD, split="drawn"),
-        change(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
-        change(TABLE_2_SQUAD, data=Dataset("facts-stated")),
-        change(TABLE_2_SQUAD, corruption=Corruption("answers")),
-        change(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
-        change(TABLE_2_SQUAD, given=Predictions("answered")),
+        with_settings(TABLE_2_SQUAD, batch=64),
+        with_settings(TABLE_2_SQUAD, learning_rate=1e-4),
+        with_settings(TABLE_2_SQUAD, numeric=False),
+        with_settings(TABLE_2_SQUAD, examples=1000),
+        with_settings(TABLE_2_SQUAD, adaptation="lora"),
+        with_settings(TABLE_2_SQUAD, relation="redrawn"),
+        with_settings(TABLE_2_SQUAD, split="drawn"),
+        with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
+        with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
+        with_settings(TABLE_2_SQUAD, corruption=Corruption("answers")),
+        with_settings(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
+        with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
         Relational(Linear()),
     ],
 )

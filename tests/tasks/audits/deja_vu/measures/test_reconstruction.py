@@ -28,12 +28,12 @@ from tasks.audits.deja_vu.trainings import trainings
 from tasks.contract.job import Job, NoSettings, marks
 from tasks.contract.measure import Tables
 from tasks.numerics.statistics import mcnemar_greater, paired_difference, proportion
-from tests.support.settings import change
+from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu.made_up import neighbours as made_up
 
 SMOKE = PRESETS["smoke"]
 assert isinstance(SMOKE, DejaVu)
-CONFIG = change(
+CONFIG = with_settings(
     tiny(replace(SMOKE, encoders=Trained(probe=False, reconstruction=Reconstruction()), retrieval=None)),
     **{"training.epochs": 1, "training.link": 0},
 )
@@ -56,7 +56,7 @@ def by(config: DejaVu, model: str = "A") -> DrawnBy:
 
 
 def test_nothing_is_drawn_unless_it_is_asked_for() -> None:
-    config = change(CONFIG, reconstruction=None)
+    config = with_settings(CONFIG, reconstruction=None)
     assert () == plan_drawings(config, trainings(config))
     assert () == plan(config, trainings(config))
 
@@ -123,7 +123,7 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
 )
 def test_drawings_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=message):
-        change(CONFIG, **settings)
+        with_settings(CONFIG, **settings)
 
 
 ABOUT = About(confident=20, layer=3, k=4, epoch=5)
