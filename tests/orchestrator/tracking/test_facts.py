@@ -168,9 +168,9 @@ def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) ->
     (tmp_path / "run.json").write_text(json.dumps({"audit": "unique_feature", "config": config}))
     about = Disclosure().journal(tmp_path).about()
     found = facts.inputs(about)
-    assert [Input("parquet:7", "a" * 64, "data, probe")] == found
+    assert [Input("parquet:7", "a" * 64, "question.data, probe")] == found
     assert "/home" not in found[0].source + str(facts.params(about))
-    assert f"parquet:7@{'a' * 64}" == facts.params(about)["data"]
+    assert f"parquet:7@{'a' * 64}" == facts.params(about)["question.data"]
 
 
 def test_a_table_that_is_handed_over_is_without_remarks_of_its_schema() -> None:

@@ -133,10 +133,12 @@ def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, di
     assert "mlflow.parentRunId" not in parent.data.tags
     assert "sweep" == parent.data.tags["engram.kind"]
     assert {parent.info.run_id} == {runs[name].data.tags["mlflow.parentRunId"] for name in names}
-    assert ["0.001", "0.003"] == [runs[name].data.params["learning_rate"] for name in names]
-    assert "learning_rate" not in parent.data.params
-    assert "letter A, smoke, canaries=1, epochs=1, sweep of learning_rate" == parent.info.run_name
-    assert ["learning_rate=0.001", "learning_rate=0.003"] == [runs[name].info.run_name for name in names]
+    assert ["0.001", "0.003"] == [runs[name].data.params["question.training.learning_rate"] for name in names]
+    assert "question.training.learning_rate" not in parent.data.params
+    settings = "question.canaries=1, question.training.epochs=1"
+    swept_field = "question.training.learning_rate"
+    assert parent.info.run_name == f"letter A, smoke, {settings}, sweep of {swept_field}"
+    assert [runs[name].info.run_name for name in names] == [f"{swept_field}=0.001", f"{swept_field}=0.003"]
     assert re.fullmatch(r"2 \w+|1 \w+, 1 \w+", parent.data.tags["engram.answer"])
     assert report["jobs"]["planned"] == parent.data.metrics["system/jobs done"]
     assert {"FINISHED"} == {run.info.status for run in runs.values()}
@@ -188,7 +190,7 @@ def test_the_data_sets_of_a_run_are_its_inputs(swept: tuple[Shell, dict[str, Any
         assert {"digits", "photos"} == set(found)
         whole = json.loads(found["digits"].dataset.source)["digest"]
         assert (whole[:32], 64) == (found["digits"].dataset.digest, len(whole))
-        assert [("mlflow.data.context", "data")] == [(tag.key, tag.value) for tag in found["digits"].tags]
+        assert [("mlflow.data.context", "question.data")] == [(tag.key, tag.value) for tag in found["digits"].tags]
 
 
 @pytest.mark.slow
