@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.config import GivenEncoder
+from tasks.audits.deja_vu.encoder_config import EncoderFile
 from tasks.external import loading
 from tasks.external.file_contents import folder_normalisation
 from tasks.external.model_file import Interface, ModelFile, pin
@@ -157,7 +157,7 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"there is no file .*model\.safetensors"):
         pin(model)
     with pytest.raises(ValueError, match="an image classifier, which gives no embeddings"):
-        GivenEncoder(model=model)
+        EncoderFile(model)
 
 
 @pytest.mark.parametrize(

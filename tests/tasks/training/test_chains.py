@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tasks.audits.unique_feature import canary_selection
+from tasks.audits.unique_feature.pairs import canary_selection
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, RankedTraining, train_with_canary
 from tasks.contract.job import Job, marks
 from tasks.datasets.catalog import pin
