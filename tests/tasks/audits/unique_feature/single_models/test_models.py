@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from orchestrator.errors import SpecError
+from orchestrator.planning.commitment import commitment_of
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.given_models import AnswerRank, Given, ModelFiles
 from tasks.audits.unique_feature.measures.divergences import ask
@@ -249,3 +250,14 @@ def test_the_pictures_with_labels_are_drawn_from_all_classes_and_have_their_own(
     assert set(range(10)) == set(known.tolist())
     assert digits.test_labels[:LABELLED_COUNT].tolist() != known.tolist()
     assert known.tolist() != labels(replace(whole, order=6)).tolist()
+
+
+def test_commitment_leaves_open_how_the_model_comes() -> None:
+    drawn = {"given.shape": "28,28,1", "given.secret": "s" * 16, "feature.kind": "random"}
+    later = ({"given.models": "m.pt"}, {"given.outputs": (File("o.csv", "a" * 64),)}, {})
+    before = commitment_of(configure(drawn, probe=pin(Dataset("digits"))).draw)
+    for settings in later:
+        config = configure(drawn | settings | {"given.nonce": "n" * 16}, probe=pin(Dataset("digits")))
+        assert commitment_of(config.draw) == before
+    labelled = configure(drawn | {"given.label": 3}, probe=pin(Dataset("digits")))
+    assert commitment_of(labelled.draw) != before
