@@ -24,7 +24,7 @@ OUTSIDE = "outside.data"
         ("forgetting", "smoke", {"outside.data": "photos#28x28#grey"}, {"seed": ["1", "2"]}, [OUTSIDE]),
         ("forgetting", "smoke", {}, {OUTSIDE: ["photos#28x28#grey", "digits"], "seed": ["1", "2"]}, [OUTSIDE]),
         ("text", "smoke", {"negligible": "0.2"}, {}, []),  # in no key, but the answer is read by it
-        ("density", "smoke", {"left_out": "3"}, {}, ["left_out"]),
+        ("density", "smoke", {"link": "1000"}, {}, ["link"]),  # no training has so many epochs
         ("relational", "smoke", {"negligible": "0.2"}, {}, []),  # by its short name
         ("deja_vu", "smoke", {"recorded": "2"}, {}, []),
     ],
@@ -36,12 +36,12 @@ def test_fields_that_change_nothing(
 
 
 def test_plan_warns_in_one_line(tmp_path: Any) -> None:
-    spec = Spec("density", "smoke", {"left_out": "3"}, store=str(tmp_path / "none"))
+    spec = Spec("density", "smoke", {"link": "1000"}, store=str(tmp_path / "none"))
     seen = preview(spec)
-    assert seen["idle_fields"] == ["left_out"]
+    assert seen["idle_fields"] == ["link"]
     line, *_ = seen["warnings"]
-    assert line == describe_idle_fields(["left_out"], spec)
-    assert line == "left_out changes nothing: no job of density with preset smoke depends on it"
-    two = describe_idle_fields(["left_out", "seed"], spec)
-    assert two == "left_out and seed change nothing: no job of density with preset smoke depends on them"
+    assert line == describe_idle_fields(["link"], spec)
+    assert line == "link changes nothing: no job of density with preset smoke depends on it"
+    two = describe_idle_fields(["link", "seed"], spec)
+    assert two == "link and seed change nothing: no job of density with preset smoke depends on them"
     assert preview(Spec("text", "identifiers", {"seed": "7"}, store=str(tmp_path / "none")))["warnings"] == []
