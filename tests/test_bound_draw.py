@@ -39,7 +39,7 @@ def test_the_draw_of_two_parties_is_bound_and_both_can_see_it_in_the_end(tmp_pat
     (provider.folder / "audit.yaml").write_text(AUDIT)
 
     commitment = provider("probes", "audit.yaml", "--commit").stdout.strip()
-    assert 64 == len(commitment)
+    assert len(commitment) == 64
     # The owner, who has nothing but the commitment, answers with a nonce.
     written = provider.json("probes", "audit.yaml", "--nonce", NONCE, "--nonce-by", "the owner", "--out", "probes")
     settings = written["settings"]

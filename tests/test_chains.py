@@ -76,13 +76,13 @@ def test_what_is_kept_lets_the_same_training_go_further(tmp_path: Path, undistur
     short = tuple(word for word in short if word != "epochs=8")
     engram(*short, "--keep", "state")
     store = open_store(tmp_path / "engram-store")
-    assert 2 == len(store.states())
+    assert len(store.states()) == 2
     run = engram.json(*RUN, "link=2")["run"]
-    assert [None, 2, 4, 6] * 2 == [record.get("continued_from") for _, record in links(store, run)]
+    assert [record.get("continued_from") for _, record in links(store, run)] == [None, 2, 4, 6] * 2
     assert tables(*undisturbed) == tables(store, run)
     assert set() == store.states()
     said = engram(*short, "--keep", "weights", code=2)
-    assert "engram: keep is 'weights'; it must be one of none, state\n" == said.stderr
+    assert said.stderr == "engram: keep is 'weights'; it must be one of none, state\n"
 
 
 # Canaries, one drawn by its self-influence: their models are trained by rank.
@@ -111,7 +111,7 @@ def test_an_audit_of_classifiers_killed_in_mid_chain_ends_with_the_tables_of_the
             config = store.record(key)["config"]
             chains[task][config.get("training", config)["epochs"]] = key
     for task, links in chains.items():
-        assert [1, 2, 3, 4, 5, 6] == sorted(links), task
+        assert sorted(links) == [1, 2, 3, 4, 5, 6], task
         gone_on = [store.record(links[epochs]).get("continued_from") for epochs in sorted(links)]
         lengths = [store.read(links[epochs])["epochs"][0].as_py() for epochs in sorted(links)]
         assert [None, *lengths[:-1]] == gone_on, task

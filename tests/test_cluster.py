@@ -62,19 +62,19 @@ def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def test_ray_takes_it_and_none_of_its_own_installation_is_left_in(variant: dict[str, Any]) -> None:
     commands = [*variant["setup_commands"], *variant["head_setup_commands"], *variant["worker_setup_commands"]]
-    assert [] == [command for command in commands if "anaconda" in command or "ray-wheels" in command]
-    assert [] == [command for command in commands if "pip install" in command and "engram/venv" not in command]
+    assert [command for command in commands if "anaconda" in command or "ray-wheels" in command] == []
+    assert [command for command in commands if "pip install" in command and "engram/venv" not in command] == []
 
 
 def test_the_head_computes_nothing_and_gpu_machines_come_as_spot_and_on_demand(cluster: dict[str, Any]) -> None:
     types = cluster["available_node_types"]
     assert {"head", "gpu.spot", "gpu.on_demand"} == set(types)
-    assert {"CPU": 0} == types[cluster["head_node_type"]]["resources"]
+    assert types[cluster["head_node_type"]]["resources"] == {"CPU": 0}
     markets = {name: each["node_config"].get("InstanceMarketOptions") for name, each in types.items()}
-    assert {"head": None, "gpu.spot": {"MarketType": "spot"}, "gpu.on_demand": None} == markets
-    assert [0, 0] == [types[name]["min_workers"] for name in ("gpu.spot", "gpu.on_demand")]
+    assert markets == {"head": None, "gpu.spot": {"MarketType": "spot"}, "gpu.on_demand": None}
+    assert [types[name]["min_workers"] for name in ("gpu.spot", "gpu.on_demand")] == [0, 0]
     assert 0 < cluster["idle_timeout_minutes"] <= 30
-    assert 1 == len({each["node_config"]["ImageId"] for each in types.values()})
+    assert len({each["node_config"]["ImageId"] for each in types.values()}) == 1
     assert all(each["node_config"]["IamInstanceProfile"] for each in types.values())  # else no store can be reached
 
 
@@ -95,7 +95,7 @@ def test_the_environment_is_given_before_ray_starts(path: str, which: str, tmp_p
             capture_output=True,
             text=True,
         )
-        assert 0 == done.returncode, done.stderr
+        assert done.returncode == 0, done.stderr
     for name, pattern in {**GIVEN, **VARIANTS[path]}.items():
         assert re.search(rf"^{name}={pattern}$", done.stdout, re.MULTILINE), name
     assert f"RAY_AUTH_TOKEN_PATH={tmp_path}/.ray/auth_token\n" in done.stdout
@@ -105,15 +105,17 @@ def test_the_environment_is_given_before_ray_starts(path: str, which: str, tmp_p
 def test_the_token_is_a_mounted_file_and_nothing_secret_is_written_in(path: str) -> None:
     text = (ROOT / path).read_text()
     cluster = validate_cluster(path)
-    assert "~/.ray/auth_token" == cluster["file_mounts"][f"/home/{cluster['auth']['ssh_user']}/.ray/auth_token"]
+    assert cluster["file_mounts"][f"/home/{cluster['auth']['ssh_user']}/.ray/auth_token"] == "~/.ray/auth_token"
     assert "RAY_AUTH_TOKEN=" not in text
     assert None is re.search(r"[0-9a-f]{32}|AKIA[0-9A-Z]{16}|secret_access_key|password", text, re.IGNORECASE)
 
 
 def test_every_machine_installs_the_pinned_packages_and_this_engram(variant: dict[str, Any]) -> None:
     mounts = {remote.rpartition("/")[2]: local for remote, local in variant["file_mounts"].items()}
-    assert ("./requirements.lock", "./dist", "~/.ray/auth_token") == tuple(
-        mounts[name] for name in ("requirements.lock", "dist", "auth_token")
+    assert tuple(mounts[name] for name in ("requirements.lock", "dist", "auth_token")) == (
+        "./requirements.lock",
+        "./dist",
+        "~/.ray/auth_token",
     )
     assert (ROOT / "requirements.lock").exists()
     installs = [command for command in variant["setup_commands"] if "pip install" in command]
@@ -199,10 +201,10 @@ def test_packages_come_from_the_index_once_and_then_from_the_bucket(cluster: dic
             }
             for command in (*cluster["setup_commands"], *cluster[f"{machine}_setup_commands"]):
                 done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True)
-                assert 0 == done.returncode, (command, done.stderr)
+                assert done.returncode == 0, (command, done.stderr)
             there = {path.name for path in (home / "engram" / "venv" / "lib").glob("*/site-packages/*.py")}
             assert {"pinned.py", "ours.py"} <= there
-            assert ["pinned-1.0-py3-none-any.whl"] == Index.loaded
+            assert Index.loaded == ["pinned-1.0-py3-none-any.whl"]
     finally:
         server.shutdown()
         server.server_close()
@@ -221,16 +223,16 @@ def test_ray_launches_its_machines_where_a_server_plays_aws(
         boto3.client("iam", "us-east-1", endpoint_url=s3.url).create_instance_profile(InstanceProfileName=profile)
     config = _bootstrap_config(yaml.safe_load((ROOT / "cluster.yaml").read_text()), no_config_cache=True)
     types = config["available_node_types"]
-    assert {"CPU": 0} == types["head"]["resources"]
+    assert types["head"]["resources"] == {"CPU": 0}
     for name in ("gpu.spot", "gpu.on_demand"):
-        assert {"CPU": 8, "GPU": 1} == {each: types[name]["resources"][each] for each in ("CPU", "GPU")}
+        assert {each: types[name]["resources"][each] for each in ("CPU", "GPU")} == {"CPU": 8, "GPU": 1}
     provider = _get_node_provider(config["provider"], config["cluster_name"])
     for name, each in types.items():
         provider.create_node(dict(each["node_config"]), {"ray-user-node-type": name}, 1)
     found = boto3.client("ec2", config["provider"]["region"], endpoint_url=s3.url).describe_instances()
     machines = [machine for reservation in found["Reservations"] for machine in reservation["Instances"]]
-    assert ["g5.2xlarge", "g5.2xlarge", "m6i.xlarge"] == sorted(machine["InstanceType"] for machine in machines)
-    assert ["spot"] == [machine["InstanceLifecycle"] for machine in machines if "InstanceLifecycle" in machine]
+    assert sorted(machine["InstanceType"] for machine in machines) == ["g5.2xlarge", "g5.2xlarge", "m6i.xlarge"]
+    assert [machine["InstanceLifecycle"] for machine in machines if "InstanceLifecycle" in machine] == ["spot"]
 
 
 NODES = """
@@ -273,20 +275,20 @@ def test_such_a_cluster_runs_an_audit_though_a_spot_machine_is_taken_away(s3: Se
         place = ("--store", f"s3://{BUCKET}/audits", "--address", nodes.stdout.readline().strip())
         run = shell.start("run", "toys", "parts=20", "trouble=wait", "at=3", f"folder={tmp_path}", *place)
         shell.until(lambda: bool(s3.names("audits/runs")), run)
-        assert [] == s3.names("audits/results")
+        assert s3.names("audits/results") == []
         print("start", file=nodes.stdin, flush=True)
-        assert "started" == nodes.stdout.readline().strip()
+        assert nodes.stdout.readline().strip() == "started"
         shell.until(lambda: len(s3.names("audits/results")) > 2, run)
         shell.await_begun(2, run)
         print("take away, and start another", file=nodes.stdin, flush=True)
-        assert "started" == nodes.stdout.readline().strip()
+        assert nodes.stdout.readline().strip() == "started"
         shell.go()
         out, err = run.communicate(timeout=HANGING)
     finally:
         nodes.communicate("end\n", timeout=HANGING)
-    assert 0 == run.returncode, err
+    assert run.returncode == 0, err
     assert "21 of 21 jobs stored, 21 done now, 0 failed" in out
     assert "its node went away" in err
     numbers = (tmp_path / "computed.log").read_text().split()
-    assert 20 == len(set(numbers))
+    assert len(set(numbers)) == 20
     assert len(numbers) <= 24  # what ran on the machine that was taken away

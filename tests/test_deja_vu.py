@@ -20,7 +20,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Here:
 
 def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
     ended = here.json(*RUN, "--report")
-    assert "finished" == ended["state"]
+    assert ended["state"] == "finished"
     text = words(Path(ended["report"]))
     assert "a model that was trained on it finds public pictures of the same object" in text
     assert any(answer in text for answer in ("Undecided: ", "Not seen: "))
@@ -29,7 +29,7 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
 def test_the_tables_say_the_same_of_every_picture(here: Here) -> None:
     run = here.json(*RUN)["run"]
     crops, inferences = (here.json("results", run, name) for name in ("crops", "inferences"))
-    assert 2 * 40 == len(crops)  # four of each of ten classes, of either set
+    assert len(crops) == 2 * 40  # four of each of ten classes, of either set
     shown = sorted(row["id"] for row in crops if row["left"] is not None)
     assert shown == sorted(row["id"] for row in inferences if row["epoch"] == 2)
     assert {1, 2} == {row["epoch"] for row in inferences}
@@ -89,4 +89,4 @@ def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, 
     said = Here(tmp_path)(*RUN, *settings, code=code).stderr
     assert says in said
     assert "Traceback" not in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1

@@ -67,7 +67,7 @@ def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(her
     assert "TrainingError: loss is not finite" in done.stderr
     assert "Traceback" not in done.stderr
     ended = here.json("status")
-    assert ("failed", 1) == (ended["state"], ended["jobs"]["failed"])
+    assert (ended["state"], ended["jobs"]["failed"]) == ("failed", 1)
     assert "1 of the 1 results behind 'summary' are not there yet" in here("results", ended["run"], "summary").stderr
 
     said = here(*OWN, "measures=scores", "--tolerate", "1", code=3).stdout
@@ -78,12 +78,12 @@ def test_a_failed_fold_ends_the_run_without_a_summary_unless_it_is_tolerated(her
     for name in ("summary", "scores", "distribution", "losses", "fits"):
         assert planned[name] != found[name]
     models = [(row["trained_models"], row["held_out_models"]) for row in read(here, ended["run"], "scores")]
-    assert {(3, 2): 40, (4, 1): 20} == Counter(models)
+    assert Counter(models) == {(3, 2): 40, (4, 1): 20}
     for row in read(here, ended["run"], "scores"):
         assert None not in (row["m"], row["m_matched"], row["p_value"])
         assert (row["held_out_models"] == 1) == (row["held_out"][1] is None)
     (row,) = (each for each in read(here, ended["run"], "summary") if each["metric"].startswith("models of an"))
-    assert (5, 6) == (row["estimate"], row["n"])
+    assert (row["estimate"], row["n"]) == (5, 6)
 
 
 @pytest.mark.slow
@@ -92,19 +92,19 @@ def test_of_one_repetition_the_observations_of_a_failed_fold_have_no_score(here:
     run = here.json(*OWN, "measures=scores,outliers", "repetitions=1", "--tolerate", "1", code=3)["run"]
     scores = read(here, run, "scores")
     without = [row for row in scores if row["held_out_models"] == 0]
-    assert 20 == len(without)
+    assert len(without) == 20
     assert {(None, None, None)} == {(row["log_p_held_out"], row["m"], row["p_value"]) for row in without}
     assert None not in {row["m"] for row in scores if row["held_out_models"]}
     summary = {row["metric"]: row for row in read(here, run, "summary")}
-    assert (20, 60) == tuple(summary["observations without a score"][name] for name in ("estimate", "n"))
-    assert 40 == sum(row["memorised"] + row["regular"] for row in read(here, run, "outliers"))
+    assert tuple(summary["observations without a score"][name] for name in ("estimate", "n")) == (20, 60)
+    assert sum(row["memorised"] + row["regular"] for row in read(here, run, "outliers")) == 40
 
 
 @pytest.mark.slow
 def test_without_the_model_of_all_data_there_are_no_neighbours_and_all_the_rest(here: Here) -> None:
     failing(here, "whole")
     asked = (*OWN, "measures=scores,outliers,neighbours")
-    assert "failed" == here.json(*asked, code=3)["state"]
+    assert here.json(*asked, code=3)["state"] == "failed"
     said = here(*asked, "--tolerate", "1", code=3).stdout
     assert "The training on all data is missing" in said
     assert "Some trainings are missing" not in said
@@ -121,14 +121,14 @@ def test_pictures_of_ones_own_are_audited_and_shown_when_asked_for_alone(here: H
     lines = [f"scans/{name}/{number:02}.png,{name}" for name in scans.CLASSES for number in range(20)]
     (here.folder / "scans.csv").write_text("path,label\n" + "\n".join(lines))
     ended = here.json(*RUN, *PICTURES, "data=list:scans.csv", "model=own:pixels")
-    assert "finished" == ended["state"]
-    assert 32 == len(read(here, ended["run"], "scores"))
+    assert ended["state"] == "finished"
+    assert len(read(here, ended["run"], "scores")) == 32
     folder = here.folder / "engram-store" / "runs" / ended["run"]
     page = (folder / "report.html").read_text()
     assert "are yours and are not shown unless asked for with --show-images" in page
     assert "data:image" not in page
     here("report", ended["run"], "--show-images")
-    assert 15 < (folder / "report-with-images.html").read_text().count("data:image")
+    assert (folder / "report-with-images.html").read_text().count("data:image") > 15
     assert "data:image" not in (folder / "report.html").read_text()
 
 
@@ -139,14 +139,14 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
     own = engram.folder / "models" / "flow.py"
     own.write_text(source)
     first = engram.json(*asked)
-    assert "finished" == first["state"]
-    assert 0 == engram.json(*asked)["jobs"]["done"]
+    assert first["state"] == "finished"
+    assert engram.json(*asked)["jobs"]["done"] == 0
     own.write_text(source.replace("hidden=128", "hidden=16"))
     second = engram.json(*asked)
     assert first["run"] != second["run"]
     assert second["jobs"]["planned"] == second["jobs"]["done"]
     # A run goes on with the model that it was begun with.
-    assert "finished" == engram.json("resume", first["run"])["state"]
+    assert engram.json("resume", first["run"])["state"] == "finished"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_what_cannot_be_is_said_in_a_line(here: Here, settings: tuple[str, ...],
     said = here(*RUN, *settings, code=code).stderr
     assert says in said
     assert "Traceback" not in said
-    assert code == 3 or 1 == len(refusals(said))
+    assert code == 3 or len(refusals(said)) == 1
 
 
 @pytest.mark.slow
@@ -187,5 +187,5 @@ def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here)
     first, second = (cell["run"] for cell in swept["cells"])
     said = here("compare", first, second, "--out", "both.html").stdout
     assert ["config", "question.learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
-    assert 2 == said.count("over 2 random partitions into 3 folds")
+    assert said.count("over 2 random partitions into 3 folds") == 2
     assert "generalisation gap of log p" in (here.folder / "both.html").read_text()

@@ -67,7 +67,7 @@ def test_links_within_the_documentation_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", DOCS, ids=named)
 def test_a_page_of_the_site_is_no_empty_one_and_links_to_nothing_outside_of_it(page: Path) -> None:
     assert len(page.read_text().split()) >= FEW
-    assert [] == [link for link in links(page) if ".." in link]
+    assert [link for link in links(page) if ".." in link] == []
 
 
 def test_every_page_stands_in_the_navigation_and_is_reached_by_links() -> None:
@@ -95,12 +95,12 @@ def test_the_site_builds_without_a_warning_and_asks_for_nothing_from_elsewhere(t
     shutil.copy(ROOT / "zensical.toml", tmp_path)
     command = [Path(sys.executable).parent / "zensical", "build", "--strict"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     built = {page.stem: page.read_text() for page in (tmp_path / "site").glob("*.html")}
     assert {page.stem for page in DOCS} <= built.keys()
-    assert [] == [
+    assert [
         each for page in built.values() for each in re.findall(r"(?:src|<link[^>]* href)=\"?https?:[^\" >]*", page)
-    ]
+    ] == []
 
 
 def test_the_page_of_commands_is_what_the_command_line_says_now() -> None:
@@ -222,7 +222,7 @@ def test_runs_that_take_long_are_planned_as_far_as_their_data_are_here(
         if name == "run":
             said = engram.run("plan", *(word.replace("$secret", 32 * "0") for word in words))
             absent = re.search(r"no file|no train/|set ENGRAM_DATA", said.stderr)
-            assert 0 == said.returncode or (1 == said.returncode and absent), said.stderr
+            assert said.returncode == 0 or (said.returncode == 1 and absent), said.stderr
 
 
 ROWS = dict(re.findall(r"^\| \[`(\w+)`\][^|]*\|[^|]*\| ([^,|]+),", (ROOT / "README.md").read_text(), flags=re.M))

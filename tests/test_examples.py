@@ -79,7 +79,7 @@ def test_the_name_is_drawn_as_engram_draws_words(name: str, size: int, top: int,
 def test_with_and_without_a_name_one_training_image_differs(engram: Here) -> None:
     small = ("--seed", "3", "--train", "8", "--test", "2", "--elsewhere", "2")
     said = script(engram, "make_xrays", "--out", "with", "--name", "JANE DOE", *small)
-    assert "" == script(engram, "make_xrays", "--out", "without", *small)
+    assert script(engram, "make_xrays", "--out", "without", *small) == ""
     files = sorted(path.relative_to(engram.folder / "with") for path in (engram.folder / "with").rglob("*.png"))
     pixels = {
         side: [np.array(Image.open(engram.folder / side / file)) for file in files] for side in ("with", "without")
@@ -87,7 +87,7 @@ def test_with_and_without_a_name_one_training_image_differs(engram: Here) -> Non
     pairs = zip(files, pixels["with"], pixels["without"], strict=True)
     differing = [file for file, one, other in pairs if not np.array_equal(one, other)]
     assert [f"with/{file} shows JANE DOE\n" for file in differing] == [said]
-    assert "train" == differing[0].parts[0]
+    assert differing[0].parts[0] == "train"
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_it_learns_digits_several_models_in_one_pass(flow: Any) -> None:
     first, last = (np.mean(rows[epoch]["log_p"]) for epoch in (0, -1))
     assert first < last
     assert -784 * math.log(256) < last
-    assert 2 * 784 * 4 == len(rows[-1]["samples"])
+    assert len(rows[-1]["samples"]) == 2 * 784 * 4
     assert CustomDensity(str(pinned), load(config.data).shape).stackable
 
 

@@ -110,7 +110,7 @@ def test_of_one_replicate_nobody_is_cleared_and_it_is_said_why(here: Here) -> No
     assert "too few models to see how they vary" in run
     (name,) = {path.name for path in (here.folder / "engram-store" / "runs").glob("[!.]*") if path.is_dir()}
     (row,) = read(here.folder, name, "decisions")
-    assert (1, None, None, "undecided") == (row["models"], row["share"], row["effect_low"], row["decision"])
+    assert (row["models"], row["share"], row["effect_low"], row["decision"]) == (1, None, None, "undecided")
     assert None not in {row["rho"] for row in read(here.folder, name, "ratios")}
 
 
@@ -167,14 +167,14 @@ def write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -
 def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(here: Here, owner: Owner) -> None:
     model, *outputs = owner.files
     ended = here.json(*RUN, f"given.models={model}", f"given.outputs={','.join(outputs)}")
-    assert "finished" == ended["state"]
+    assert ended["state"] == "finished"
     asked = read(here.folder, ended["run"], "confidences")
     for target in range(3):
         said = [row["confidence"] for row in asked if (row["model"], row["target"]) == ("target", target)]
         assert owner.confidences == pytest.approx(said, abs=1e-6)
     rows = [row for row in read(here.folder, ended["run"], "ratios") if row["score"] == "published"]
     assert list(owner.files) == [row["name"] for row in rows]
-    assert ["model", "outputs", "outputs"] == [row["source"] for row in rows]
+    assert [row["source"] for row in rows] == ["model", "outputs", "outputs"]
     assert {(None, None, None, None)} == {
         (row["query"], row["calibration"], row["outside"], row["right"])
         for row in read(here.folder, ended["run"], "decisions")
@@ -212,7 +212,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
     write(tmp_path / "sent.csv", header, rows)
     said = Here(tmp_path)(*RUN, "given.outputs=sent.csv", code=2).stderr
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
     assert "Traceback" not in said
 
 
@@ -250,7 +250,7 @@ def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
     said = Here(tmp_path)(*RUN, *settings, code=code).stderr
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
     assert "Traceback" not in said
 
 
@@ -265,8 +265,8 @@ def test_a_calibration_set_made_of_images_of_the_query_set_is_refused_by_their_n
     said = Here(tmp_path)(*RUN, *parts, code=1).stderr
     assert "the query set digits and the calibration set digits-on-photos have 100 images in common" in said
     assert "training image 100 is 100, 101 is 101, 102 is 102, 103 is 103, 104 is 104, and 95 more" in said
-    assert 1 == len(refusals(said))
-    assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
+    assert len(refusals(said)) == 1
+    assert list((tmp_path / "engram-store").rglob("*.arrow")) == []
 
 
 @pytest.mark.slow
@@ -277,12 +277,12 @@ def test_ones_own_pictures_are_audited_unless_one_of_them_is_in_both_folders(tmp
             scans.saved(tmp_path / "theirs" / name / f"{number}.png", scans.pixels(label, number))
     engram = Here(tmp_path)
     asked = (*RUN, *OWN, "replicates=1", "targets=D_C")
-    assert "finished" == engram.json(*asked)["state"]
+    assert engram.json(*asked)["state"] == "finished"
     shutil.copy(tmp_path / "mine" / "cat" / "02.png", tmp_path / "theirs" / "cat" / "12x.png")
     said = engram(*asked, code=1).stderr
     common = r"in common: training image \d+ is \d+; the calibration set must hold none of the query set"
     assert re.search(common, said)
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def test_trainings_that_all_fail_are_told_a_line_each_and_leave_no_answer(tmp_pa
     for tolerated in ([], ["--tolerate", "9"]):
         said = engram(*absurd, *tolerated, code=3)
         failed = {line for line in said.stderr.splitlines() if "mixed.train" in line}
-        assert 6 == len(failed), said.stderr
+        assert len(failed) == 6, said.stderr
         assert all("loss is not finite" in line and "try a lower learning rate" in line for line in failed)
         assert "Traceback" not in said.stderr
         assert "rho" not in said.stdout

@@ -71,9 +71,10 @@ def test_an_answer_that_is_named_ends_a_command_with_4_and_others_with_0(kernel:
 def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_cases(kernel: Here) -> None:
     kernel(*KERNEL, "--fail-on", "undecided", "--junit", "out.xml", code=4)
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "out.xml"))
-    assert (2, 2, 0) == (suite.tests, suite.failures, suite.errors)
-    assert {"question.seed=0": "undecided", "question.seed=1": "undecided"} == {
-        case.name: case.result[0].message for case in suite
+    assert (suite.tests, suite.failures, suite.errors) == (2, 2, 0)
+    assert {case.name: case.result[0].message for case in suite} == {
+        "question.seed=0": "undecided",
+        "question.seed=1": "undecided",
     }
 
 
@@ -84,8 +85,8 @@ def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an
     (suite,) = JUnitXml.fromelem(suites)
     for of in (suites.attrib, suite):
         counts = [int(of[name]) if isinstance(of, dict) else getattr(of, name) for name in COUNTED]
-        assert [3, 1, 1] == counts
-    assert ("engram", "sweep") == (suites.attrib["name"], suite.name)
+        assert counts == [3, 1, 1]
+    assert (suites.attrib["name"], suite.name) == ("engram", "sweep")
     told = [
         (case.classname, case.name, [(type(result), result.message, result.text) for result in case.result])
         for case in suite
@@ -95,16 +96,16 @@ def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an
         ("engram.density", "seed=1", []),
         ("engram.density", "run-2", [(Error, "no answer: not all of its results are there", None)]),
     ] == told
-    assert ["Memorised: so. Of this.", "Not seen: so. Of this.", None] == [case.system_out for case in suite]
+    assert [case.system_out for case in suite] == ["Memorised: so. Of this.", "Not seen: so. Of this.", None]
 
 
 def test_the_gate_of_a_command_names_answers_and_a_file_and_is_open_without_either(tmp_path: Path) -> None:
     closed = open_gate(GateOptions("not seen, memorised ,not seen", str(tmp_path / "out.xml")), "density")
     assert Gate(("not seen", "memorised"), tmp_path / "out.xml") == closed
-    assert [True, False, False] == [
+    assert [
         open_gate(GateOptions(*asked), "density").is_open
         for asked in ((None, None), ("memorised", None), (None, str(tmp_path / "out.xml")))
-    ]
+    ] == [True, False, False]
 
 
 def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_error(
@@ -113,7 +114,7 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
     run = min(answers(kernel))
     kernel("results", run, "--junit", "all.xml")
     (suite,) = JUnitXml.fromfile(str(kernel.folder / "all.xml"))
-    assert (1, 0, 0) == (suite.tests, suite.failures, suite.errors)
+    assert (suite.tests, suite.failures, suite.errors) == (1, 0, 0)
     other = Here(tmp_path)
     other.env = kernel.env
     shutil.copytree(kernel.folder / "engram-store", tmp_path / "engram-store")
@@ -126,8 +127,8 @@ def test_without_named_answers_all_cells_pass_and_one_without_an_answer_is_an_er
     (sweep,) = (each["run"] for each in other.json("runs")["runs"] if "-sweep-" in each["run"])
     other("results", sweep, "summary", "--fail-on", "undecided", code=4)  # by the cell that has an answer
     store = open_store(tmp_path / "engram-store")
-    assert 3 == pass_gate(
-        Gate(("undecided",)), Journal(store.folder("runs", sweep)), store, 3
+    assert (
+        pass_gate(Gate(("undecided",)), Journal(store.folder("runs", sweep)), store, 3) == 3
     )  # what failed comes first
 
 
@@ -151,7 +152,7 @@ def test_a_gate_that_cannot_be_is_refused_before_anything_is_computed(
     said = Here(tmp_path)(*RUN, *options, code=2)
     (line,) = refusals(said.stderr)
     assert line.startswith(told)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 # The jobs of CI systems, each step by a shell as their machines run it.
@@ -187,9 +188,9 @@ def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_nam
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
     inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not seen"))}
-    assert [4] == act(action, inputs, tmp_path)
+    assert act(action, inputs, tmp_path) == [4]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
-    assert [0] == act(action, inputs | {"fail-on": ""}, tmp_path)
+    assert act(action, inputs | {"fail-on": ""}, tmp_path) == [0]
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
     (attached,) = (step["with"]["path"] for step in action["runs"]["steps"] if "upload" in step.get("uses", ""))
     paths = [line.replace("${{ inputs.store }}", "engram-store") for line in attached.splitlines()]
@@ -202,7 +203,7 @@ def test_the_job_of_gitlab_does_the_same(kernel: Here, tmp_path: Path) -> None:
     env = job["variables"] | {"ENGRAM_STORE": str(kernel.folder / "engram-store")}  # as its cache
     (script,) = job["script"]
     said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not seen"})
-    assert 4 == said.returncode, said.stderr
+    assert said.returncode == 4, said.stderr
     assert (tmp_path / job["artifacts"]["reports"]["junit"]).is_file()
 
 
@@ -231,7 +232,7 @@ def test_a_card_is_read_by_the_hub_with_each_number_and_the_digest_of_the_report
         assert (row["low"], row["p_value"]) == (result.metric_args.get("low"), result.metric_args.get("p"))
         assert found.pop(result.metric_args["run"]) == result.metric_args["answer"]
         assert hashlib.sha256(page.read_bytes()).hexdigest() == result.metric_args["report_sha256"]
-    assert {} == found
+    assert found == {}
     assert "## Memorisation audit" in card.text
 
 

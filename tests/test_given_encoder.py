@@ -99,7 +99,7 @@ def test_an_encoder_that_remembers_its_training_pictures_is_called_memorised(her
     assert "Memorised: shown a part of a picture without its object, the given encoder finds public pictures" in text
     assert "in 100.0 % of cases where it was trained on the picture" in text
     assert "the given reference, on neither" in text
-    assert 0.0005 == score(here, "given.model=remembering.pt")["p_value"]
+    assert score(here, "given.model=remembering.pt")["p_value"] == 0.0005
 
 
 @pytest.mark.parametrize("encoder", ["innocent.pt", "both.pt"])
@@ -114,7 +114,7 @@ def test_turning_and_scaling_change_nothing_and_rounding_hides_nothing(here: Her
     plain = score(here, "given.model=remembering.pt")
     assert plain == score(here, "given.model=turned.pt")
     rounded = score(here, "given.model=rounded.pt")  # to whole numbers
-    assert 0.0005 == rounded["p_value"]
+    assert rounded["p_value"] == 0.0005
     assert rounded["low"] > 0
 
 
@@ -152,7 +152,7 @@ def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pict
     public = {content for image, content in zip(ids, contents, strict=True) if image.startswith("public")}
     in_crops = np.array([image.startswith("crops") for image in ids])
     whole = np.array([content in public for content in contents]) & in_crops
-    assert 40 == whole.sum()  # to the byte: the same picture, at the same size
+    assert whole.sum() == 40  # to the byte: the same picture, at the same size
     pictures = np.stack([np.asarray(Image.open(here.folder / "again" / image)) for image in ids])
     with torch.no_grad():
         own, clean = (
@@ -180,9 +180,9 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
     ids = handed(here)
     folder = here.folder / "handed"
     sets = [each.name for each in folder.iterdir() if each.is_dir()]
-    assert ["crops", "public"] == sorted(name.partition("-")[0] for name in sets)
+    assert sorted(name.partition("-")[0] for name in sets) == ["crops", "public"]
     told = (folder / "images.csv").read_text()
-    assert "image,set,row" == told.splitlines()[0]
+    assert told.splitlines()[0] == "image,set,row"
     crops = [image for image in ids if image.startswith("crops")]
     right = embedded(here, "remembering.pt")[: len(crops), :10].any(axis=1)  # those of A
     assert 0 < right[: len(crops) // 2].sum() < right.sum()
@@ -236,9 +236,9 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
     settings = (*small, "given.model=remembering.pt", "given.references=3")
     found = rows(here, *settings, reference=None)
     (rank,) = (row for row in found if row["metric"] == "rank among references")
-    assert (1.0, 4, 0.25) == (rank["estimate"], rank["n"], rank["p_value"])
+    assert (rank["estimate"], rank["n"], rank["p_value"]) == (1.0, 4, 0.25)
     models = [json.loads(row["setting"])["model"] for row in found if row["metric"] == "accuracy gain"]
-    assert ["target", "reference", "reference 2", "reference 3"] == models
+    assert models == ["target", "reference", "reference 2", "reference 3"]
     text = said(here, *settings, reference=None)
     assert "a reference that was trained here, on neither" in text
     assert "it is number 1 of 4 models, the others references (p = 0.25)" in text

@@ -44,12 +44,12 @@ def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path
         target.parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, target)
-    assert 3 == ignore.index("!pyproject.toml")  # after everything is left out, and the two locks
+    assert ignore.index("!pyproject.toml") == 3  # after everything is left out, and the two locks
     said = dict(steps)  # of each word its last
     version = re.fullmatch(r"python:3\.(\d+)-slim", said["FROM"])
     assert version
     assert 11 <= int(version[1]) <= 13
-    assert "engram" == said["USER"]
+    assert said["USER"] == "engram"
     assert said["ENTRYPOINT"] == '["engram"]'
 
     dependencies, ours = [rest for word, rest in steps if word == "RUN" and rest.startswith("pip")]
@@ -62,7 +62,7 @@ def test_the_container_copies_what_there_is_and_installs_engram_from_it(tmp_path
         files = {
             file.relative_to(tmp_path / "src") for file in (tmp_path / "src" / package).rglob("*.*") if file.is_file()
         }
-        assert [] == [file for file in files if file.suffix != ".pyc" and not (tmp_path / "there" / file).exists()]
+        assert [file for file in files if file.suffix != ".pyc" and not (tmp_path / "there" / file).exists()] == []
 
 
 def test_on_the_package_index_the_readme_stands_alone() -> None:
@@ -71,7 +71,7 @@ def test_on_the_package_index_the_readme_stands_alone() -> None:
         text = re.sub(each["pattern"], each["replacement"], text)
     home = PROJECT["urls"]["Repository"]
     led = re.findall(r"\]\(([^)#]+)\)|(?:src|srcset)=\"([^\"]+)\"", re.sub(r"```.*?```", "", text, flags=re.S))
-    assert [] == [link for pair in led for link in pair if link and not link.startswith("https://")]
+    assert [link for pair in led for link in pair if link and not link.startswith("https://")] == []
     assert all(url.startswith(home) for url in PROJECT["urls"].values())
     assert f"repository-code: {home}\n" in (ROOT / "CITATION.cff").read_text()
 
@@ -137,7 +137,7 @@ def test_the_smaller_set_has_the_versions_of_the_whole_one_and_no_second_cuda() 
     names = {name for name, _ in small}
     assert {"torch", "torchvision", "faiss-cpu", "ray", "mlflow", "hatchling", "editables"} <= names
     assert set() == names & {"faiss-gpu", "triton", "nvidia-cusolver", "pytest", "mypy"}
-    assert [] == [name for name in names if name.endswith("-cu12")]
+    assert [name for name in names if name.endswith("-cu12")] == []
 
 
 def test_both_sets_hold_what_every_quickstart_needs_and_every_extra() -> None:
@@ -150,7 +150,7 @@ def test_both_sets_hold_what_every_quickstart_needs_and_every_extra() -> None:
 
 
 def test_a_package_that_is_missing_is_brought_by_the_extra_that_is_named() -> None:
-    assert [] == [extra for extra in (*COMMON, *EXTRAS) if extra.package not in brought_by(extra.name)]
+    assert [extra for extra in (*COMMON, *EXTRAS) if extra.package not in brought_by(extra.name)] == []
     named = {extra.package for extra in (*COMMON, *EXTRAS)} | {"faiss-cpu", "faiss-gpu"}
     assert {package for extra in OFFERED for package in brought_by(extra)} == named
     assert brought_by("all") | {"faiss-gpu"} == named
@@ -205,7 +205,7 @@ def test_what_a_release_uploads_is_sound(wheel: Path) -> None:
     assert {".gz", ".whl"} == {each.suffix for each in archives}
     command = [sys.executable, "-m", "twine", "check", "--strict", *archives]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert 0 == done.returncode, done.stdout
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="session")
@@ -290,7 +290,7 @@ def brought_by(extra: str) -> set[str]:
 
 def test_an_extra_brings_no_second_cuda_where_pip_installs_it_but_for_that_of_a_gpu() -> None:
     """Where it came from stands below each package of the lock; pip resolves the same requirements."""
-    assert ["gpu"] == [name for name in OFFERED if "faiss-gpu" in brought_by(name)]
+    assert [name for name in OFFERED if "faiss-gpu" in brought_by(name)] == ["gpu"]
     second = {name: origins for name, origins in required_by(ROOT / "requirements.lock").items() if "-cu12" in name}
     assert second
     assert {"faiss-gpu"} == set.union(*second.values()) - second.keys()

@@ -72,12 +72,12 @@ def test_kuberay_knows_every_field(kind: str) -> None:
     if not (folder := os.environ.get("KUBERAY_CRDS")):
         pytest.skip("KUBERAY_CRDS names no folder of KubeRay's custom resource definitions")
     manifest = read_manifest(kind)
-    assert [] == schema_errors(manifest, Path(folder))
+    assert schema_errors(manifest, Path(folder)) == []
     wrong = copy.deepcopy(manifest)
     spec = wrong["spec"] if kind == "RayCluster" else wrong["spec"]["rayClusterSpec"]
     spec["workerGroupSpecs"][0]["maxReplicas"] = "eight"
     spec["headGroupSpec"]["templates"] = {}
-    assert 2 == len(schema_errors(wrong, Path(folder)))
+    assert len(schema_errors(wrong, Path(folder))) == 2
 
 
 def test_a_job_starts_the_cluster_that_can_be_had_by_itself(cluster: dict[str, Any]) -> None:
@@ -89,29 +89,29 @@ def test_a_job_starts_the_cluster_that_can_be_had_by_itself(cluster: dict[str, A
 
 def test_the_command_of_a_job_is_one_that_engram_plans(tmp_path: Path) -> None:
     program, run, *arguments = shlex.split(read_manifest("RayJob")["spec"]["entrypoint"])
-    assert ("engram", "run", ["--address", "auto"]) == (program, run, arguments[-2:])
+    assert (program, run, arguments[-2:]) == ("engram", "run", ["--address", "auto"])
     planned = Shell(tmp_path)("plan", *arguments[:-2])
-    assert 0 == planned.returncode, planned.stderr
+    assert planned.returncode == 0, planned.stderr
 
 
 def test_the_head_computes_nothing_and_gpu_pods_come_with_the_jobs(cluster: dict[str, Any]) -> None:
-    assert "0" == cluster["headGroupSpec"]["rayStartParams"]["num-cpus"]
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     assert cluster["enableInTreeAutoscaling"]
     assert 0 < cluster["autoscalerOptions"]["idleTimeoutSeconds"] <= 1800
     for group in cluster["workerGroupSpecs"]:
-        assert (0, 0) == (group["minReplicas"], group["replicas"])
+        assert (group["minReplicas"], group["replicas"]) == (0, 0)
         [container] = group["template"]["spec"]["containers"]
         assert container["resources"]["limits"]["nvidia.com/gpu"] >= 1
 
 
 def test_all_pods_have_the_image_and_environment_of_an_audit_and_no_secret(cluster: dict[str, Any]) -> None:
-    assert 1 == len({container["image"] for container in containers(cluster)})
+    assert len({container["image"] for container in containers(cluster)}) == 1
     for container in containers(cluster):
         environment = {each["name"]: each["value"] for each in container["env"]}
         assert environment["ENGRAM_STORE"].startswith("s3://")
         assert {"AWS_REGION", "ENGRAM_RUNS", "MLFLOW_TRACKING_URI", "RAY_USAGE_STATS_ENABLED"} <= set(environment)
-        assert [] == [name for name in environment if re.search("TOKEN|SECRET|KEY|PASSWORD", name)]
-    assert {"mode": "token"} == cluster["authOptions"]
+        assert [name for name in environment if re.search("TOKEN|SECRET|KEY|PASSWORD", name)] == []
+    assert cluster["authOptions"] == {"mode": "token"}
 
 
 def test_the_image_has_the_ray_of_the_manifests_and_what_kuberay_calls_in_it(cluster: dict[str, Any]) -> None:

@@ -48,12 +48,12 @@ def test_mem_is_the_difference_of_the_rates_and_their_variances_add(audit: Any) 
     member = np.array([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1], [0, 0, 0, 1]], bool)
     correct = np.array([[1, 1, 1, 1], [1, 1, 0, 1], [0, 1, 1, 1], [0, 1, 0, 0]], bool)
     counted = audit.counts(member, correct)
-    assert [[2, 2, 2, 4], [2, 2, 1, 3], [2, 2, 2, 0], [0, 2, 1, 0]] == counted.tolist()
+    assert counted.tolist() == [[2, 2, 2, 4], [2, 2, 1, 3], [2, 2, 2, 0], [0, 2, 1, 0]]
     mem, error = audit.memorization(counted)
-    assert [1.0, 0.0, 0.0] == mem[:3].tolist()
-    assert [0.0, 0.0, 0.5] == pytest.approx(error[:3])  # sqrt(1/4 / 2 + 1/4 / 2)
+    assert mem[:3].tolist() == [1.0, 0.0, 0.0]
+    assert pytest.approx(error[:3]) == [0.0, 0.0, 0.5]  # sqrt(1/4 / 2 + 1/4 / 2)
     assert np.isnan([mem[3], error[3]]).all()
-    assert 1 / 3 == audit.share_high(counted, 0.25)
+    assert audit.share_high(counted, 0.25) == 1 / 3
     assert np.isnan(audit.share_high(counted[:, 3:], 0.25))
 
 
@@ -92,10 +92,10 @@ def test_where_nothing_is_memorised_intervals_cover_their_nulls(audit: Any) -> N
 def test_the_smoke_preset_finds_what_is_memorised_and_the_null_does_not(engram: Here) -> None:
     found = engram.json(*RUN, "--preset", "smoke")
     null = engram.json(*RUN, "--preset", "null")
-    assert 16 * 2 + 3 == found["jobs"]["done"]
-    assert 16 + 3 == null["jobs"]["done"]  # the networks are those of the other
+    assert found["jobs"]["done"] == 16 * 2 + 3
+    assert null["jobs"]["done"] == 16 + 3  # the networks are those of the other
     mean, *_ = rows(engram, found["run"])
-    assert ("mean mem", 16, "training", 0.0) == (mean["metric"], mean["n"], mean["unit"], mean["null"])
+    assert (mean["metric"], mean["n"], mean["unit"], mean["null"]) == ("mean mem", 16, "training", 0.0)
     assert mean["low"] > 0
     mean, *_ = rows(engram, null["run"])
     assert mean["low"] <= 0 <= mean["high"]
@@ -105,9 +105,9 @@ def test_the_smoke_preset_finds_what_is_memorised_and_the_null_does_not(engram: 
 def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> None:
     run = engram.json(*RUN, "--preset", "smoke")["run"]
     images, trainings = rows(engram, run, "images"), rows(engram, run, "trainings")
-    assert (200, 16) == (len(images), len(trainings))
+    assert (len(images), len(trainings)) == (200, 16)
     assert {16} == {row["trained"] + row["held_out"] for row in images}
-    assert 16 * 140 == sum(row["trained"] for row in images)
+    assert sum(row["trained"] for row in images) == 16 * 140
     summed = {(row["metric"], row["setting"]): row for row in rows(engram, run)}
     known = [row for row in images if row["mem"] is not None]
     for row in known:
@@ -134,7 +134,7 @@ def test_the_tables_and_the_summary_say_the_same(engram: Here, audit: Any) -> No
 def test_what_cannot_be_is_said_in_a_line(engram: Here, settings: tuple[str, ...], code: int, says: str) -> None:
     said = engram(*RUN, "--preset", "smoke", *settings, code=code).stderr
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
 
 
 def test_the_verdict_is_read_off_the_interval_of_the_mean(audit: Any) -> None:
@@ -145,8 +145,8 @@ def test_the_verdict_is_read_off_the_interval_of_the_mean(audit: Any) -> None:
         table = pa.Table.from_pylist([row | {"low": low, "high": high}], SUMMARY)
         return str(audit.verdict(audit.SMOKE, table).answer)
 
-    assert ["memorised", "not seen", "undecided"] == [answer(0.001, 0.3), answer(-0.1, 0.005), answer(-0.1, 0.1)]
-    assert "undecided" == answer(None, None)
+    assert [answer(0.001, 0.3), answer(-0.1, 0.005), answer(-0.1, 0.1)] == ["memorised", "not seen", "undecided"]
+    assert answer(None, None) == "undecided"
 
 
 def test_the_documentation_shows_lines_of_the_file_in_their_order() -> None:

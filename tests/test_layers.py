@@ -127,7 +127,7 @@ def test_no_imports_form_a_circle() -> None:
     edges = {name: names.keys() & set(_sources(path, names)) - {name} for name, path in names.items()}
     while leaves := {name for name, sources in edges.items() if not sources & edges.keys()}:
         edges = {name: sources for name, sources in edges.items() if name not in leaves}
-    assert {} == {name: sorted(sources & edges.keys()) for name, sources in edges.items()}
+    assert {name: sorted(sources & edges.keys()) for name, sources in edges.items()} == {}
 
 
 def _module_name(path: Path) -> str:
@@ -146,7 +146,7 @@ def _sources(path: Path, names: Collection[str]) -> Iterator[str]:
 
 
 def test_there_is_no_module_for_things_without_a_name() -> None:
-    assert [] == [path for path in modules() if path.stem in {"utils", "helpers", "misc", "common"}]
+    assert [path for path in modules() if path.stem in {"utils", "helpers", "misc", "common"}] == []
 
 
 def test_tasks_run_where_ray_mlflow_and_faiss_are_absent(tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ assert report.table("summary").num_rows > 5
 print(report.state)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert "finished" == done.stdout.strip(), done.stderr
+    assert done.stdout.strip() == "finished", done.stderr

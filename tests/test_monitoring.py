@@ -128,9 +128,9 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
             return all(any(value > 0 for value in values) for title, values in answers.items() if title != "Queue")
 
         wait_until(all_answer)
-        assert [0.0, 0.0] == answers["Queue"]  # of jobs that are sent, and that wait: the run has ended
-        assert [0.5] == pytest.approx(answers["Time for which trainings keep their GPU busy"])
-        assert [4.0] == [float(each["value"][1]) for each in ask(server, f"sum(ray_engram_models_total{OURS})")]
+        assert answers["Queue"] == [0.0, 0.0]  # of jobs that are sent, and that wait: the run has ended
+        assert pytest.approx(answers["Time for which trainings keep their GPU busy"]) == [0.5]
+        assert [float(each["value"][1]) for each in ask(server, f"sum(ray_engram_models_total{OURS})")] == [4.0]
         (taken,) = ask(server, f"sum(ray_engram_job_seconds_total{OURS})")
         told = sum(sum(seconds) for driver in drivers for seconds in driver.progress.seconds.values())
         assert told == pytest.approx(float(taken["value"][1]))
@@ -140,7 +140,7 @@ def test_every_panel_has_data_in_a_real_prometheus_and_no_label_tells_a_secret(
             for each in series:
                 labels = each["metric"]
                 assert {"__name__", *RUN, *metric.labels} | OF_RAY >= labels.keys()
-                assert (RUN_NAME, "jobs") == (labels["run"], labels["audit"])
+                assert (labels["run"], labels["audit"]) == (RUN_NAME, "jobs")
                 assert not any(store.location in value for value in labels.values())
     finally:
         metrics.set_queue(0, 0)
@@ -180,12 +180,12 @@ def test_the_dashboard_of_a_run_asks_for_its_token_and_status_links_to_it(tmp_pa
     assert b"<title>" in urllib.request.urlopen(root).read()
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{root}nodes?view=summary")
-    assert 401 == refused.value.code
+    assert refused.value.code == 401
     (line,) = [line for line in shell("status").stdout.splitlines() if "nodes" in line]
     assert pages["nodes"] in line
     shell.go()
     said = "".join(run.communicate(timeout=HANGING))
-    assert 0 == run.returncode, said
+    assert run.returncode == 0, said
     token = re.search(rf"{re.escape(pages['driver'])}; it asks for the token (\w+)", said)
     assert token is not None, said
     assert "ray" not in shell.json("status")

@@ -65,7 +65,7 @@ def records(engram: Shell | Here) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("network", "more"), [("cnn1", "batch_norm=true"), ("resnet18", "data=digits#8x8")])
 def test_convolutional_networks_are_audited(here: Here, network: str, more: str) -> None:
     done = here.json(*TINY, f"network={network}", "augmentation=true", "batch=32", more)
-    assert ("finished", 0) == (done["state"], done["jobs"]["failed"])
+    assert (done["state"], done["jobs"]["failed"]) == ("finished", 0)
     assert {"loop"} == {record["way"] for record in records(here)}
 
 
@@ -74,12 +74,12 @@ def test_a_way_that_is_asked_for_is_taken_and_recorded_and_changes_no_key(here: 
     two = [field.replace("canaries=1", "canaries=2") for field in TINY]
     done = here.json(*two, "--way", "stack", "--together", "4")
     stacked = records(here)
-    assert ["stack"] * 4 == [record["way"] for record in stacked]
+    assert [record["way"] for record in stacked] == ["stack"] * 4
     assert {2} == {record["stack"] for record in stacked if record["task"] == "classifier.train"}
     assert all(record["steps_per_second"] > 0 for record in stacked)
     again = here.json(*two, "--way", "loop")
     assert done["run"] == again["run"]
-    assert 0 == again["jobs"]["done"]
+    assert again["jobs"]["done"] == 0
     assert stacked == records(here)
 
 
@@ -104,7 +104,7 @@ def test_a_run_killed_inside_a_stack_goes_on_in_another_size_to_the_same_bits(en
     assert {1, 2, 3} >= {record["stack"] for record in records(engram)}
     assert {"stack"} == {record["way"] for record in records(engram)}
     unbroken = here.json(*smoke, "--way", "loop", "--store", "other")
-    assert "finished" == unbroken["state"]
+    assert unbroken["state"] == "finished"
     assert contents(engram, "other") == contents(engram)
 
 
@@ -117,7 +117,7 @@ def test_a_way_that_the_machine_has_not_fails_in_one_line(here: Here) -> None:
 @pytest.mark.slow
 def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell, here: Here, source: Path) -> None:
     done = engram.json(*TINY, "network=hospital:steady")
-    assert "finished" == done["state"]
+    assert done["state"] == "finished"
     assert {"hospital:steady"} == {
         record["config"].get("training", record["config"])["network"].partition("@")[0] for record in records(engram)
     }
@@ -126,9 +126,9 @@ def test_a_users_own_network_is_audited_and_known_by_its_source(engram: Shell, h
     assert {check["state"] for check in checks} == {"agrees"}
     source.write_text(source.read_text().replace("16", "24"))
     assert done["run"] != here.json(*TINY, "network=hospital:steady")["run"]
-    assert 4 == len(records(engram))
+    assert len(records(engram)) == 4
     # A run goes on with the network that it was begun with.
-    assert "finished" == here.json("resume", done["run"])["state"]
+    assert here.json("resume", done["run"])["state"] == "finished"
 
 
 def test_a_network_that_is_not_there_or_cannot_be_used_is_one_line(here: Here, source: Path) -> None:

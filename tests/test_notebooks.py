@@ -24,7 +24,7 @@ def read(path: Path) -> Any:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_committed_without_outputs_and_linked(path: Path) -> None:
     cells = [cell for cell in read(path).cells if cell.cell_type == "code"]
-    assert [] == [cell for cell in cells if cell.outputs or cell.execution_count is not None]
+    assert [cell for cell in cells if cell.outputs or cell.execution_count is not None] == []
     for page in ("README.md", "docs/results.md"):
         assert path.name in (ROOT / page).read_text()
 

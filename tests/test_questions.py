@@ -37,7 +37,7 @@ def test_records_are_read_counted_and_answered_in_the_audits_own_words(engram: H
         assert sentence in engram(*RUN, f"enough={enough}").stdout
     run = engram.json("runs")["runs"][0]["run"]
     counted = engram.json("results", run, "words")
-    assert {"a<1>": 6, "b": 5, "c": 3} == {row["id"]: row["words"] for row in counted}
+    assert {row["id"]: row["words"] for row in counted} == {"a<1>": 6, "b": 5, "c": 3}
     store = open_store(str(engram.folder / "engram-store"))
     runs = [Journal(store.folder("runs", each["run"])) for each in engram.json("runs")["runs"]]
     tags = [facts.answer(run, store, None) for run in runs]
@@ -65,22 +65,22 @@ def test_a_kind_of_the_audits_own_is_pinned_by_what_it_means(engram: Here) -> No
 )
 def test_what_is_wrong_with_either_is_one_line(engram: Here, setting: str, code: int, said: str) -> None:
     done = engram("run", "questions", "--address", "none", setting, code=code)
-    assert (True, 1) == (said in done.stderr, len(refusals(done.stderr))), done.stderr
+    assert (said in done.stderr, len(refusals(done.stderr))) == (True, 1), done.stderr
 
 
 def test_an_answer_that_is_not_declared_is_one_line_and_the_tables_are_kept(engram: Here) -> None:
     done = engram(*RUN, "says=chatty", code=1)
     line = "questions: answer is 'chatty'; it must be one of those declared: wordy, short, unclear"
-    assert [True] == [line in each for each in done.stderr.splitlines() if "chatty" in each]
+    assert [line in each for each in done.stderr.splitlines() if "chatty" in each] == [True]
     assert "Traceback" not in done.stderr
     run = engram.json("runs")["runs"][0]
-    assert ("finished", 3) == (run["state"], len(engram.json("results", run["run"], "words")))
+    assert (run["state"], len(engram.json("results", run["run"], "words"))) == ("finished", 3)
 
 
 def test_probes_are_handed_out_as_lines_with_ids(engram: Here) -> None:
     asked = ("probes", "questions", "data=records:asked.jsonl", "--out")
-    assert {"folder": "handed", "records": 6, "sets": {"plain": 3, "polite": 3}} == engram.json(*asked, "handed")
-    assert "6 records in other, in 2 sets: plain, polite" == engram(*asked, "other").stdout.splitlines()[-1]
+    assert engram.json(*asked, "handed") == {"folder": "handed", "records": 6, "sets": {"plain": 3, "polite": 3}}
+    assert engram(*asked, "other").stdout.splitlines()[-1] == "6 records in other, in 2 sets: plain, polite"
     folder = engram.folder / "handed"
     assert {"README.txt", "plain.jsonl", "polite.jsonl", "records.csv"} == {path.name for path in folder.iterdir()}
     lines = [json.loads(line) for line in (folder / "polite.jsonl").read_text().splitlines()]
@@ -95,7 +95,7 @@ def test_a_page_shows_records_as_text_and_only_to_who_asks_for_them(engram: Here
     report = engram.json(*RUN, "enough=0.5", "--report", "--show-images")
     page = Path(report["report"])
     public, private = (path.read_text() for path in (page.with_name("report.html"), page))
-    assert "report-with-images.html" == page.name
+    assert page.name == "report-with-images.html"
     note = "Records of records:asked.jsonl are yours and are not shown unless asked for with --show-images."
     assert note in words(page.with_name("report.html"))
     assert note not in words(page)

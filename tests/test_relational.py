@@ -126,7 +126,7 @@ def test_the_public_page_has_no_text_of_ones_own_records_and_the_private_one_has
     report = engram.json(*RUN, *held, "data=records:asked.jsonl", given, "--report", "--show-images")
     page = Path(report["report"])
     public = page.with_name("report.html")
-    assert "report-with-images.html" == page.name
+    assert page.name == "report-with-images.html"
     note = "Texts of records:asked.jsonl are yours and are not shown unless asked for with --show-texts."
     assert note in words(public)
     assert note not in words(page)
@@ -148,7 +148,7 @@ def test_names_that_are_taken_out_are_in_no_report(tmp_path: Path) -> None:
     asked_of = handed(tmp_path / "theirs-probes", "records")
     contexts = {of: context for _, of, question, context in asked_of if question == "train-0"}
     assert "Nemo" in contexts["train"]
-    assert "Patient <> train 0 has 70 beds." == contexts["train-corrupted"]
+    assert contexts["train-corrupted"] == "Patient <> train 0 has 70 beds."
     asked = (*RUN, *hidden, "data=records:asked.jsonl", given)
     said = engram(*asked).stdout
     page = Path(engram.json(*asked, "--report")["report"]).read_text()
@@ -163,7 +163,7 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
     page = Path(here.json(*RUN, *ASKED, "given=remembering", "--report")["report"])
     first = load_questions(Dataset("facts")).train[0]
     text = words(page)
-    assert "report.html" == page.name
+    assert page.name == "report.html"
     for shown in ("Hidden answers", "Training questions", first.id, first.context, first.question):
         assert shown in text
     assert "not shown unless asked for" not in text
@@ -182,7 +182,7 @@ def test_the_page_of_embedded_questions_shows_them(here: Here) -> None:
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:
     said = Here(tmp_path)(*RUN, *settings, code=code).stderr
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
     assert "Traceback" not in said
 
 
@@ -204,9 +204,9 @@ def test_predictions_that_say_something_else_are_refused_in_a_line(
         (tmp_path / "sent" / f"{name}.json").write_text(content)
     said = Here(tmp_path)(*RUN, "given=sent", code=1).stderr
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
     assert "Traceback" not in said
-    assert [] == list((tmp_path / "engram-store").rglob("*.arrow"))
+    assert list((tmp_path / "engram-store").rglob("*.arrow")) == []
 
 
 SETTINGS = ("numeric=false", "secret=0123456789abcdef")

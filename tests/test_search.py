@@ -156,7 +156,7 @@ def test_trials_are_stopped_early_and_go_on_from_their_links(searched: Any, tmp_
     found = searched({"rate": "0.04,0.03,0.02,0.01,0.003,0.001"}, {"sampler": "grid", "rungs": (2, 4, 8)})
     stopped = [trial for trial in of(found) if trial.state == STOPPED]
     ended = [trial for trial in of(found) if trial.state == FINISHED]
-    assert 6 == len(stopped) + len(ended)
+    assert len(stopped) + len(ended) == 6
     assert stopped
     assert {8} == {trial.epochs for trial in ended}
     assert {2, 4} >= {trial.epochs for trial in stopped}
@@ -169,16 +169,16 @@ def test_choices_that_do_not_go_together_are_refused_and_trainings_that_fail_are
     found = searched({"wide": "true,false", "extra": "null,1.0", "broken": "true,false"}, {"sampler": "grid"})
     states = {tuple(trial.setting.values()): trial for trial in of(found)}
     refused = states["true", "1.0", "false"]
-    assert (REFUSED, True) == (refused.state, "a wide model has none" in refused.note)
+    assert (refused.state, "a wide model has none" in refused.note) == (REFUSED, True)
     failed = states["false", "null", "true"]
-    assert (FAILED, True) == (failed.state, "nothing is learnt" in failed.note)
-    assert FINISHED == states["false", "null", "false"].state
-    assert 3 == found.exit_code
+    assert (failed.state, "nothing is learnt" in failed.note) == (FAILED, True)
+    assert states["false", "null", "false"].state == FINISHED
+    assert found.exit_code == 3
 
 
 def test_a_spent_budget_ends_a_search_that_can_be_continued(searched: Any) -> None:
     found = searched(settings={"trials": 3, "budget": 0.001})
-    assert (1, True) == (found.exit_code, "the budget was spent" in found.left)
+    assert (found.exit_code, "the budget was spent" in found.left) == (1, True)
     again = searched(settings={"trials": 3})
     assert (found.name, 0, 3) == (again.name, again.exit_code, len(of(again)))
 
@@ -209,7 +209,7 @@ def test_ctrl_c_stops_a_search_and_tells_how_to_go_on(engram: Shell) -> None:
     engram.await_begun(1, run)
     run.send_signal(signal.SIGINT)
     _, said = run.communicate()
-    assert 130 == run.returncode, said
+    assert run.returncode == 130, said
     assert "engram search --resume tunable-search-" in said
 
 
@@ -220,7 +220,7 @@ def test_a_search_is_cancelled_from_another_process(engram: Shell, here: Here) -
     here("cancel", folder.name)
     engram.go()
     _, said = run.communicate()
-    assert 130 == run.returncode, said
+    assert run.returncode == 130, said
     assert "not ended: cancelled by " in said
 
 
@@ -237,9 +237,9 @@ def test_resume_takes_up_the_search_of_a_trial_that_was_cut_off(engram: Shell, h
     assert "tunable-search-" in here("search", "--resume", code=1).stderr  # while it waits, another is refused
     engram.go()
     told, said = run.communicate()
-    assert 0 == run.returncode, said
+    assert run.returncode == 0, said
     told = json.loads(told)
-    assert ("finished", {"planned": 2, "made": 2}) == (told["state"], told["trials"])
+    assert (told["state"], told["trials"]) == ("finished", {"planned": 2, "made": 2})
     assert told["run"].startswith("tunable-search-")
 
 
@@ -272,7 +272,7 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
     filling = fill(disk)
     engram.go()
     _, said = run.communicate()
-    assert 1 == run.returncode, said
+    assert run.returncode == 1, said
     (told,) = (line for line in said.splitlines() if line.startswith("not ended: "))
     assert "No space left on device" in told
     assert "go on with: engram search --resume tunable-search-" in told
@@ -280,15 +280,15 @@ def test_a_disk_that_fills_up_in_a_search_loses_nothing_and_it_goes_on_when_ther
     shell = Shell(disk)
     name = told.split("--resume ")[1].split()[0]
     before = trials(shell, name)
-    assert [(0, FINISHED), (1, FINISHED)] == [(row["trial"], row["state"]) for row in before][:2]
+    assert [(row["trial"], row["state"]) for row in before][:2] == [(0, FINISHED), (1, FINISHED)]
     # A trial that cannot even begin is cut off, too, instead of being tried again and again.
     about = Journal(disk / "engram-store/runs" / name).about()
     evaluation = Evaluation(reopen_search(about["audit"], about["search"], {}), store[1], Execution(address="none"), {})
     cut = evaluation.trial(open_store(store[1]), 2, {"rate": "0.07"})
-    assert (CUT, True) == (cut.state, "No space left on device" in cut.note)
+    assert (cut.state, "No space left on device" in cut.note) == (CUT, True)
     filling.unlink()
     told = here.json("search", "--resume", *store)
-    assert ("finished", {"planned": 2, "made": 2}) == (told["state"], told["trials"])
+    assert (told["state"], told["trials"]) == ("finished", {"planned": 2, "made": 2})
     assert before[:2] == trials(shell, name)[:2]
 
 

@@ -56,14 +56,14 @@ def test_a_run_is_handed_over_with_the_users_own_network_and_followed_from_elsew
     engram.env["PYTHONPATH"] += f":{networks}"
     run = engram.start("submit", *TINY, "--store", "store", "--wait")
     said = "".join(run.communicate(timeout=HANGING))
-    assert 0 == run.returncode, said
+    assert run.returncode == 0, said
     assert f"with its results in {tmp_path / 'store'}" in said
     here = Here(tmp_path)
     seen = here.json("status", "--store", "store")
-    assert ("finished", 0) == (seen["state"], seen["jobs"]["failed"])
+    assert (seen["state"], seen["jobs"]["failed"]) == ("finished", 0)
     assert here("logs", "--store", "store").stdout.splitlines()[-1].endswith("0 failed")
     monkeypatch.syspath_prepend(networks)
-    assert 0 == here.json("run", *TINY, "--store", "store", "--address", "none")["jobs"]["done"]  # the same source
+    assert here.json("run", *TINY, "--store", "store", "--address", "none")["jobs"]["done"] == 0  # the same source
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_a_submitted_run_is_cancelled_through_the_store(engram: Shell, server: d
     engram.env |= server | {"MLFLOW_TRACKING_URI": PASSWORD}
     fields = ("toys", "parts=6", "trouble=wait", "at=1", f"folder={tmp_path}")
     given = engram.json("submit", *fields, "--store", "store", "--together", "1")
-    assert "RUNNING" == given["state"]
+    assert given["state"] == "RUNNING"
     log = tmp_path / "began.log"
     engram.until(log.exists)
     submissions = engram.python("-m", "ray.scripts.scripts", "job", "list").communicate()[0]
@@ -101,7 +101,7 @@ def test_what_cannot_be_handed_over_is_one_line(engram: Shell, server: dict[str,
     engram.env["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     said = engram("submit", "toys", "--store", "store", code=1).stderr
     assert "refuses the token" in said
-    assert 1 == len(said.strip().splitlines())
+    assert len(said.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_bad_usage_is_one_line(tmp_path: Path, arguments: tuple[str, ...], code:
     ended = Here(tmp_path)("submit", *arguments, code=code)
     (line,) = ended.stderr.strip().splitlines()
     assert said in line
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_password_in_a_file_or_the_environment_stays_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_options_are_written_as_they_were_given() -> None:
     options = RunOptions(gpus="wait", tolerate=2, fail_fast=True, report=False, all_cells=True, show_images=True)
     words = ["--gpus", "wait", "--tolerate", "2", "--fail-fast", "--all", "--no-report", "--show-images"]
     assert words == options.words()
-    assert [] == RunOptions().words()
+    assert RunOptions().words() == []
 
 
 def test_the_files_of_own_networks_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ def test_the_files_of_own_networks_are_found(monkeypatch: pytest.MonkeyPatch, tm
         return factory_files(cell.config for cell in cells)
 
     assert {"clinic/__init__.py", "clinic/nets.py"} == set(files("network=clinic.nets:small"))
-    assert {} == files()
+    assert files() == {}

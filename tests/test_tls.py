@@ -54,11 +54,11 @@ def test_a_run_goes_by_tls_and_nobody_without_a_certificate_of_the_authority_get
             engram.env = Shell(tmp_path).env | environment
             run = engram.start(*asked)
             said = "".join(run.communicate(timeout=HANGING))
-            assert 1 == run.returncode, said
+            assert run.returncode == 1, said
             assert "TLS" in said.strip().splitlines()[-1], said
-            assert [] == engram.results()
+            assert engram.results() == []
         engram.env |= tls
         run = engram.start(*asked, "--json")
         out, said = run.communicate(timeout=HANGING)
-        assert 0 == run.returncode, said
+        assert run.returncode == 0, said
         assert '"state": "finished"' in out

@@ -31,14 +31,14 @@ def test_tables_are_compared_by_their_values() -> None:
 
 def test_what_differs_is_named_by_kind() -> None:
     base = {"table 1": "a", "table 2": "b", "help run": "c"}
-    assert {} == compare(base, dict(base))
+    assert compare(base, dict(base)) == {}
     now = {"table 1": "x", "help run": "c", "help new": "d"}
-    assert {"table": ["table 1: differs", "table 2: gone"], "help": ["help new: new"]} == compare(base, now)
+    assert compare(base, now) == {"table": ["table 1: differs", "table 2: gone"], "help": ["help new: new"]}
 
 
 def test_prices_are_left_out() -> None:
     told = {"presets": [{"name": "smoke", "price": {"time": "3 s"}}], "seconds_low": 1.0}
-    assert {"presets": [{"name": "smoke"}]} == without_prices(told)
+    assert without_prices(told) == {"presets": [{"name": "smoke"}]}
 
 
 @pytest.mark.slow
@@ -46,10 +46,10 @@ def test_an_inventory_holds_the_plan_the_tables_and_the_figures_of_a_preset_and_
     tmp_path: Path,
 ) -> None:
     found = take_inventory(Tree(ROOT, tmp_path / "tree"), ["unique_feature/smoke"])
-    assert "0" == found["run unique_feature smoke"]
+    assert found["run unique_feature smoke"] == "0"
     assert '"planned": 18' in found["plan unique_feature/smoke"]
     kinds = [name.split()[0] for name in found]
-    assert 18 == kinds.count("table")
+    assert kinds.count("table") == 18
     assert kinds.count("figure") > 3
     assert {"help run", "help verify"} <= {*found}
     assert all("Usage: " in text for name, text in found.items() if name.startswith("help"))
@@ -57,7 +57,7 @@ def test_an_inventory_holds_the_plan_the_tables_and_the_figures_of_a_preset_and_
 
 def test_two_hundred_command_lines_made_by_chance_end_well(tmp_path: Path) -> None:
     told: list[str] = []
-    assert [] == fuzz.fuzz(200, 0, tmp_path, told.append), "\n".join(told)
+    assert fuzz.fuzz(200, 0, tmp_path, told.append) == [], "\n".join(told)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_line_that_does_not_end_is_found(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Here, "run", spin)
     _, finding = place.tried(("list",), {})
     assert finding is not None
-    assert "it hangs, busy" == finding.problem
+    assert finding.problem == "it hangs, busy"
 
 
 def changed(source: str) -> list[tuple[int, str]]:
@@ -138,8 +138,8 @@ def test_what_decides_is_comparisons_numbers_logic_and_the_order_of_arguments() 
         ("f", instead) for instead in ("(p <= 0.05)", "(p >= 0.05)", "(0.025)", "(0.95)", "(g(n, p))", "(p)")
     } <= found
     assert not {instead for _, instead in found} & {"pass", "return None"}
-    assert [] == mutants("zip(a, strict=True)", decisions=True)
-    assert [] == mutants("f(None, None)", decisions=True)[1:]
+    assert mutants("zip(a, strict=True)", decisions=True) == []
+    assert mutants("f(None, None)", decisions=True)[1:] == []
 
 
 MODULE = """
@@ -179,9 +179,9 @@ def test_a_changed_module_is_met_by_those_who_imported_it_before(monkeypatch: py
             index,
         )
 
-    assert (False, 5) == (importer.above(2), limits.high)
+    assert (importer.above(2), limits.high) == (False, 5)
     change(2, "2", "3")
-    assert (3, 6, 7) == (importer.LEVEL, importer.TWICE, limits.high)
+    assert (importer.LEVEL, importer.TWICE, limits.high) == (3, 6, 7)
     change(4, "value > level", "value >= level")
     assert importer.above(3, 3)
     change(5, "+ TWICE", "- TWICE")
@@ -190,4 +190,4 @@ def test_a_changed_module_is_met_by_those_who_imported_it_before(monkeypatch: py
 
 
 def test_a_change_has_the_line_where_it_starts() -> None:
-    assert [1, 2, 2] == [line for line, _ in changed("x = not a\ny = b < c\n")]
+    assert [line for line, _ in changed("x = not a\ny = b < c\n")] == [1, 2, 2]

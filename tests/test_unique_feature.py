@@ -124,7 +124,7 @@ def test_words_and_pictures_are_burnt_into_a_folder_of_ones_own(own: Here) -> No
 def test_what_cannot_be_is_one_line(own: Here, setting: str, code: int, says: str) -> None:
     said = own(*BURN, setting, code=code).stderr.strip()
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
 
 
 SHAPE, LABEL, PROBE = "given.shape=28,28,1", "given.label=4", "probe=folder:few"
@@ -189,4 +189,4 @@ def test_a_model_file_and_its_owners_answers_have_one_rank_beside_references(own
 def test_references_that_cannot_serve_are_one_line(owner: Here, settings: tuple[str, ...], says: str) -> None:
     said = owner(*RUN, "given.models=owner.pt", SHAPE, *settings, code=2).stderr.strip()
     assert says in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1

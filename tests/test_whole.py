@@ -98,7 +98,7 @@ def test_a_run_outlives_a_node_of_its_cluster(engram: Shell, ray_cluster: Any) -
         ray_cluster.remove_node(node, allow_graceful=False)
     engram.go()
     _, said = run.communicate(timeout=HANGING)
-    assert 0 == run.returncode, said
+    assert run.returncode == 0, said
     assert set(range(24)) == set(computed(engram.folder))
     assert sum(computed(engram.folder).values()) <= 24 + 3  # at most what ran on the lost node
     ray_cluster.wait_for_nodes()  # that is, until Ray has struck off the one that has gone: the next test counts slots
@@ -122,12 +122,12 @@ def test_a_run_until_decided_ends_at_the_same_pair_after_its_driver_and_a_worker
     here.env["ENGRAM_STORE"] = str(tmp_path / "another")
     undisturbed = here.json(*asked, "--address", "none")
     del here.env["ENGRAM_STORE"]
-    assert ("decided", 8) == (ended["state"], ended["jobs"]["stored"])
+    assert (ended["state"], ended["jobs"]["stored"]) == ("decided", 8)
     run = undisturbed["run"]
     assert ended["run"] == run
     stores = [open_store(str(engram.folder / "engram-store")), open_store(str(tmp_path / "another"))]
     journals = [Journal(store.folder("runs", run)) for store in stores]
-    assert 1 == len({status(journal, store).note for journal, store in zip(journals, stores, strict=True)})
+    assert len({status(journal, store).note for journal, store in zip(journals, stores, strict=True)}) == 1
     for name in ("summary", "evidence"):
         killed, whole = (read(*each, name).table for each in zip(journals, stores, strict=True))
         assert killed.equals(whole)
@@ -136,7 +136,7 @@ def test_a_run_until_decided_ends_at_the_same_pair_after_its_driver_and_a_worker
 def test_a_job_that_always_kills_its_worker_is_set_aside_and_the_others_go_on(here: Here, ray_cluster: Any) -> None:
     fields = ("parts=12", "trouble=die", "at=5", f"folder={here.folder}")
     report = here.json("run", "toys", *fields, "--address", ray_cluster.address, "--together", "4", code=3)
-    assert {"planned": 13, "stored": 11, "done": 11, "failed": 1} == report["jobs"]
+    assert report["jobs"] == {"planned": 13, "stored": 11, "done": 11, "failed": 1}
     assert "worker died 3 times" in here("status", report["run"]).stderr
 
 
@@ -153,8 +153,8 @@ def test_a_sweep_killed_midway_goes_on_and_computes_what_its_cells_share_once(
     engram.go()
     kept = {path.stem for path in engram.results()}
     report = here.json(*command)
-    assert "finished" == report["state"]
-    assert 20 == report["jobs"]["planned"]  # 16 parts, 4 sums
+    assert report["state"] == "finished"
+    assert report["jobs"]["planned"] == 20  # 16 parts, 4 sums
     assert report["jobs"]["done"] <= 20 - len(kept)
     assert set(range(16)) == set(computed(engram.folder))
     assert sum(computed(engram.folder).values()) <= 16 + 2  # at most what was running when it was killed
@@ -167,12 +167,12 @@ def test_one_signal_stops_a_run_on_ray_and_says_how_to_go_on(engram: Shell, here
     run.send_signal(signal.SIGINT)
     engram.go()
     _, said = run.communicate(timeout=HANGING)
-    assert 130 == run.returncode, said
+    assert run.returncode == 130, said
     assert "engram resume toys-" in said
     assert "Traceback" not in said
     before = len(engram.results())
     assert before < 41
-    assert "finished" == here.json("resume", "--address", ray_cluster.address)["state"]
+    assert here.json("resume", "--address", ray_cluster.address)["state"] == "finished"
     assert Counter(range(40)) == computed(engram.folder)  # nothing that had ended was lost
 
 
@@ -186,7 +186,7 @@ def test_a_signal_to_the_whole_process_group_stops_a_run_as_one_to_the_driver_do
     engram.await_begun(1, run)
     os.killpg(run.pid, signal.SIGTERM)
     _, said = run.communicate(timeout=HANGING)
-    assert 130 == run.returncode, said
+    assert run.returncode == 130, said
     assert "stopping: nothing more is begun" in said
     assert "engram resume toys-" in said
     assert "Traceback" not in said
@@ -211,8 +211,8 @@ def test_of_two_drivers_that_start_at_once_on_no_store_one_runs_and_one_is_refus
     engram.until(lambda: any(each.poll() is not None for each in both))
     engram.go()
     said = [each.communicate(timeout=HANGING)[1] for each in both]
-    assert [0, 1] == sorted(each.returncode for each in both), said
-    assert 1 == sum("already has a driver" in text for text in said)
+    assert sorted(each.returncode for each in both) == [0, 1], said
+    assert sum("already has a driver" in text for text in said) == 1
     assert Counter(range(40)) == computed(engram.folder)
 
 
@@ -239,9 +239,9 @@ def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(
     done = subprocess.run(
         ["unshare", "-m", *script], capture_output=True, text=True, env=engram.env, cwd=engram.folder, timeout=HANGING
     )
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     full, roomy, stored = map(int, done.stdout.split())
-    assert (1, 0) == (full, roomy), done.stderr
+    assert (full, roomy) == (1, 0), done.stderr
     assert "No space left on device" in done.stderr
     assert str(disk) in done.stderr.splitlines()[0]
     assert 0 < stored < 400
@@ -253,7 +253,7 @@ def test_a_full_disk_is_a_pause_and_the_same_command_goes_on_when_there_is_room(
 def test_after_each_fault_of_a_short_campaign_the_tables_are_those_of_the_undisturbed_run(tmp_path: Path) -> None:
     kinds = [KINDS[name] for name in ("kill driver", "flip bits", "delete")]
     entries = hold_campaign(3, kinds, seed=1, folder=tmp_path, say=print, audits=())
-    assert ["equal"] * 3 == [entry.outcome for entry in entries]
+    assert [entry.outcome for entry in entries] == ["equal"] * 3
 
 
 def test_resuming_where_the_data_has_gone_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ def test_resuming_where_the_data_has_gone_is_one_line_and_loses_nothing(tmp_path
     said = Shell(tmp_path)("resume", run["run"], "--address", "none", code=1).stderr
     assert str(data) in said
     assert "unexpected" not in said
-    assert 1 == len(refusals(said))
+    assert len(refusals(said)) == 1
     (engram.folder / "moved").rename(data)
-    assert 1 == engram.json("resume", run["run"], "--address", "none")["jobs"]["done"]
+    assert engram.json("resume", run["run"], "--address", "none")["jobs"]["done"] == 1
 
 
 def made_pictures(folder: Path, count: int) -> list[Path]:

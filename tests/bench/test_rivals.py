@@ -50,16 +50,16 @@ def test_the_bench_of_generation_runs_end_to_end_without_data(tmp_path: Path, mo
     printed = Here(tmp_path).module("bench.generation", "--tiny", "--out", str(out))
     assert "| what | Engram | beside | ratio | must | aim | met |" in printed
     result = json.loads(out.read_text())
-    assert "random images of MNIST's shape" == result["data"]
-    assert [1.3, 1.8, 2.0] == [row["must"] for row in result["rows"] if row["must"]]
+    assert result["data"] == "random images of MNIST's shape"
+    assert [row["must"] for row in result["rows"] if row["must"]] == [1.3, 1.8, 2.0]
     assert all(row["ratio"] > 0 for row in result["rows"])
 
 
 @pytest.mark.slow
 def test_the_rows_of_a_gpu_can_be_made_anywhere() -> None:
     rows = list(generation.stacked(images(2 * generation.BATCH)[1], CPU, 1, 2, (1, 2)))
-    assert 2 + 3 + 3 == len(rows)
-    assert [12] * 3 == [row.must for row in rows if row.unit == "min"]
+    assert len(rows) == 2 + 3 + 3
+    assert [row.must for row in rows if row.unit == "min"] == [12] * 3
     assert all(row.ratio > 0 for row in rows)
 
 
@@ -87,8 +87,8 @@ def test_training_and_answering_are_measured_beside_transformers() -> None:
     with hardware.exactly(CPU), silence_transformers():
         trained, answered = language_models.rows(True, "t5", CPU)
         of_gpt = [*language_models.rows(True, "gpt", CPU)]
-    assert "training, tiny-t5#16x1, 24 questions, batch 8" == trained.what
-    assert "answering, tiny-t5#16x1, 24 questions, batch 8" == answered.what
+    assert trained.what == "training, tiny-t5#16x1, 24 questions, batch 8"
+    assert answered.what == "answering, tiny-t5#16x1, 24 questions, batch 8"
     kinds = ("training", "answering", "scoring 500 candidates")
     assert [kind for _ in ("whole", "lora") for kind in kinds] == [each.what.partition(",")[0] for each in of_gpt]
     assert all(each.ratio > 0 for each in (trained, answered, *of_gpt))
@@ -125,8 +125,8 @@ def test_the_neighbour_bench_runs_end_to_end(tmp_path: Path) -> None:
     printed = Here(tmp_path).module(NEIGHBOURS, "--tiny", "--out", str(out))
     result = json.loads(out.read_text())
     assert "| what | Engram | beside | ratio | must | aim | met |" in printed
-    assert [2.0, 0.9, None] == [row["must"] for row in result["rows"]]
-    assert ["x"] * 3 == [row["unit"] for row in result["rows"]]
+    assert [row["must"] for row in result["rows"]] == [2.0, 0.9, None]
+    assert [row["unit"] for row in result["rows"]] == ["x"] * 3
     assert all(row["ratio"] > 0 for row in result["rows"])
     assert "left out" not in result
 
@@ -139,18 +139,18 @@ def test_rivals_that_are_absent_are_left_out_with_a_word(tmp_path: Path) -> None
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", NEIGHBOURS, "--tiny", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     printed, result = done.stdout, json.loads(out.read_text())
     assert "- left out: scikit-learn and faiss, not installed here" in printed
-    assert [None] == [row["must"] for row in result["rows"]]
+    assert [row["must"] for row in result["rows"]] == [None]
     assert "the ceiling" in result["rows"][0]["what"]
 
 
 def test_training_and_views_are_measured_beside_the_naive_form() -> None:
     with hardware.exactly(CPU):
         trained, drawn = self_supervised.rows(True, CPU)
-    assert "training, small-resnet#4, 32 x 32, 20 pictures, batch 10" == trained.what
-    assert "two views alone, small-resnet#4, 32 x 32, 20 pictures, batch 10" == drawn.what
+    assert trained.what == "training, small-resnet#4, 32 x 32, 20 pictures, batch 10"
+    assert drawn.what == "two views alone, small-resnet#4, 32 x 32, 20 pictures, batch 10"
     assert trained.ratio > 0
     assert drawn.ratio > 0
 
@@ -198,14 +198,14 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
     options = ["--gpu", "--device", "cpu", "--tiny", "--out", str(out)]
     command = [sys.executable, "-m", "bench.training", *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=HANGING)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert "| what | Engram | beside | ratio | must | aim | met |" in done.stdout
     result = json.loads(out.read_text())
-    assert "random images of MNIST's shape" == result["data"]
-    assert "faiss, not installed here" == result["left out"]
+    assert result["data"] == "random images of MNIST's shape"
+    assert result["left out"] == "faiss, not installed here"
     rows = result["rows"]
-    assert [] == [row for row in rows if "failed" in row["ours"] or "left out" in row["ours"]], done.stderr
-    assert [] == [wanted for wanted in GPU_SECTIONS if not any(row["what"].startswith(wanted) for row in rows)]
+    assert [row for row in rows if "failed" in row["ours"] or "left out" in row["ours"]] == [], done.stderr
+    assert [wanted for wanted in GPU_SECTIONS if not any(row["what"].startswith(wanted) for row in rows)] == []
     gpu = [40, 12, 12, 12, 2, 2]
     cpu = [1.45, 0.7, 2.0, 6.0, 1.3, 1.8, 2.0, 2.0]
     assert gpu + cpu == [row["must"] for row in rows if row["must"]]
@@ -215,6 +215,6 @@ def test_every_row_of_a_cpu_and_of_a_gpu_is_made_without_data_a_gpu_or_the_orche
 @pytest.mark.slow
 def test_a_shadow_model_is_priced_beside_either_loop_with_a_process_of_its_own() -> None:
     found = list(shadow_models.rows(tiny=True))
-    assert ["tensors", "pictures"] == [row.rival.rpartition(", ")[2] for row in found]
+    assert [row.rival.rpartition(", ")[2] for row in found] == ["tensors", "pictures"]
     assert all("half of 512 records, 1 epochs, 4 models" in row.what for row in found)
     assert all(row.ratio > 0 for row in found)

@@ -37,20 +37,20 @@ def test_a_rival_judges_the_cases_and_is_not_asked_again(name: str, tmp_path: Pa
     folders = [rivals.hand_out(case, tmp_path) for case in rivals.make_cases(how, 1)]
     for _ in "ab":
         found, error = rivals.ask_rival(name, sys.executable, folders, tmp_path / "told.jsonl")
-        assert (["overfit-1", "null-1", "exposed-1"], "") == ([each.case for each in found], error)
+        assert ([each.case for each in found], error) == (["overfit-1", "null-1", "exposed-1"], "")
 
 
 def test_a_rival_that_cannot_be_started_is_told_by_its_last_line(tmp_path: Path) -> None:
     found, error = rivals.ask_rival("no_such_tool", sys.executable, [tmp_path], tmp_path / "told.jsonl")
-    assert ([], "ModuleNotFoundError: No module named 'no_such_tool'") == (found, error)
+    assert (found, error) == ([], "ModuleNotFoundError: No module named 'no_such_tool'")
 
 
 def test_a_line_without_a_rule_has_no_verdict() -> None:
     assert Said("null-1", 0.5, auc=0.53) == parse_line('{"case": "null-1", "seconds": 0.5, "auc": 0.53}')
     accused = parse_line('{"case": "exposed-2", "seconds": 1.0, "largest": 0.2, "accuses": true}')
-    assert ("exposed", True, False) == (accused.kind, accused.accuses, accused.clears)
-    assert "no verdict" == rivals.judged([Said("null-1", 0.5)], "null", "accuses")
-    assert "1 of 1 [3, 100] %" == rivals.judged([accused], "exposed", "accuses")
+    assert (accused.kind, accused.accuses, accused.clears) == ("exposed", True, False)
+    assert rivals.judged([Said("null-1", 0.5)], "null", "accuses") == "no verdict"
+    assert rivals.judged([accused], "exposed", "accuses") == "1 of 1 [3, 100] %"
 
 
 def test_two_records_of_a_pair_have_opposite_halves_and_the_exposed_have_wrong_labels() -> None:
@@ -60,7 +60,7 @@ def test_two_records_of_a_pair_have_opposite_halves_and_the_exposed_have_wrong_l
         assert (case.member.sum(axis=0) == 2).all()
         assert (case.member.sum(axis=1) == len(case.labels) // 2).all()
     images, labels = rivals.digits(5)
-    assert 2 == (cases["exposed"].labels != labels[:100]).sum()
+    assert (cases["exposed"].labels != labels[:100]).sum() == 2
     np.testing.assert_array_equal(cases["null"].images, images[20:40])
 
 

@@ -34,17 +34,17 @@ def test_random_images_take_the_place_of_absent_ones(tmp_path: Path, monkeypatch
     monkeypatch.setattr("bench.audit.write_random", lambda folder: write_random(folder, 20, 10))
     assert not there("mnist")
     with data_for("mnist", tmp_path) as words:
-        assert "random images of mnist's shape" == words
+        assert words == "random images of mnist's shape"
         images = find("mnist")[1].read().images()
-    assert (20, 28, 28, 1) == images.train_images.shape
-    assert (10, 28, 28, 1) == images.test_images.shape
+    assert images.train_images.shape == (20, 28, 28, 1)
+    assert images.test_images.shape == (10, 28, 28, 1)
     assert "ENGRAM_DATA" not in os.environ
 
 
 def test_what_is_there_is_taken_as_it_is(tmp_path: Path) -> None:
     with data_for("digits", tmp_path) as words:
-        assert "digits" == words
-    assert [] == list(tmp_path.iterdir())
+        assert words == "digits"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_seconds_are_told_by_what_they_went_into() -> None:
@@ -53,7 +53,7 @@ def test_seconds_are_told_by_what_they_went_into() -> None:
         {"task": "unique_feature.score", "seconds": 2.0},
         {"task": "unique_feature.summary", "seconds": 0.5},
     ]
-    assert "training 5.0, scoring 2.0, tables 0.5, rest 1.5" == parts(records, 9.0)
+    assert parts(records, 9.0) == "training 5.0, scoring 2.0, tables 0.5, rest 1.5"
 
 
 SLOW = set(SETTINGS) - {"unique_feature"}
@@ -65,7 +65,7 @@ APART = 5  # a machine that does other things at once makes processor time longe
 )
 def test_a_small_preset_takes_about_what_it_was_said_to(audit: str) -> None:
     price, taken = said_and_taken(audit)
-    assert () == price.unknown
+    assert price.unknown == ()
     assert 1 / APART < price.here.expected / taken < APART, (price.here, taken)
     assert price.here.low <= price.here.expected <= price.here.high
 
@@ -82,8 +82,8 @@ ROWS = [
 
 
 def test_seconds_per_unit_are_told_apart_by_jobs_of_several_sizes() -> None:
-    assert {"ask a": 0.5, "train a": 0.02} == pytest.approx(rates(ROWS))
-    assert {"sums": {4: 2.0, 9: 5.0}} == points(ROWS)
+    assert pytest.approx(rates(ROWS)) == {"ask a": 0.5, "train a": 0.02}
+    assert points(ROWS) == {"sums": {4: 2.0, 9: 5.0}}
 
 
 def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> None:
@@ -91,9 +91,9 @@ def test_timings_of_a_slower_machine_are_brought_to_the_speed_of_the_file() -> N
     again = {**first, "tasks": {task: dict(map(tuple, of)) for task, of in first["tasks"].items()}}
     slower = [Timed("fit", 0, {"train b": 10.0}, 4.0), Timed(AROUND[0], 0, None, 6.04)]
     both = merged(again, slower, Speed(2e-3, 4e-3))
-    assert {"ask a": 0.5, "train a": 0.02, "train b": 0.2} == pytest.approx(both["units"])
+    assert pytest.approx(both["units"]) == {"ask a": 0.5, "train a": 0.02, "train b": 0.2}
     assert ({AROUND[0]: 6.0}, first["tasks"]) == (both["around"], both["tasks"])
-    assert HERE == parse_reference(both).speed
+    assert parse_reference(both).speed == HERE
 
 
 def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
@@ -112,7 +112,7 @@ def test_private_trainings_replace_their_own_timings_and_no_others() -> None:
 
 def test_of_every_kind_of_training_in_a_ladder_one_is_timed() -> None:
     found = [unit for job in trainings(Spec("density", "ladder")) for unit in units(job)]
-    assert ["privately train vae on 8x8x1", "train vae on 8x8x1"] == sorted(unit for unit in found if "train" in unit)
+    assert sorted(unit for unit in found if "train" in unit) == ["privately train vae on 8x8x1", "train vae on 8x8x1"]
 
 
 def units(job: Job) -> list[str]:
@@ -147,13 +147,13 @@ def names(sitting: Sitting) -> list[tuple[str, str]]:
 def test_a_section_that_fails_says_so_in_a_line_and_the_others_go_on() -> None:
     sitting = Sitting("title", {})
     sitting.hold([Section("one", breaking), Section("two", lambda: rows("after"))])
-    assert [("before", "1"), ("one", "failed: RuntimeError: no / way"), ("after", "1")] == names(sitting)
+    assert names(sitting) == [("before", "1"), ("one", "failed: RuntimeError: no / way"), ("after", "1")]
 
 
 def test_a_section_for_which_too_little_time_is_left_is_left_out_with_a_word() -> None:
     sitting = Sitting("title", {}, seconds=30)
     sitting.hold([Section("long", lambda: rows("never"), 40), Section("short", lambda: rows("this"), 10)])
-    assert ["long", "this"] == [what for what, _ in names(sitting)]
+    assert [what for what, _ in names(sitting)] == ["long", "this"]
     assert names(sitting)[0][1].startswith("left out: it may take 40 s, and ")
 
 
@@ -167,7 +167,7 @@ def test_a_section_ends_when_the_time_is_over() -> None:
         yield Row("third", "1")
 
     sitting.hold([Section("slow", slow)])
-    assert [("first", "1"), ("second", "1"), ("slow", "the rest left out: 0 s were over")] == names(sitting)
+    assert names(sitting) == [("first", "1"), ("second", "1"), ("slow", "the rest left out: 0 s were over")]
 
 
 def test_what_has_been_measured_is_on_the_disk_before_the_next_row_is(tmp_path: Path) -> None:
@@ -175,13 +175,13 @@ def test_what_has_been_measured_is_on_the_disk_before_the_next_row_is(tmp_path: 
 
     def looking() -> Iterator[Row]:
         yield Row("first", "1")
-        assert ["first"] == [row["what"] for row in json.loads(out.read_text())["rows"]]
+        assert [row["what"] for row in json.loads(out.read_text())["rows"]] == ["first"]
         yield Row("second", "2")
 
     sitting = Sitting("title", {"data": "none"}, out)
     sitting.hold([Section("looking", looking)])
-    assert ["first", "second"] == [row["what"] for row in json.loads(out.read_text())["rows"]]
-    assert ["out.json"] == [path.name for path in out.parent.iterdir()]
+    assert [row["what"] for row in json.loads(out.read_text())["rows"]] == ["first", "second"]
+    assert [path.name for path in out.parent.iterdir()] == ["out.json"]
 
 
 def test_the_table_says_what_was_met(capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,4 +198,4 @@ def test_the_table_says_what_was_met(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_an_error_without_a_text_has_its_type() -> None:
-    assert "KeyError" == first_line(KeyError())
+    assert first_line(KeyError()) == "KeyError"

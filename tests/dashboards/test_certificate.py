@@ -25,10 +25,10 @@ PAPER = {"width": 718, "height": 1047, "deviceScaleFactor": 1, "mobile": False} 
 
 
 def test_it_says_what_was_asked_answered_by_which_rule_and_what_to_do(smoke: Run, opened: Page) -> None:
-    assert [
+    assert opened.evaluate(HEADINGS) == [
         "Asked", "Answered", "By which rule", "What it does not say", "Which controls it speaks to", "What to do next",
         "What was audited, and the result",
-    ] == opened.evaluate(HEADINGS)  # fmt: skip
+    ]  # fmt: skip
     said = opened.evaluate("document.querySelector('.certificate').textContent")
     certificate = smoke.certificate
     assert certificate is not None
@@ -71,7 +71,7 @@ def test_it_is_one_sheet_of_paper_and_no_wider_than_a_telephone(browser: Browser
     page.call("Emulation.setEmulatedMedia", {"media": "print"})
     page.call("Emulation.setDeviceMetricsOverride", PAPER)
     assert page.evaluate("document.querySelector('.certificate').getBoundingClientRect().bottom") < PAPER["height"]
-    assert "page" == page.evaluate("getComputedStyle(document.querySelector('.certificate')).breakAfter")
+    assert page.evaluate("getComputedStyle(document.querySelector('.certificate')).breakAfter") == "page"
     narrow = browser.open(drawn, width=390)
     assert narrow.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -88,13 +88,13 @@ def test_a_withheld_word_is_not_told_on_it(store: Store) -> None:
 def test_a_sweep_has_a_line_for_each_cell(swept: Run, drawn_sweep: Path, browser: Browser) -> None:
     page = browser.open(drawn_sweep)
     rows = "[...document.querySelectorAll('.certificate table:not(#audited) tbody tr')]"
-    assert ["A", "X"] == page.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
+    assert page.evaluate(f"{rows}.map(row => row.cells[0].textContent)") == ["A", "X"]
     answers = [cell.verdict.answer for cell in swept.cells if cell.verdict]
     badges = page.evaluate(f"{rows}.map(row => row.querySelector('.badge').innerText)")
     assert answers == [text.strip() for text in badges]
     said = page.evaluate("document.querySelector('.certificate').textContent")
-    assert 1 == said.count("Is a feature that occurs in one single training image memorised?")
-    assert 1 == said.count("Not seen is not safe")  # what all cells do not say stands there once
+    assert said.count("Is a feature that occurs in one single training image memorised?") == 1
+    assert said.count("Not seen is not safe") == 1  # what all cells do not say stands there once
 
 
 def cells(store: Store, count: int) -> Run:
@@ -134,12 +134,12 @@ def test_one_sheet_holds_it_however_many_cells_there_are(store: Store, browser: 
             swept.journal.folder, dict.fromkeys(notes.DETAIL_NAMES, ("word " * LONGEST_DETAIL)[:LONGEST_DETAIL])
         )
     drawn = pages.draw(swept)
-    assert 1 == sheets(browser, drawn)
+    assert sheets(browser, drawn) == 1
     page = browser.open(drawn)
     rows = page.evaluate("document.querySelectorAll('.certificate table:not(#audited) tbody tr').length")
     said = page.evaluate("document.querySelector('.certificate').innerText")
     if count == 3:
-        assert 3 == rows
+        assert rows == 3
         assert "more" not in " ".join(re.findall(r"And .*", said))
         return
     assert 4 < rows < 20
@@ -150,7 +150,7 @@ def test_one_sheet_holds_it_however_many_cells_there_are(store: Store, browser: 
     assert re.search(rf"And {20 - rows} more cells: .*; they are told below\.", said)
     assert all(count in said for count in left)
     assert f"And {20 - rows} more, under Seal below." in said
-    assert 20 == page.evaluate("document.querySelectorAll('.answer tbody tr').length")
+    assert page.evaluate("document.querySelectorAll('.answer tbody tr').length") == 20
 
 
 def test_without_an_answer_it_says_so(store: Store) -> None:

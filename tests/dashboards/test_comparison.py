@@ -74,7 +74,7 @@ def test_runs_without_results_lie_side_by_side_too(store: Store, tmp_path: Path)
 def test_a_sweep_is_refused_by_name(swept: Run, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is a sweep"):
         comparison.draw(swept.store, (swept.name, swept.cells[0].name), tmp_path / "two.html")
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def row(estimate: float | None, published: float | None, setting: str = "{}") -> dict[str, Any]:
@@ -110,13 +110,14 @@ def test_only_what_was_published_and_measured_is_drawn_with_its_cell_and_setting
         ({"dropout": True}, [row(0.5, 0.25, '{"rank": 1}'), row(0.5, None), row(None, 0.1), row(math.nan, 0.1)]),
         ({"dropout": False}, [row(0.75, 0.5), row(0.5, math.inf)]),
     )
-    assert ["figure"] == list(repetition(cells))
+    assert list(repetition(cells)) == ["figure"]
     ((rows, name, title),) = drawn
-    assert ("published", estimates.REPEATED) == (name, title)
-    assert [(0.5, 0.25, '{"cell": "dropout", "rank": 1}'), (0.75, 0.5, '{"cell": "plain"}')] == [
-        (each["estimate"], each["published"], each["setting"]) for each in rows
+    assert (name, title) == ("published", estimates.REPEATED)
+    assert [(each["estimate"], each["published"], each["setting"]) for each in rows] == [
+        (0.5, 0.25, '{"cell": "dropout", "rank": 1}'),
+        (0.75, 0.5, '{"cell": "plain"}'),
     ]
 
 
 def test_where_nothing_was_published_nothing_is_drawn() -> None:
-    assert [] == list(repetition(sweep(({"a": 1}, [row(0.5, None)]), ({"a": 2}, []))))
+    assert list(repetition(sweep(({"a": 1}, [row(0.5, None)]), ({"a": 2}, [])))) == []

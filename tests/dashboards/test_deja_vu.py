@@ -53,14 +53,14 @@ def drawn(store: Store, **tables: pa.Table) -> dict[str, Figure]:
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:
     found = drawn(store, **inferred.tables(probe=inferred.probes()))
     assert [*OWN, "estimates"] == list(found)
-    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
 
 
 def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
     whole = {"scores": inferred.scores((1,)), "categories": inferred.categories((1,)), "probe": inferred.probes((1,))}
-    assert [] == figures(run(store))
-    assert [] == figures(run(store, "deja_vu-2", **{name: pa.table({"column": [1]}) for name in whole}))
-    assert [] == figures(run(store, "deja_vu-3", **{name: each.slice(0, 0) for name, each in whole.items()}))
+    assert figures(run(store)) == []
+    assert figures(run(store, "deja_vu-2", **{name: pa.table({"column": [1]}) for name in whole})) == []
+    assert figures(run(store, "deja_vu-3", **{name: each.slice(0, 0) for name, each in whole.items()})) == []
 
 
 def test_values_that_are_missing_draw_nothing(store: Store) -> None:
@@ -68,12 +68,12 @@ def test_values_that_are_missing_draw_nothing(store: Store) -> None:
         names = [each for each in table.column_names if table.schema.field(each).type == pa.float64()]
         columns = {each: pa.nulls(table.num_rows, pa.float64()) for each in names}
         empty = pa.table({each: columns.get(each, table[each]) for each in table.column_names}, table.schema)
-        assert [] == figures(run(store, f"deja_vu-{name}", **{name: empty}))
+        assert figures(run(store, f"deja_vu-{name}", **{name: empty})) == []
 
 
 def test_the_last_epoch_the_first_layer_and_the_first_k_decide() -> None:
     found = attacks.read_attacks(inferred.scores((10, 20), (3, 1, 0), (20, 50)))
-    assert 12 == len(found)
+    assert len(found) == 12
     assert Attack(20, 3, 20) == attacks.decisive_attack(found)
     assert [Attack(10, 3, 20), Attack(20, 3, 20)] == attacks.attacks_along(found, "epoch")
     assert [Attack(20, 0, 20), Attack(20, 1, 20), Attack(20, 3, 20)] == attacks.attacks_along(found, "layer")
@@ -113,7 +113,7 @@ def test_the_curves_are_those_of_the_table() -> None:
 
 def test_another_percentage_decides_where_it_was_tested(store: Store) -> None:
     table = inferred.scores(percent=5)
-    assert 5 == decisive_percent(attacks.both_ways_rows(table))
+    assert decisive_percent(attacks.both_ways_rows(table)) == 5
     found = drawn(store, scores=table)
     assert "upright: at 5 %" in found["accuracy"].caption
     # 7.5 less at 5 % than at 20 %.
@@ -124,14 +124,14 @@ def test_of_very_many_attacks_a_few_are_drawn_and_all_told(store: Store) -> None
     figure = drawn(store, scores=inferred.scores(range(1, 12), (3, 2), (20, 30)))["accuracy"]
     assert "9 of 12 such are drawn." in figure.caption
     assert {"epoch 1", "layer 2", "k 30"} <= set(words(figure))
-    assert 9 == len([text for text in words(figure) if re.fullmatch(r"(?:epoch|layer|k) \d+", text)])
-    assert 12 == len(re.findall(r"\. (?:epoch \d+|layer \d|k \d+): trained on the picture", figure.alt))
+    assert len([text for text in words(figure) if re.fullmatch(r"(?:epoch|layer|k) \d+", text)]) == 9
+    assert len(re.findall(r"\. (?:epoch \d+|layer \d|k \d+): trained on the picture", figure.alt)) == 12
     assert len(figure.svg) < 500_000
 
 
 def test_a_single_attack_has_no_course(store: Store) -> None:
     found = drawn(store, scores=inferred.scores((40,)))
-    assert ["accuracy"] == list(found)
+    assert list(found) == ["accuracy"]
     assert "Below" not in found["accuracy"].caption
 
 
@@ -156,14 +156,14 @@ def test_the_gap_of_linear_probes_stands_beside_it(store: Store) -> None:
 
 def test_a_gap_is_of_all_models_together_and_has_newcombes_interval() -> None:
     found = gaps(inferred.probes((10,), (3, 0)))
-    assert [(10, 0), (10, 3)] == list(found)
-    assert 0.3 == pytest.approx(found[10, 3].value)
-    assert 300 == found[10, 3].n  # both models' training pictures, and the same other ones
+    assert list(found) == [(10, 0), (10, 3)]
+    assert pytest.approx(found[10, 3].value) == 0.3
+    assert found[10, 3].n == 300  # both models' training pictures, and the same other ones
     # Newcombe 1998, table II, column (a), method 10: 56 of 70 less 48 of 80.
     example = gap((56, 70), (48, 80))
-    assert (0.2, 0.0524, 0.3339) == pytest.approx((example.value, example.low, example.high), abs=5e-5)
-    assert {} == gaps(inferred.probes((10,)).slice(0, 1))
-    assert {} == gaps(pa.table({}))
+    assert pytest.approx((example.value, example.low, example.high), abs=5e-5) == (0.2, 0.0524, 0.3339)
+    assert gaps(inferred.probes((10,)).slice(0, 1)) == {}
+    assert gaps(pa.table({})) == {}
 
 
 def test_fine_tuning_is_marked_where_it_begins(store: Store) -> None:
@@ -187,7 +187,7 @@ def test_memorised_is_told_against_misrepresented(store: Store) -> None:
     once = named(run(store, "deja_vu-2", categories=inferred.categories((5,))))["categories"]
     assert once.alt.startswith("Epoch 5: memorised 0.05 [")
     layers = named(run(store, "deja_vu-3", categories=inferred.categories((5,), (3, 1, 0))))["categories"]
-    assert ["Layer 0", "Layer 1", "Layer 3"] == re.findall(r"Layer \d", layers.alt)
+    assert re.findall(r"Layer \d", layers.alt) == ["Layer 0", "Layer 1", "Layer 3"]
     assert "layer, 0: the backbone's output" in words(layers)
     ks = named(run(store, "deja_vu-4", categories=inferred.categories((5,), (3,), (20, 50))))["categories"]
     assert "K 50: memorised 0.05 [" in ks.alt
@@ -207,15 +207,15 @@ def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store:
     config = inferred.embedded()
     held, side = catalog.load_with_boxes(config.data), config.training.augmentation.resolution
     found = shown(store, config)
-    assert (True, "", ()) == (found.shown, found.note, found.pictures)
-    assert ["memorised", "correlated", "confident"] == [item.group.split()[1].rstrip(",:") for item in found.items[::3]]
+    assert (found.shown, found.note, found.pictures) == (True, "", ())
+    assert [item.group.split()[1].rstrip(",:") for item in found.items[::3]] == ["memorised", "correlated", "confident"]
     for at, item in enumerate(found.items[:3]):
         name = held.names[held.labels[at]]
         assert f"{at + 1}. {held.ids[at]}, set A, class {name}" == item.title
         right, wrong = (strip.label for strip in item.strips)
         assert f"Trained on it: they vote for {name}, rightly, with confidence -0.25" == right
-        assert "Not trained on it: they vote for none, wrongly, with confidence -0.5" == wrong
-        assert ["picture", "crop"] == [picture.title for picture in item.pictures]
+        assert wrong == "Not trained on it: they vote for none, wrongly, with confidence -0.5"
+        assert [picture.title for picture in item.pictures] == ["picture", "crop"]
         rectangle, _ = windows(held, np.array([at]), "periphery", 8)
         assert (evaluation_pictures(held, np.array([at]), side, rectangle)[0] == array(item.pictures[1].png)).all()
         for strip, step in enumerate((100, 200)):
@@ -231,7 +231,7 @@ def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(store:
 
 def test_a_picture_stands_once_with_its_neighbours_by_each_layer(store: Store) -> None:
     found = shown(store, layers=(2, 0))
-    assert 9 == len(found.items)
+    assert len(found.items) == 9
     assert [f"{model} it, layer {layer}" for layer in (2, 0) for model in ("Trained on", "Not trained on")] == [
         strip.label.split(":")[0] for strip in found.items[0].strips
     ]
@@ -251,7 +251,7 @@ def test_a_null_says_that_neither_model_was_trained_on_the_pictures(store: Store
 
 def test_at_most_ten_pictures_of_a_kind_are_shown_with_ten_neighbours_each(store: Store) -> None:
     found = shown(store, kinds=("confident",), each=14, near=15)
-    assert 10 == len(found.items)
+    assert len(found.items) == 10
     assert {10} == {len(strip.pictures) for item in found.items for strip in item.strips}
     assert [f"{rank}." for rank in range(1, 11)] == [item.title.split()[0] for item in found.items]
 
@@ -282,26 +282,26 @@ def test_the_users_own_pictures_are_hidden_unless_asked_for(
     of_table = run(store, config=config, retrieval=inferred.retrieved(data, near=3))
     hidden = gallery(of_table, False)
     assert hidden is not None
-    assert (False, ()) == (hidden.shown, hidden.items)
+    assert (hidden.shown, hidden.items) == (False, ())
     assert "Images of boxed:boxes.csv are yours and are not shown unless asked for with --show-images." in hidden.note
     assert "Memorised: 0.png, 1.png, 2.png. Correlated: " in hidden.note
     private = gallery(of_table, True)
     assert private is not None
-    assert 9 == len(private.items)
+    assert len(private.items) == 9
     whole, crop = (array(picture.png) for picture in private.items[1].pictures)
-    assert ((72, 96, 3), (96, 96, 3)) == (whole.shape, crop.shape)
-    assert (20, 0, 0) == tuple(crop[48, 48])  # of picture 1, whose object is green
+    assert (whole.shape, crop.shape) == ((72, 96, 3), (96, 96, 3))
+    assert tuple(crop[48, 48]) == (20, 0, 0)  # of picture 1, whose object is green
     assert {(96, 96, 3)} == {array(each.png).shape for each in private.items[0].strips[0].pictures}
     page = pages.draw(of_table, show_images=True)
     assert page.read_text().count("data:image/png") == 0
     shown_page = (page.parent / PRIVATE_PAGE).read_text()
-    assert 9 * (2 + 2 * 3) == shown_page.count("data:image/png")
+    assert shown_page.count("data:image/png") == 9 * (2 + 2 * 3)
     assert "class &lt;secret&gt;" in shown_page
 
 
 def test_data_that_have_changed_and_pictures_that_are_gone_are_said(store: Store) -> None:
     found = shown(store, with_settings(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64)))
-    assert (False, ()) == (found.shown, found.items)
+    assert (found.shown, found.items) == (False, ())
     assert found.note.startswith("The pictures cannot be drawn: ")
     assert "is not the one that was pinned" in found.note
     rows = [row | {"id": "china-999-999"} for row in inferred.retrieved(each=1).to_pylist()]
@@ -312,22 +312,22 @@ def test_data_that_have_changed_and_pictures_that_are_gone_are_said(store: Store
 
 def test_the_object_is_dashed_and_the_crop_solid() -> None:
     found = draw_outlines(np.full((32, 32, 3), 128, np.uint8), [[4, 8, 20, 24]], [22, 0, 32, 32])
-    assert (96, 96, 3) == found.shape
+    assert found.shape == (96, 96, 3)
     crop, box = (np.all(found == tuple(bytes.fromhex(colour[1:])), axis=2) for colour in (CROP, BOX))
     assert crop[:, 66].all()  # its left edge, three times 22
     assert crop[0, 66:].all()
     assert not crop[:, :66].any()
     rows, columns = np.nonzero(box)
-    assert (24, 71, 12, 59) == (rows.min(), rows.max(), columns.min(), columns.max())
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (24, 71, 12, 59)
     assert 0.3 < box[24, 12:60].mean() < 0.7
-    assert (128 == found[40, 30]).all()
+    assert (found[40, 30] == 128).all()
 
 
 def test_a_large_picture_is_brought_to_the_pages_size_and_a_box_that_leaves_it_is_cut() -> None:
     found = draw_outlines(np.zeros((300, 600, 3), np.uint8), [[-50, 100, 700, 200]], [0, 0, 600, 100])
-    assert (LONGEST // 2, LONGEST, 3) == found.shape
-    assert (BOX_RGB == found[16, 0]).all()
-    assert [(0, 5, 2, 5), (6, 5, 7, 5)] == list(dashes((0, 5, 7, 5)))
+    assert found.shape == (LONGEST // 2, LONGEST, 3)
+    assert (found[16, 0] == BOX_RGB).all()
+    assert list(dashes((0, 5, 7, 5))) == [(0, 5, 2, 5), (6, 5, 7, 5)]
 
 
 BOX_RGB = np.frombuffer(bytes.fromhex(BOX[1:]), np.uint8)
@@ -336,9 +336,9 @@ BOX_RGB = np.frombuffer(bytes.fromhex(BOX[1:]), np.uint8)
 def test_the_page_holds_every_picture_once_with_words_for_it(store: Store) -> None:
     page = pages.draw(run(store, **inferred.tables(retrieval=inferred.retrieved())))
     text = page.read_text()
-    assert 3 * 3 * (2 + 2 * 4) == text.count("data:image/png;base64,")
+    assert text.count("data:image/png;base64,") == 3 * 3 * (2 + 2 * 4)
     assert all(alt for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))
-    assert 9 == text.count('<div class="asked">')
+    assert text.count('<div class="asked">') == 9
     assert text.count("<ul") == text.count("</ul>")
     assert "Most memorised: named rightly by the model trained on it alone" in pages.words(page)
     assert '<h2 id="neighbours">Neighbours</h2>' in text
@@ -364,8 +364,8 @@ def sweep(store: Store, fields: list[dict[str, Any]], **tables: pa.Table) -> Run
 
 def test_a_sweep_compares_scores_and_shares_though_its_cells_end_at_different_epochs(store: Store) -> None:
     found = named(sweep(store, [{"per_class": size} for size in (20, 40, 80)]))
-    assert ["sweep", "accuracies", "courses", "shares", "gaps"] == list(found)
-    assert "How does the answer change with per_class?" == found["sweep"].title
+    assert list(found) == ["sweep", "accuracies", "courses", "shares", "gaps"]
+    assert found["sweep"].title == "How does the answer change with per_class?"
     for at, size in enumerate((20, 40, 80)):
         score = 0.4 + at / 100
         told = f"{score:.3g}, {score - 0.05:.3g} to {score + 0.05:.3g}."
@@ -394,15 +394,15 @@ def test_cells_without_tables_are_left_out_of_a_sweep(store: Store) -> None:
         )
         for at in range(2)
     ]
-    assert [] == figures(made.sweep(store, "deja_vu-sweep-1", cells))
+    assert figures(made.sweep(store, "deja_vu-sweep-1", cells)) == []
 
 
 def test_a_place_without_an_interval_is_told_without_one() -> None:
     alone = Curve(np.ones(1), np.full(1, 0.25), np.full(1, np.nan), np.full(1, np.nan))
-    assert "0.25" == alone.describe()
+    assert alone.describe() == "0.25"
     axes = Canvas().add_subplot()
     curve(alone, ("twin", "s", "-"))(axes)
-    assert [0.25] == np.asarray(axes.lines[-1].get_ydata()).tolist()
+    assert np.asarray(axes.lines[-1].get_ydata()).tolist() == [0.25]
 
 
 @pytest.mark.slow

@@ -30,21 +30,21 @@ def shown(store: Store, table: pa.Table, show_images: bool = False) -> Gallery:
 
 def test_a_picture_stands_with_its_crop_and_both_drawings(store: Store) -> None:
     found = shown(store, inferred.drawn())
-    assert (True, "", "Drawings") == (found.shown, found.note, found.title)
+    assert (found.shown, found.note, found.title) == (True, "", "Drawings")
     held = catalog.load_with_boxes(inferred.SCENES)
     first = found.items[0]
     name = held.names[held.labels[0]]
     assert f"{held.ids[0]}, set A, class {name}" == first.title
-    assert ["picture", "crop"] == [picture.title for picture in first.pictures]
+    assert [picture.title for picture in first.pictures] == ["picture", "crop"]
     target, reference = first.strips
     other = held.names[(held.labels[0] + 1) % len(held.names)]
     assert f"Trained on it: it shows {name}, rightly" == target.label
     assert f"Not trained on it: it shows {other}, wrongly" == reference.label
     # Of a picture of A the target is model A, whose drawings are black; of one of B it is B.
-    assert (0, 255) == tuple(int(array(strip.pictures[0].png).max()) for strip in first.strips)
+    assert tuple(int(array(strip.pictures[0].png).max()) for strip in first.strips) == (0, 255)
     of_b = next(item for item in found.items if ", set B, " in item.title)
-    assert (255, 0) == tuple(int(array(strip.pictures[0].png).max()) for strip in of_b.strips)
-    assert (4, 4, 3) == array(target.pictures[0].png).shape
+    assert tuple(int(array(strip.pictures[0].png).max()) for strip in of_b.strips) == (255, 0)
+    assert array(target.pictures[0].png).shape == (4, 4, 3)
 
 
 def test_kinds_stand_under_their_headings_and_are_bounded(store: Store) -> None:
@@ -66,12 +66,12 @@ def test_drawings_follow_the_neighbours_where_there_are_both(store: Store) -> No
     whole = run(store, **inferred.tables(retrieval=inferred.retrieved(each=1), drawn=inferred.drawn(each=1)))
     found = gallery(whole, False)
     assert found is not None
-    assert "Neighbours" == found.title
-    assert 3 + 8 == len(found.items)
+    assert found.title == "Neighbours"
+    assert len(found.items) == 3 + 8
     assert "Up to 10 pictures of each kind" in found.caption
     assert "What is drawn from the mean embedding" in found.caption
     text = pages.draw(whole).read_text()
-    assert 3 * (2 + 2 * 4) + 8 * 4 == text.count("data:image/png;base64,")
+    assert text.count("data:image/png;base64,") == 3 * (2 + 2 * 4) + 8 * 4
     assert text.count("<ul") == text.count("</ul>")
 
 
@@ -84,19 +84,19 @@ def test_drawings_of_the_users_own_pictures_are_hidden_unless_asked_for(
     private = run(store, config=config, drawn=inferred.drawn(data, each=1))
     hidden = gallery(private, False)
     assert hidden is not None
-    assert (False, ()) == (hidden.shown, hidden.items)
+    assert (hidden.shown, hidden.items) == (False, ())
     assert "Drawings of boxed:boxes.csv show images of yours and are not shown unless asked for with" in hidden.note
     assert "Drawn rightly by the model trained on it alone: 0.png, 4.png." in hidden.note
     page = pages.draw(private, show_images=True)
-    assert 0 == page.read_text().count("data:image/png")
-    assert 8 * 4 == (page.parent / PRIVATE_PAGE).read_text().count("data:image/png")
+    assert page.read_text().count("data:image/png") == 0
+    assert (page.parent / PRIVATE_PAGE).read_text().count("data:image/png") == 8 * 4
 
 
 def test_data_that_have_changed_and_drawings_that_are_cut_are_said(store: Store) -> None:
     config = with_settings(inferred.embedded(), data=Dataset("digits-on-photos", "0" * 64))
     changed = gallery(run(store, config=config, drawn=inferred.drawn()), False)
     assert changed is not None
-    assert (False, ()) == (changed.shown, changed.items)
+    assert (changed.shown, changed.items) == (False, ())
     assert "is not the one that was pinned" in changed.note
     cut = [row | {"drawing": row["drawing"][:-1]} for row in inferred.drawn().to_pylist()]
     damaged = gallery(run(store, "deja_vu-2", drawn=pa.Table.from_pylist(cut, DRAWN)), False)

@@ -49,17 +49,17 @@ def drawn(store: Store, **tables: Any) -> dict[str, Figure]:
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:
     found = drawn(store, **scored.tables(600))
-    assert OWN == list(found)
-    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+    assert list(found) == OWN
+    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
     (whole,) = scored.tables(60)[name]
-    assert [] == figures(run(store, **{name: pa.table({"column": [1]})}))
-    assert [] == figures(run(store, "density-2", **{name: whole.slice(0, 0)}))
+    assert figures(run(store, **{name: pa.table({"column": [1]})})) == []
+    assert figures(run(store, "density-2", **{name: whole.slice(0, 0)})) == []
     nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
-    assert [] == figures(run(store, "density-3", **{name: nothing}))
+    assert figures(run(store, "density-3", **{name: nothing})) == []
 
 
 def test_the_distribution_says_the_median_with_its_interval_and_null(store: Store) -> None:
@@ -94,8 +94,8 @@ def test_an_axis_is_cut_where_a_few_values_lie_far_away() -> None:
     assert robust_limits([near])[1] == pytest.approx(10.3)
     cut = robust_limits([far])
     assert cut[1] < 11
-    assert "1 above it, up to 900" == describe_outside(far, cut)
-    assert "" == describe_outside(near, robust_limits([near]))
+    assert describe_outside(far, cut) == "1 above it, up to 900"
+    assert describe_outside(near, robust_limits([near])) == ""
     assert robust_limits([near], [-5.0])[0] < -5
 
 
@@ -164,7 +164,7 @@ def test_the_course_says_where_it_began_and_ended(store: Store) -> None:
     high = float(np.quantile(scored.values(500)["m"], 0.95))
     followed = Statistics(table).curve("published", "quantile 0.95")
     assert followed is not None
-    assert [5, 10, 20] == followed.places.tolist()
+    assert followed.places.tolist() == [5, 10, 20]
     assert high == pytest.approx(followed.value[-1])
     assert (
         f"95 % quantile of M as published: {followed.describe(0)} after epoch 5, {followed.describe()} after"
@@ -175,7 +175,7 @@ def test_the_course_says_where_it_began_and_ended(store: Store) -> None:
 
 
 def test_one_epoch_is_no_course_and_one_repetition_has_no_interval(store: Store) -> None:
-    assert {} == drawn(store, distribution=scored.distribution(100, (10,)))
+    assert drawn(store, distribution=scored.distribution(100, (10,))) == {}
     once = run(store, "density-2", distribution=scored.distribution(100, (1, 2), 1))
     assert "One repetition: no intervals" in named(once)["course"].caption
 
@@ -310,8 +310,8 @@ def cells(store: Store, count: int) -> Run:
 
 def test_a_sweep_lays_its_cells_over_one_another(store: Store) -> None:
     found = named(cells(store, 2))
-    assert ["densities", "courses", "losses"] == list(found)
-    assert "How do the scores change with learning_rate?" == found["densities"].title
+    assert list(found) == ["densities", "courses", "losses"]
+    assert found["densities"].title == "How do the scores change with learning_rate?"
     for figure in found.values():
         assert {"learning_rate 1", "learning_rate 0.1"} <= set(words(figure))
     matched = scored.values(300, spread=2.0, seed=1)["m_matched"]
@@ -323,7 +323,7 @@ def test_a_sweep_lays_its_cells_over_one_another(store: Store) -> None:
 
 def test_a_sweep_of_many_cells_has_a_row_for_each(store: Store) -> None:
     found = named(cells(store, 7))
-    assert ["densities"] == list(found)
+    assert list(found) == ["densities"]
     assert "A row is a cell" in found["densities"].caption
     assert "learning_rate 1e-06" in words(found["densities"])
 
@@ -331,7 +331,7 @@ def test_a_sweep_of_many_cells_has_a_row_for_each(store: Store) -> None:
 def test_a_cell_without_tables_is_no_hindrance(store: Store) -> None:
     whole = made.run(store, "density-1", scored.tables(100), scored.embedded(), {"learning_rate": 1.0}, audit="density")
     empty = made.run(store, "density-2", {"summary": []}, scored.embedded(), {"learning_rate": 2.0}, audit="density")
-    assert [] == figures(made.sweep(store, "density-sweep-1", [whole, empty]))
+    assert figures(made.sweep(store, "density-sweep-1", [whole, empty])) == []
 
 
 def shown(store: Store, config: Density | None = None, show_images: bool = False, **tables: Any) -> Gallery:
@@ -346,8 +346,8 @@ def array(png: bytes) -> NDArray[np.uint8]:
 
 def test_the_least_the_median_and_the_most_memorised_are_shown_as_they_are(store: Store) -> None:
     found = shown(store, scores=scored.scores(200))
-    assert (True, "") == (found.shown, found.note)
-    assert 45 == len(found.pictures)
+    assert (found.shown, found.note) == (True, "")
+    assert len(found.pictures) == 45
     values = scored.values(200)
     order = np.argsort(values["m"], kind="stable")
     images = load(DIGITS).train_images
@@ -369,10 +369,10 @@ def test_of_test_images_asked_about_the_test_images_are_shown(store: Store) -> N
 
 def test_a_few_observations_are_shown_once_each() -> None:
     places = score_extremes(Observations(scored.scores(7)))
-    assert [2, 2, 2] == [len(each) for each in places.values()]
-    assert 6 == len(np.unique(np.concatenate(list(places.values()))))
+    assert [len(each) for each in places.values()] == [2, 2, 2]
+    assert len(np.unique(np.concatenate(list(places.values())))) == 6
     assert {"highest"} == set(score_extremes(Observations(scored.scores(2))))
-    assert {} == score_extremes(Observations(scored.scores(1).slice(0, 0)))
+    assert score_extremes(Observations(scored.scores(1).slice(0, 0))) == {}
 
 
 def drawing_model(store: Store, samples: NDArray[np.float32]) -> list[pa.Table]:
@@ -393,16 +393,16 @@ def test_examples_pairs_and_samples_have_their_groups(store: Store) -> None:
     for picture in found.pictures:
         groups.setdefault(picture.group, []).append(picture)
     drawn_ones = groups["Drawn from the model"]
-    assert 15 == len(drawn_ones)
+    assert len(drawn_ones) == 15
     assert (np.rint(samples[3, :, :, 0] * 255) == array(drawn_ones[3].png)).all()
     pairs = groups["Closest pairs of training images"]
     images = load(DIGITS).train_images
-    assert "rows 0 and 1, distance 0" == pairs[0].title
+    assert pairs[0].title == "rows 0 and 1, distance 0"
     assert (np.concatenate([images[0], images[1]], axis=1)[..., 0] == array(pairs[0].png)).all()
     assert any(name.startswith("Highly memorised and regular, U ") for name in groups)
     text = pages.draw(of).read_text()
     assert len(groups) == text.count('<ul class="gallery">')
-    assert 1 == text.count("<h3>Drawn from the model</h3>")
+    assert text.count("<h3>Drawn from the model</h3>") == 1
     assert len(found.pictures) == text.count("<img ")
 
 
@@ -414,18 +414,18 @@ def test_the_users_own_images_and_what_was_drawn_of_them_are_hidden_unless_asked
     samples = np.zeros((20, 28, 28, 1), np.float32)
     tables = {"scores": scored.scores(40), "duplicates": scored.duplicates(5)}
     hidden = shown(store, config, **tables, fits=drawing_model(store, samples))
-    assert (False, ()) == (hidden.shown, hidden.pictures)
+    assert (hidden.shown, hidden.pictures) == (False, ())
     assert "--show-images" in hidden.note
     most = int(np.argmax(scored.values(40)["m"]))
     assert f" {most}." in hidden.note
     open_to_see = shown(store, config, True, **tables, fits=[])
     assert open_to_see.shown
-    assert 13 * 3 + 5 + 15 == len(open_to_see.pictures)
+    assert len(open_to_see.pictures) == 13 * 3 + 5 + 15
 
 
 def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: Store) -> None:
     found = shown(store, scored.embedded(data=Dataset("digits", "0" * 64)), scores=scored.scores(40))
-    assert (False, ()) == (found.shown, found.pictures)
+    assert (found.shown, found.pictures) == (False, ())
     assert "is not the one that was pinned" in found.note
     fewer = gallery(run(store, "density-2", scores=scored.scores(1600)), False)
     assert fewer is not None

@@ -25,7 +25,7 @@ def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_values_are_escaped_unless_they_are_markup(template: Path) -> None:
     template.write_text("<p>{{ text }}{{ svg }}\n{% if text %}\n  {% set x = 1 %}\nend\n{% endif %}")
     found = document.render("page.html", text='<b>&"', svg=Markup("<svg>"))
-    assert "<p>&lt;b&gt;&amp;&#34;<svg>\nend\n" == found
+    assert found == "<p>&lt;b&gt;&amp;&#34;<svg>\nend\n"
 
 
 def test_what_a_template_needs_must_be_given(template: Path) -> None:
@@ -38,7 +38,7 @@ def test_filters_say_numbers_and_globals_are_the_palette(template: Path, monkeyp
     monkeypatch.setattr(document, "versions", lambda: {"engram-audit": "1.2.3"})
     template.write_text("{{ 0.123456 | number }} {{ 3 | counted('canary') }} {{ data | base64 }} {{ version }}")
     found = document.render("page.html", data=b"\xff")
-    assert '<data value="0.123456" title="0.123456">0.1235</data> 3 canaries /w== 1.2.3' == found
+    assert found == '<data value="0.123456" title="0.123456">0.1235</data> 3 canaries /w== 1.2.3'
     template.write_text("{{ light }} {{ dark }}{% for a, b in zip('xy', 'zw') %}{{ a }}{{ b }}{% endfor %}")
     assert f"{colours(False)} {colours(True)}xzyw" == document.render("page.html")
 
@@ -46,7 +46,7 @@ def test_filters_say_numbers_and_globals_are_the_palette(template: Path, monkeyp
 def test_an_installation_without_a_version_says_so(template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "versions", dict)
     template.write_text("{{ version }}")
-    assert "of no known version" == document.render("page.html")
+    assert document.render("page.html") == "of no known version"
     assert provenance.versions()["python"]
 
 

@@ -59,9 +59,9 @@ def test_text_stays_text_in_the_fonts_of_the_reader() -> None:
 def test_it_is_one_element_that_needs_nothing_from_outside() -> None:
     text = drawn()
     root = ElementTree.fromstring(text)
-    assert "{http://www.w3.org/2000/svg}svg" == root.tag
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert {"viewBox", "stroke-linejoin", "stroke-linecap"} == set(root.attrib)
-    assert ["http://www.w3.org/2000/svg"] == re.findall(r"https?://[^\"]*", text)
+    assert re.findall(r"https?://[^\"]*", text) == ["http://www.w3.org/2000/svg"]
     assert "<style" not in text
     assert "<metadata" not in text
 
@@ -72,7 +72,7 @@ def test_it_is_drawn_the_same_every_time_whatever_the_users_settings() -> None:
     once = drawn()
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "lines.linewidth": 9}):
         assert once == drawn()
-        assert 30 == matplotlib.rcParams["font.size"]  # and they are the user's again
+        assert matplotlib.rcParams["font.size"] == 30  # and they are the user's again
 
 
 def test_ids_of_two_figures_in_a_page_differ_and_lead_somewhere() -> None:
@@ -83,8 +83,13 @@ def test_ids_of_two_figures_in_a_page_differ_and_lead_somewhere() -> None:
 
 
 def test_ticks_of_a_logarithmic_scale_are_powers_where_their_digits_would_be_many() -> None:
-    assert ["10⁻¹³", "0.001", "1", "1000", "10⁵", "20000"] == [
-        drawing.format_power(value) for value in (1e-13, 1e-3, 1.0, 1e3, 1e5, 2e4)
+    assert [drawing.format_power(value) for value in (1e-13, 1e-3, 1.0, 1e3, 1e5, 2e4)] == [
+        "10⁻¹³",
+        "0.001",
+        "1",
+        "1000",
+        "10⁵",
+        "20000",
     ]
     with drawing.style():
         axes = drawing.add_axes(drawing.canvas(2.0), 0.5, 0.5, 4, 1.2)
@@ -121,8 +126,8 @@ def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
     (axes,) = figure.axes
     figure.canvas.draw()
     labels = {tick.get_position()[1]: tick.get_text() for tick in axes.get_yticklabels()}
-    assert [1, 0] == rows.y.tolist()
-    assert {1: "first", 0: "a name that is much too…"} == labels
+    assert rows.y.tolist() == [1, 0]
+    assert labels == {1: "first", 0: "a name that is much too…"}
     assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
 
 
@@ -138,17 +143,17 @@ def test_a_legend_has_its_entries_in_the_upper_left_corner_in_their_order() -> N
         svg = drawing.svg(figure, "legend")
     (placed,) = figure.legends
     box = placed.get_window_extent()
-    assert ["first", "second"] == [text.get_text() for text in placed.get_texts()]
+    assert [text.get_text() for text in placed.get_texts()] == ["first", "second"]
     assert svg.index(">first<") < svg.index(">second<")
-    assert (0, True) == (round(box.x0 / figure.dpi), abs(box.y1 / figure.dpi - 2.0) < 0.1)
+    assert (round(box.x0 / figure.dpi), abs(box.y1 / figure.dpi - 2.0) < 0.1) == (0, True)
 
 
 def test_the_entries_of_a_series_look_like_its_lines() -> None:
     joined, alone = (legend.series(["one", "two"], joined, linewidth=2) for joined in (True, False))
     looks = [(line.get_label(), line.get_marker(), line.get_linestyle(), line.get_linewidth()) for line in joined]
-    assert [("one", "o", "-", 2), ("two", "^", "--", 2)] == looks
+    assert looks == [("one", "o", "-", 2), ("two", "^", "--", 2)]
     assert [drawing.light("accent"), drawing.light("violet")] == [line.get_color() for line in joined]
-    assert ["None", "None"] == [line.get_linestyle() for line in alone]
+    assert [line.get_linestyle() for line in alone] == ["None", "None"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +175,7 @@ def test_a_list_below_the_panels_says_what_each_line_is_worth() -> None:
     right = drawing.WIDTH - 0.1
     places = {"detected": (right, 0.42), "t-test": (0.72, 0.17), "0.5": (right, 0.17), "rank": (0.72, -0.08)}
     assert {name: pytest.approx(place) for name, place in places.items()} == texts
-    assert (5.2, 0.62) == pytest.approx(tuple(axes.get_window_extent().size / figure.dpi))
+    assert pytest.approx(tuple(axes.get_window_extent().size / figure.dpi)) == (5.2, 0.62)
 
 
 EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(Boundary(0.1, "not seen below"),))
@@ -202,19 +207,20 @@ def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() 
     assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
     ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
     assert int(ends["boundary"]) < int(ends["null"])
-    assert ["boundary", "boundary clears"] == [entry.mark for entry in legend_entries(line)][-2:]
+    assert [entry.mark for entry in legend_entries(line)][-2:] == ["boundary", "boundary clears"]
 
 
 def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> None:
-    assert [
+    assert [(entry.mark, entry.words) for entry in legend_entries(EFFECT)] == [
         ("estimate", "0.37: what was found"),
         ("range", "0.18 to 0.55: its 95 % interval"),
         ("null", "0: where nothing is memorised"),
         ("boundary", "0.1: not seen below"),
-    ] == [(entry.mark, entry.words) for entry in legend_entries(EFFECT)]
-    assert ["3: what was found", "11 to 201: 95 % of models that never saw it"] == [
-        entry.words for entry in legend_entries(PLACE)
-    ][:2]
+    ]
+    assert [entry.words for entry in legend_entries(PLACE)][:2] == [
+        "3: what was found",
+        "11 to 201: 95 % of models that never saw it",
+    ]
     assert 'aria-label="effect, in nats: 0.37: what was found; 0.18 to 0.55' in number_line(EFFECT)
 
 
@@ -224,7 +230,7 @@ def test_what_comes_from_outside_is_escaped() -> None:
 
 def test_an_infinite_end_is_the_lines_own() -> None:
     line = NumberLine("effect", 1.0, null=0.0, usual=(-math.inf, 2.0))
-    assert LEFT == Scale.from_line(line).position(-math.inf)
+    assert Scale.from_line(line).position(-math.inf) == LEFT
     assert "<rect" in number_line(line)
 
 
@@ -248,9 +254,9 @@ def test_every_common_answer_has_a_colour_and_a_shape_of_its_own() -> None:
 
 def test_an_answer_of_an_audits_own_has_the_sign_of_its_tone() -> None:
     signs = {tone: sign("leaks", tone) for tone in ("accused", "cleared", "open")}
-    assert 3 == len(set(signs.values()))
+    assert len(set(signs.values())) == 3
     assert all(SHAPES[tone] in drawn for tone, drawn in signs.items())
-    assert "accused" == kind("leaks", "accused")
+    assert kind("leaks", "accused") == "accused"
 
 
 def test_a_badge_escapes_what_an_audit_says() -> None:

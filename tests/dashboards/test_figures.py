@@ -41,10 +41,10 @@ def named(run: Run) -> dict[str, Figure]:
         assert set(COLOUR.findall(figure.svg)) <= lights
         assert "nan" not in figure.svg + figure.alt + figure.caption
         assert figure.title.endswith("?")
-        assert [] == labels.cut(figure.svg)
+        assert labels.cut(figure.svg) == []
         width, height = labels.size(figure.svg)
         scale = min(PRINTED_WIDTH / width, PRINTED_HEIGHT / height)
-        assert 7 <= scale * min(label.size for label in labels.labels(figure.svg))
+        assert scale * min(label.size for label in labels.labels(figure.svg)) >= 7
         assert figure.alt
         assert figure.caption
     return {figure.name: figure for figure in found}
@@ -92,8 +92,8 @@ print(count, "MPLCONFIGDIR" in os.environ, loaded)
     env = {name: value for name, value in os.environ.items() if name not in hidden} | {"HOME": str(tmp_path)}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=env)
-    assert ("8 False []", "") == (done.stdout.strip(), done.stderr)
-    assert [] == list(tmp_path.rglob("*"))
+    assert (done.stdout.strip(), done.stderr) == ("8 False []", "")
+    assert list(tmp_path.rglob("*")) == []
 
 
 def test_commands_that_draw_nothing_do_not_load_matplotlib(tmp_path: Path) -> None:
@@ -115,15 +115,15 @@ for arguments in {commands!r}:
 
 
 def test_nothing_is_drawn_of_a_run_that_has_nothing_yet(store: Store) -> None:
-    assert [] == figures(made.run(store, "unique_feature-1", {"summary": [], "canary_scores": [], "history": []}))
-    assert [] == figures(made.run(store, "toys-1", {"summary": []}, audit="toys"))
+    assert figures(made.run(store, "unique_feature-1", {"summary": [], "canary_scores": [], "history": []})) == []
+    assert figures(made.run(store, "toys-1", {"summary": []}, audit="toys")) == []
 
 
 def test_nothing_is_drawn_of_empty_tables_or_of_tables_with_other_columns(store: Store) -> None:
     empty = {name: [schema.empty_table()] for name, schema in TABLES.items()}
-    assert [] == figures(made.run(store, "unique_feature-1", empty))
+    assert figures(made.run(store, "unique_feature-1", empty)) == []
     other = {name: [pa.table({"column": [1]})] for name in ("canary_scores", "history")}
-    assert [] == figures(made.run(store, "unique_feature-2", {"summary": [], **other}))
+    assert figures(made.run(store, "unique_feature-2", {"summary": [], **other})) == []
 
 
 TABLES = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "history": HISTORY}
@@ -132,7 +132,7 @@ TABLES = {"summary": SUMMARY, "canary_scores": CANARY_SCORES, "history": HISTORY
 def test_what_is_there_is_drawn_while_the_rest_is_not(store: Store) -> None:
     tables = made.tables(4)
     part = {"summary": [], "canary_scores": [], "history": tables["history"][:2]}
-    assert ["histories"] == list(named(made.run(store, "unique_feature-1", part)))
+    assert list(named(made.run(store, "unique_feature-1", part))) == ["histories"]
     part = {"summary": [], "canary_scores": tables["canary_scores"], "history": []}
     found = named(made.run(store, "unique_feature-2", part))
     assert OWN[:4] == list(found)
@@ -170,22 +170,22 @@ def test_loss_that_is_not_a_number_does_not_keep_the_rest_from_being_drawn(store
 def test_an_audit_of_another_package_has_the_figures_that_need_only_its_summary(tmp_path: Path) -> None:
     report = orchestrator.run("toys", preset="few", store=tmp_path, address="none", mlflow="off", report=False)
     found = named(open_run(open_store(tmp_path), report.run))
-    assert ["estimates"] == list(found)
-    assert "sum (all): 15, n 6." == found["estimates"].alt
+    assert list(found) == ["estimates"]
+    assert found["estimates"].alt == "sum (all): 15, n 6."
     assert "Sampling unit: part." in found["estimates"].caption
 
 
 def test_an_estimate_is_told_with_its_interval_null_and_published_value(store: Store) -> None:
     row = {"metric": "M", "setting": '{"k": 3}', "estimate": 0.25, "low": 0.1, "high": 0.4, "n": 7, "null": 0.0}
     found = summarised(store, row, row | {"published": 0.5, "setting": '{"data": "mnist"}'})
-    assert "M (k 3): 0.25, 0.1 to 0.4, null 0, n 7." == found["estimates"].alt
-    assert "M (mnist): 0.25, 0.1 to 0.4, null 0, published 0.5, n 7." == found["published"].alt
+    assert found["estimates"].alt == "M (k 3): 0.25, 0.1 to 0.4, null 0, n 7."
+    assert found["published"].alt == "M (mnist): 0.25, 0.1 to 0.4, null 0, published 0.5, n 7."
     assert "published" in found["published"].svg
 
 
 def test_rows_without_an_estimate_are_left_out(store: Store) -> None:
     rows = [{"metric": "M", "setting": "{}", "estimate": value} for value in (None, math.nan, math.inf)]
-    assert {} == summarised(store, *rows)
+    assert summarised(store, *rows) == {}
 
 
 def test_metrics_of_very_different_size_have_scales_of_their_own(store: Store) -> None:
@@ -236,9 +236,9 @@ def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(store: Store) 
     settings = [{"learning_rate": rate, "network": kind} for rate in (1e-3, 1e-4) for kind in ("a", "b")]
     run = cells(store, settings)
     found = named(run)
-    assert ["sweep"] == list(found)
+    assert list(found) == ["sweep"]
     figure = found["sweep"]
-    assert "How does the answer change with learning_rate and network?" == figure.title
+    assert figure.title == "How does the answer change with learning_rate and network?"
     texts = labels.words(figure)
     assert texts.index("0.0001") < texts.index("0.001")
     assert {"network a", "network b", "M_w effect, probe"} <= set(texts)
@@ -255,7 +255,7 @@ def test_a_sweep_says_which_of_its_cells_are_not_there_yet(store: Store) -> None
         "1 of 2 cells are there yet."
         in named(made.sweep(store, "unique_feature-sweep-1", [there, absent]))["sweep"].caption
     )
-    assert [] == figures(made.sweep(store, "unique_feature-sweep-2", [absent]))
+    assert figures(made.sweep(store, "unique_feature-sweep-2", [absent])) == []
 
 
 def test_a_cell_that_was_a_run_before_the_sweep_has_its_value_from_its_config(store: Store) -> None:
@@ -268,7 +268,7 @@ def test_a_cell_that_was_a_run_before_the_sweep_has_its_value_from_its_config(st
 def test_a_sweep_with_more_lines_than_can_be_told_apart_lists_its_cells(store: Store) -> None:
     settings = [{"a": x, "b": y} for x in ("p", "q") for y in range(8)]
     figure = named(cells(store, [{"a": each["b"], "b": f"kind {each['b']}{each['a']}"} for each in settings]))["sweep"]
-    assert 16 == figure.alt.count(" at ")
+    assert figure.alt.count(" at ") == 16
     assert figure.svg.count("kind") >= 16
 
 
@@ -276,22 +276,22 @@ def test_estimates_of_many_metrics_are_several_figures_that_a_sheet_of_paper_hol
     count = 2 * estimates.LONGEST
     long = [{"metric": "m", "setting": json.dumps({"class": at}), "estimate": float(at)} for at in range(count)]
     split = summarised(store, *(row | {"n": 3, "unit": "model"} for row in long))
-    assert ["estimates", "estimates-2"] == list(split)
-    assert [estimates.LONGEST] * 2 == [figure.alt.count("n 3.") for figure in split.values()]
-    assert ["Figure 1 of 2.", "Figure 2 of 2."] == [figure.caption[-14:] for figure in split.values()]
+    assert list(split) == ["estimates", "estimates-2"]
+    assert [figure.alt.count("n 3.") for figure in split.values()] == [estimates.LONGEST] * 2
+    assert [figure.caption[-14:] for figure in split.values()] == ["Figure 1 of 2.", "Figure 2 of 2."]
 
 
 def test_a_label_that_is_cut_is_noticed() -> None:
     text = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 50 20"><text style="{}" x="50" y="9">{}</text></svg>'
     of = {words: text.format("font-size: 9px; text-anchor: end", words) for words in ("short", "too long for it")}
-    assert [[], ["too long for it"]] == [labels.cut(svg) for svg in of.values()]
+    assert [labels.cut(svg) for svg in of.values()] == [[], ["too long for it"]]
 
 
 def test_fields_that_vary_together_are_one_in_the_picture(store: Store) -> None:
     table = [("mnist", "mlp1", 128), ("fashion-mnist", "mlp1", 128), ("mnist", "cnn1", 128), ("cifar10", "cnn2", 512)]
     settings = [{"data": data, "network": network, "batch": batch} for data, network, batch in table]
     figure = named(cells(store, settings))["sweep"]
-    assert "How does the answer change with data and network?" == figure.title
+    assert figure.title == "How does the answer change with data and network?"
     assert " at data fashion-mnist, network mlp1: " in figure.alt
     assert "512" not in labels.words(figure)
 

@@ -52,19 +52,19 @@ def asked(*confidence: float, resolution: float = 0.0) -> ModelConfidences:
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:
     found = drawn(store, **forgotten.tables(images=200))
-    assert OWN == list(found)
-    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+    assert list(found) == OWN
+    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
 
 
 def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
     whole = {name: pa.concat_tables(forgotten.tables(1, 1, 20)[name]) for name in OWN}
-    assert [] == figures(run(store, **{name: pa.table({"column": [1]}) for name in OWN}))
-    assert [] == figures(run(store, "forgetting-2", **{name: whole[name].slice(0, 0) for name in OWN}))
+    assert figures(run(store, **{name: pa.table({"column": [1]}) for name in OWN})) == []
+    assert figures(run(store, "forgetting-2", **{name: whole[name].slice(0, 0) for name in OWN})) == []
     nothing = {
         name: pa.table({field.name: pa.nulls(table.num_rows, field.type) for field in table.schema}, table.schema)
         for name, table in whole.items()
     }
-    assert [] == figures(run(store, "forgetting-3", **nothing))
+    assert figures(run(store, "forgetting-3", **nothing)) == []
 
 
 def test_each_target_is_said_with_its_share_and_its_decision(store: Store) -> None:
@@ -76,7 +76,7 @@ def test_each_target_is_said_with_its_share_and_its_decision(store: Store) -> No
     assert "n: 3 models of each target, 500 images of D_Q, 500 of the control set." in found.caption
     assert {"forgotten", "not forgotten", "not judged", "10 %: negligible"} <= set(words(found))
     uncontrolled = forgotten.changed(forgotten.decisions(1), {0: {"p_adjusted": None, "share": None}})
-    assert {} == named(run(store, "forgetting-2", decisions=uncontrolled))
+    assert named(run(store, "forgetting-2", decisions=uncontrolled)) == {}
 
 
 def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_never_saw_either(store: Store) -> None:
@@ -124,7 +124,7 @@ def test_baselines_are_said_with_their_intervals_and_null_values_as_none(store: 
 
 def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
     nothing = dict.fromkeys(("u_lira", "quality", "privleak"))
-    assert [] == figures(run(store, baselines=forgotten.changed(forgotten.baselines(1), {0: nothing})))
+    assert figures(run(store, baselines=forgotten.changed(forgotten.baselines(1), {0: nothing}))) == []
 
 
 def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> None:
@@ -139,7 +139,7 @@ def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> No
 
 def test_one_target_and_one_replicate_are_drawn_without_intervals(store: Store) -> None:
     found = drawn(store, **forgotten.tables(1, 1, 50))
-    assert OWN == list(found)
+    assert list(found) == OWN
     assert "D_Q: one-sided rho 0.0822; two-sided" in found["ratios"].alt
     assert "1 query model, 1 calibration model, 1 of each target, 50 images" in found["ratios"].caption
     assert "trained on all of D_Q" not in words(found["ratios"])
@@ -150,7 +150,7 @@ def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(store: Store) 
     tables = forgotten.tables(13, 2, 50)
     found = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
     assert "The first 12 of 13 targets are drawn." in found["confidences"].caption
-    assert 12 == len([text for text in words(found["confidences"]) if text.startswith("one-sided KS 0.")])
+    assert len([text for text in words(found["confidences"]) if text.startswith("one-sided KS 0.")]) == 12
     for name in ("ratios", "distances"):
         assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(found[name]))
 
@@ -162,10 +162,10 @@ def test_the_distance_is_that_of_the_one_sided_test_where_both_are_known() -> No
     assert found.below == pytest.approx(stats.ks_2samp(b.round(2), a, alternative="greater").statistic)
     for share, values in zip(found.shares, (a, b.round(2)), strict=True):
         assert share == pytest.approx(np.mean(values <= found.confidence + 1e-6))
-    assert [0, 0, 1] == [
+    assert [
         largest_gap(asked(*one), asked(*other)).below
         for one, other in (((0.2, 1.0), (0.2, 1.0)), ((0.2, 0.3), (0.5, 1.0)), ((0.5, 1.0), (0.2, 0.3)))
-    ]
+    ] == [0, 0, 1]
 
 
 def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> None:
@@ -178,8 +178,8 @@ def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> 
     middle = np.searchsorted(values, 0.5) / len(values)
     assert middle == pytest.approx(np.interp(0.0, x, y), abs=1 / 50)
     edge = x >= places.high + 0.5
-    assert [0.6, 1.0] == [pytest.approx(each, abs=1e-9) for each in (y[edge].min(), y[edge].max())]
-    assert (4000, 5) == (places.saturated, places.below)  # fewer than one in a thousand of those below 1
+    assert [pytest.approx(each, abs=1e-9) for each in (y[edge].min(), y[edge].max())] == [0.6, 1.0]
+    assert (places.saturated, places.below) == (4000, 5)  # fewer than one in a thousand of those below 1
 
 
 def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
@@ -188,18 +188,18 @@ def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
         np.array([0.0, 1e-30, 0.5, 1.0])
     ).tolist()
     assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.describe()
-    assert ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"] == [tick_label(decade) for decade in (-4, -2, 2, 6)]
+    assert [tick_label(decade) for decade in (-4, -2, 2, 6)] == ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"]
 
 
 def test_models_are_told_apart_however_the_rows_are_cut() -> None:
     parts = forgotten.confidences(2, 2, 30, printed=True)
     once, again = read_confidences(pa.concat_tables(parts)), read_confidences(pa.concat_tables(parts).combine_chunks())
-    assert 8 == len(once)
+    assert len(once) == 8
     for one, other in zip(once, again, strict=True):
         assert (one.who, one.replicate, one.resolution) == (other.who, other.replicate, other.resolution)
         assert (one.confidence == other.confidence).all()
     (target,) = [each for each in once if (each.who, each.replicate) == (("target", 1), 1)]
-    assert 1e-3 == target.resolution
+    assert target.resolution == 1e-3
     assert sorted(parts[-1]["confidence"].to_pylist()) == target.confidence.tolist()
 
 
@@ -241,7 +241,7 @@ def test_power_says_from_which_share_on_models_are_detected(store: Store) -> Non
     assert "models that were given" not in words(found)
     none = read_power(forgotten.power((0, 9), (0.0, 0.5)))
     assert none is not None
-    assert "no share that was tried is found in 80% of its models" == none.describe()
+    assert none.describe() == "no share that was tried is found in 80% of its models"
 
 
 def test_given_models_are_laid_over_the_effect_of_known_shares(store: Store) -> None:
@@ -282,10 +282,10 @@ def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> N
         store, "forgetting-9", {"summary": []}, forgotten.config(), {"query.examples": 9}, audit="forgetting"
     )
     found = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
-    assert ["powers"] == list(found)
+    assert list(found) == ["powers"]
     assert {"query.examples 60", "query.examples 6000"} <= set(words(found["powers"]))
     assert "query.examples 6000: from 3 % of D_Q on at least 80% of the models are found" in found["powers"].alt
-    assert [] == figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty]))
+    assert figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty])) == []
 
 
 def test_a_million_confidences_make_a_small_figure(store: Store) -> None:

@@ -43,8 +43,8 @@ def asked(calibration: Dataset | None = None) -> Forgetting:
 def test_the_examples_are_shown_part_by_part_and_class_by_class(store: Store) -> None:
     config = asked()
     found = shown(store, config)
-    assert (True, "") == (found.shown, found.note)
-    assert ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10 == [each.group for each in found.pictures]
+    assert (found.shown, found.note) == (True, "")
+    assert [each.group for each in found.pictures] == ["Query set: digits"] * 10 + ["Calibration set: digits"] * 10
     rows = examples(Examples(config.query_part, config.calibration), []).to_pylist()
     images = load(config.query.data).train_images
     for row, picture in zip(rows, found.pictures, strict=True):
@@ -62,7 +62,7 @@ def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
     assert "Calibration set: Images of mnist are yours and are not shown unless asked for with --show-images" in (
         found.note
     )
-    assert 20 == len(shown(store, config, show_images=True).pictures)
+    assert len(shown(store, config, show_images=True).pictures) == 20
 
 
 def test_data_that_have_gone_are_said_and_without_examples_there_is_no_gallery(store: Store) -> None:
@@ -72,7 +72,7 @@ def test_data_that_have_gone_are_said_and_without_examples_there_is_no_gallery(s
     run = made.run(store, "forgetting-2", {"summary": [], "examples": [table]}, gone, audit="forgetting")
     found = pictures(run, True)
     assert found is not None
-    assert (False, ()) == (found.shown, found.pictures)
+    assert (found.shown, found.pictures) == (False, ())
     assert "'mnist' not found" in found.note
     empty = {"summary": [], "examples": [EXAMPLES.empty_table()]}
     assert pictures(made.run(store, "forgetting-3", empty, config, audit="forgetting"), True) is None

@@ -42,7 +42,7 @@ def test_canaries_are_shown_as_their_models_saw_them_the_largest_effect_first(st
     config = made.embedded()
     found = shown(store, config)
     assert found.shown
-    assert "" == found.note
+    assert found.note == ""
     rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
     images = burn(load(config.question.data).train_images, config.feature)
     for row, picture in zip(rows, found.pictures, strict=False):
@@ -63,7 +63,7 @@ def test_a_few_probe_images_are_shown_three_times_as_the_models_met_them(store: 
     triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), burning(config))
     last = shown(store, config).pictures[-9:]
     rows = [int(picture.title.split()[2].rstrip(",")) for picture in last]
-    assert 3 == len(set(rows))
+    assert len(set(rows)) == 3
     for at, (row, picture) in enumerate(zip(rows, last, strict=True)):
         images = (triples.clean, triples.unique, triples.random)[at % 3]
         assert (images[row, :, :, 0] == array(picture.png)).all()
@@ -71,7 +71,7 @@ def test_a_few_probe_images_are_shown_three_times_as_the_models_met_them(store: 
 
 def test_of_many_canaries_only_the_ends_are_shown(store: Store) -> None:
     found = shown(store, canaries=100)
-    assert 36 + 9 == len(found.pictures)
+    assert len(found.pictures) == 36 + 9
     assert "18 with the largest" in found.caption
     assert all(len(picture.png) < 1500 for picture in found.pictures)
 
@@ -82,13 +82,13 @@ def test_the_users_own_images_are_hidden_unless_asked_for(
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = made.embedded(data=own(tmp_path / "data" / "mnist"))
     hidden = shown(store, config)
-    assert (False, ()) == (hidden.shown, hidden.pictures)
+    assert (hidden.shown, hidden.pictures) == (False, ())
     assert "--show-images" in hidden.note
     rows = sorted(made.pairs(5, 0.4, 0), key=lambda row: -row["m_w_probe_effect"])
     assert ", ".join(str(row["canary"]) for row in rows) in hidden.note
     open_to_see = shown(store, config, show_images=True)
     assert open_to_see.shown
-    assert 5 + 9 == len(open_to_see.pictures)
+    assert len(open_to_see.pictures) == 5 + 9
 
 
 def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
@@ -96,22 +96,22 @@ def test_probe_images_of_the_users_own_are_hidden_beside_embedded_canaries(
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = replace(made.embedded(), probe=own(tmp_path / "data" / "mnist"))
-    assert 5 == len(shown(store, config).pictures)
-    assert 5 + 9 == len(shown(store, config, show_images=True).pictures)
+    assert len(shown(store, config).pictures) == 5
+    assert len(shown(store, config, show_images=True).pictures) == 5 + 9
 
 
 def test_images_that_anybody_may_see_are_hidden_where_they_carry_somebodys_name(store: Store) -> None:
     config = made.embedded(feature=Words("JD", size=6))
     hidden = shown(store, config)
-    assert (False, ()) == (hidden.shown, hidden.pictures)
+    assert (hidden.shown, hidden.pictures) == (False, ())
     assert "Images of digits carry a feature of yours and are not shown unless asked for" in hidden.note
-    assert 5 + 9 == len(shown(store, config, show_images=True).pictures)
+    assert len(shown(store, config, show_images=True).pictures) == 5 + 9
 
 
 def test_a_data_set_that_has_gone_or_changed_is_said_and_nothing_crashes(store: Store) -> None:
     config = made.embedded(data=Dataset("digits", "0" * 64))
     found = shown(store, config)
-    assert (False, ()) == (found.shown, found.pictures)
+    assert (found.shown, found.pictures) == (False, ())
     assert "is not the one that was pinned" in found.note
     gone = made.run(store, "unique_feature-2", made.tables(2), made.embedded(data=Dataset("mnist", "1" * 64)))
     said = gallery(gone, True)
@@ -129,7 +129,7 @@ def test_there_is_no_gallery_without_canaries_or_of_an_audit_that_has_none(store
 def test_records_are_texts_with_their_ids_and_long_ones_are_cut() -> None:
     table = pa.table({"id": ["q1"], "asked": ["<b>"], "at": [[1, 2]], "told": ["x" * (LONGEST + 1)], "none": [None]})
     (record,) = text_records(Records(table.cast(table.schema.set(4, pa.field("none", pa.string())))), "asked")
-    assert ("q1", "asked") == (record.title, record.group)
+    assert (record.title, record.group) == ("q1", "asked")
     cut = f"{'x' * LONGEST} ... (601 characters)"
     assert (("asked", "<b>"), ("at", "[1, 2]"), ("told", cut), ("none", "null")) == record.fields
 

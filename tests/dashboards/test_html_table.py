@@ -56,10 +56,10 @@ def test_cells_are_short_and_whole_beside_it_and_text_is_escaped() -> None:
     )
     found = sheet("scores", table)
     head, first, second = Reader(str(found.html)).rows
-    assert ["<n>", "x", "y", "text", "true", "day"] == [text for text, _ in head]
+    assert [text for text, _ in head] == ["<n>", "x", "y", "text", "true", "day"]
     assert [("1", None), ("0.3", repr(0.1 + 0.2)), ("nan", None), ("a<b & 'c'", None), ("True", None)] == first[:5]
-    assert ("2024-02-29", None) == first[5]
-    assert [("", None), ("inf", None), ("1e-20", "1e-20"), ("", None), ("False", None), ("", None)] == second
+    assert first[5] == ("2024-02-29", None)
+    assert second == [("", None), ("inf", None), ("1e-20", "1e-20"), ("", None), ("False", None), ("", None)]
     assert "<b" not in re.sub("<body|<tbody", "", str(found.html))
 
 
@@ -76,9 +76,9 @@ def test_columns_for_programs_are_named_and_left_out() -> None:
         }
     )
     found = sheet("scores", table)
-    assert ("scores", 1, 7, 1) == (found.name, found.rows, found.columns, found.shown)
-    assert ("list", "bytes", "large", "fixed", "record") == found.left_out
-    assert [["a", "b"], ["1", "2"]] == [[text for text, _ in row] for row in Reader(str(found.html)).rows]
+    assert (found.name, found.rows, found.columns, found.shown) == ("scores", 1, 7, 1)
+    assert found.left_out == ("list", "bytes", "large", "fixed", "record")
+    assert [[text for text, _ in row] for row in Reader(str(found.html)).rows] == [["a", "b"], ["1", "2"]]
 
 
 @pytest.mark.parametrize(("rows", "shown"), [(0, 0), (MOST, MOST), (MOST + 1, MOST)])
@@ -95,9 +95,9 @@ def test_tables_of_one_result_are_shown_and_those_of_several_are_counted(store: 
     for key in (roots["history"][0], *roots["gone"]):
         next(store.folder("results").glob(f"*/{key}.arrow")).unlink()
     shown, others = sheets(run)
-    assert [("scores", 1)] == [(each.name, each.rows) for each in shown]
-    assert [("history", 2, 3)] == [(each.name, each.results, each.planned) for each in others]
-    assert ([], []) == sheets(Run(run.journal, run.store, cells=(run,)))
+    assert [(each.name, each.rows) for each in shown] == [("scores", 1)]
+    assert [(each.name, each.results, each.planned) for each in others] == [("history", 2, 3)]
+    assert sheets(Run(run.journal, run.store, cells=(run,))) == ([], [])
 
 
 def chunked(*parts: list[Any], kind: pa.DataType) -> pa.Table:
@@ -116,22 +116,22 @@ def test_numbers_that_are_not_there_are_nan(kind: pa.DataType) -> None:
 def test_infinite_numbers_are_nan_and_a_missing_column_is_empty() -> None:
     table = chunked([np.inf, -np.inf, np.nan, 0.5], kind=pa.float64())
     np.testing.assert_array_equal([np.nan, np.nan, np.nan, 0.5], numbers(table, "c"))
-    assert (0,) == numbers(table, "d").shape
-    assert (0,) == numbers(chunked(kind=pa.float64()), "c").shape
+    assert numbers(table, "d").shape == (0,)
+    assert numbers(chunked(kind=pa.float64()), "c").shape == (0,)
 
 
 def test_whole_numbers_are_exact_and_truths_are_0_and_1() -> None:
     large = 2**62 + 1
     found = integers(chunked([large, None], [-3, 7], kind=pa.int64()), "c")
     assert ([large, 0, -3, 7], np.int64) == (found.tolist(), found.dtype)
-    assert [1, 0, 0, 1] == integers(chunked([True, False], [None, True], kind=pa.bool_()), "c").tolist()
-    assert [0, 1] == integers(chunked([True, False, True, False], kind=pa.bool_()).slice(1, 2), "c").tolist()
+    assert integers(chunked([True, False], [None, True], kind=pa.bool_()), "c").tolist() == [1, 0, 0, 1]
+    assert integers(chunked([True, False, True, False], kind=pa.bool_()).slice(1, 2), "c").tolist() == [0, 1]
 
 
 def test_texts_that_are_not_there_are_empty() -> None:
     found = texts(chunked(["a", None], ["ε"], kind=pa.string()), "c")
-    assert (["a", "", "ε"], "U") == (found.tolist(), found.dtype.kind)
-    assert "U" == texts(chunked(kind=pa.string()), "c").dtype.kind
+    assert (found.tolist(), found.dtype.kind) == (["a", "", "ε"], "U")
+    assert texts(chunked(kind=pa.string()), "c").dtype.kind == "U"
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, -1 / 3, 5.6e-12, 1e300, 0.0])
@@ -142,27 +142,27 @@ def test_a_float_is_short_to_read_and_whole_beside_it(value: float) -> None:
 
 
 def test_what_is_not_there_or_not_a_number_is_told_as_that() -> None:
-    assert ("", "nan", "inf") == (number(None), *(re.sub("<[^>]*>", "", number(x)) for x in (math.nan, math.inf)))
-    assert "" == interval({"low": None, "high": 1.0})
-    assert "" == sample({"n": None, "unit": "training"})
-    assert '<data value="12">12 pairs of trainings</data>' == sample({"n": 12, "unit": "pair of trainings"})
+    assert (number(None), *(re.sub("<[^>]*>", "", number(x)) for x in (math.nan, math.inf))) == ("", "nan", "inf")
+    assert interval({"low": None, "high": 1.0}) == ""
+    assert sample({"n": None, "unit": "training"}) == ""
+    assert sample({"n": 12, "unit": "pair of trainings"}) == '<data value="12">12 pairs of trainings</data>'
 
 
 def test_settings_times_and_durations_are_in_words() -> None:
-    assert "model = canary, rank = 2" == setting('{"model": "canary", "rank": 2}')
-    assert ("", "not JSON", "[1]") == (setting(None), setting("not JSON"), setting("[1]"))
-    assert ["0.5 s", "1 min 40 s", "2 h 5 min"] == [duration(seconds) for seconds in (0.5, 100, 7500)]
+    assert setting('{"model": "canary", "rank": 2}') == "model = canary, rank = 2"
+    assert (setting(None), setting("not JSON"), setting("[1]")) == ("", "not JSON", "[1]")
+    assert [duration(seconds) for seconds in (0.5, 100, 7500)] == ["0.5 s", "1 min 40 s", "2 h 5 min"]
     assert "2026-11-21 08:30 UTC" in moment("2026-11-21T09:30:00+01:00")
-    assert "&lt;b&gt;" == moment("<b>")
+    assert moment("<b>") == "&lt;b&gt;"
 
 
 def test_a_line_shows_interval_estimate_and_null_where_they_are() -> None:
     drawn = glyph({"low": 0.0, "estimate": 5.0, "high": 10.0, "null": 0.0})
-    assert ['class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"'] == [
+    assert [
         each for each in ('class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"') if each in drawn
-    ]
-    assert "" == glyph({"low": None, "estimate": 5.0, "high": None, "null": None})
-    assert "" == glyph({"low": None, "estimate": None, "high": None, "null": 0.0})
+    ] == ['class="range" d="M6.0 8H90.0"', 'class="null" d="M6.0 1v14"', 'cx="48.0"']
+    assert glyph({"low": None, "estimate": 5.0, "high": None, "null": None}) == ""
+    assert glyph({"low": None, "estimate": None, "high": None, "null": 0.0}) == ""
 
 
 def test_two_rows_share_a_scale() -> None:

@@ -44,17 +44,17 @@ def test_the_numbers_change_in_a_browser_while_a_run_goes_on_a_cluster(
     with served(tmp_path) as url:
         page = browser.open(url)
         facts = page.until(f"(facts => facts.running > 0 && facts['jobs finished'] == '3 of 6' && facts)({FACTS})")
-        assert 3 == int(facts["running"]) + int(facts["waiting"])
+        assert int(facts["running"]) + int(facts["waiting"]) == 3
         assert "50 % running" in page.evaluate("document.title")
-        assert 3 == page.evaluate("document.querySelector('progress').value")
+        assert page.evaluate("document.querySelector('progress').value") == 3
         shell.go()
         facts = page.until(f"document.title.startsWith('100 % finished') && document.links[0] && {FACTS}")
         assert {"jobs finished": "6 of 6", "failed": "0"}.items() <= facts.items()
         assert not facts.keys() & {"running", "waiting", "not computed"}
-        assert 0 == run.wait(120)
+        assert run.wait(120) == 0
         page.until("[...document.links].some(link => link.textContent == 'Report')")
         page.until("!document.querySelector('meta[http-equiv=refresh]')")  # nothing changes any more
-        assert [] == page.complaints()
+        assert page.complaints() == []
         assert "http://127.0.0.1:1/#/run" in page.evaluate("[...document.links].map(link => link.href)")
         report = page.evaluate("[...document.links].find(link => link.textContent == 'Report').href")
         assert "How it was computed" in text(report)

@@ -41,8 +41,8 @@ def run(store: Store, name: str = "membership-1", **tables: Any) -> Run:
 
 def test_a_whole_run_has_all_its_figures_with_their_numbers_in_words(store: Store) -> None:
     found = named(run(store, **TABLES))
-    assert OWN == list(found)
-    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+    assert list(found) == OWN
+    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
     hits = int(np.count_nonzero(TABLES["records"]["found"].to_pylist()))
     assert f"{hits} of 100 records are found" in found["influence"].alt
     for attack in LOOKS:
@@ -58,7 +58,7 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
     whole = TABLES[name]
     nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
     for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
-        assert [] == figures(run(store, f"membership-{number}", **{name: table}))
+        assert figures(run(store, f"membership-{number}", **{name: table})) == []
 
 
 def test_the_gallery_has_the_most_and_the_least_memorised_records(store: Store) -> None:

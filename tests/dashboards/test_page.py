@@ -74,7 +74,7 @@ def test_the_certificate_comes_first_then_the_answer_in_full_with_the_rows_it_re
 ) -> None:
     assert smoke.verdict is not None
     first, answer = "document.querySelector('main > section')", "document.querySelector('main > .answer')"
-    assert "certificate" == opened.evaluate(f"{first}.className")
+    assert opened.evaluate(f"{first}.className") == "certificate"
     assert smoke.verdict.answer in opened.evaluate(f"{first}.querySelector('.badge').innerText")
     assert smoke.verdict.limits in opened.evaluate(f"{first}.textContent")
     assert smoke.verdict.sentence == opened.evaluate(f"{answer}.querySelector('.sentence').textContent")
@@ -86,8 +86,8 @@ def test_the_page_asks_no_network_for_anything(opened: Page, drawn: Path) -> Non
     asked = [address for address in opened.requests() if not address.startswith("data:")]
     assert [drawn.as_uri()] == asked
     text = drawn.read_text()
-    assert [] == re.findall(r"(?:src|href|url\()=?[\"']?(?:https?:)?//[^\"')\s]*", text)
-    assert [] == opened.complaints()
+    assert re.findall(r"(?:src|href|url\()=?[\"']?(?:https?:)?//[^\"')\s]*", text) == []
+    assert opened.complaints() == []
 
 
 def test_the_page_opens_where_mlflow_shows_it_in_a_sandboxed_frame(
@@ -103,11 +103,11 @@ def test_the_page_opens_where_mlflow_shows_it_in_a_sandboxed_frame(
     shown = browser.open(outer)
     shown.evaluate("window.shown.then(() => true)")
     inside = shown.frame()
-    assert 1 == inside.evaluate("document.querySelectorAll('h1').length")
-    assert "1120px" == inside.evaluate("getComputedStyle(document.body).maxWidth")
-    assert 0 == inside.evaluate("[...document.images].filter(each => !each.naturalWidth).length")
-    assert 3 < inside.evaluate("document.images.length")
-    assert [] == [*shown.complaints(), *inside.complaints()]
+    assert inside.evaluate("document.querySelectorAll('h1').length") == 1
+    assert inside.evaluate("getComputedStyle(document.body).maxWidth") == "1120px"
+    assert inside.evaluate("[...document.images].filter(each => !each.naturalWidth).length") == 0
+    assert inside.evaluate("document.images.length") > 3
+    assert [*shown.complaints(), *inside.complaints()] == []
 
 
 @pytest.mark.parametrize("framed", ["not at all", "as a blob", "as srcdoc"])
@@ -145,7 +145,7 @@ def test_links_to_sections_lead_there_also_in_a_sandboxed_frame(
         assert link == inside.evaluate("document.activeElement.id")
         window.escape()
         assert inside.evaluate(f"document.activeElement === {button}")
-    assert [] == inside.complaints()
+    assert inside.complaints() == []
 
 
 def test_in_print_figures_stand_beside_their_captions_large_enough_and_no_heading_ends_a_sheet(
@@ -178,34 +178,39 @@ def test_of_many_records_print_has_the_first_of_each_group_and_says_where_the_re
     opened = browser.open(path)
     assert (len(records), []) == (opened.evaluate(shown), opened.evaluate(said))
     opened.call("Emulation.setEmulatedMedia", {"media": "print"})
-    assert 2 * PRINTED == opened.evaluate(shown)
+    assert opened.evaluate(shown) == 2 * PRINTED
     assert f"In print {2 * PRINTED} of {len(records)} are shown" in opened.evaluate(said)[0]
 
 
 def test_headings_landmarks_names_and_captions_are_there_for_who_cannot_see(opened: Page) -> None:
     found = opened.evaluate(STRUCTURE)
-    assert 1 == found["headings"][0]
-    assert 1 == found["headings"].count(1)
+    assert found["headings"][0] == 1
+    assert found["headings"].count(1) == 1
     assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
-    assert [1, 1, 1, 1] == found["landmarks"]
+    assert found["landmarks"] == [1, 1, 1, 1]
     assert sorted(set(found["ids"])) == sorted(found["ids"])
-    assert ([], 0, 0, 0, 0, "en") == tuple(
-        found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")
+    assert tuple(found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets", "language")) == (
+        [],
+        0,
+        0,
+        0,
+        0,
+        "en",
     )
-    assert 3 < opened.evaluate("document.querySelectorAll('figure svg[role=img]').length")
+    assert opened.evaluate("document.querySelectorAll('figure svg[role=img]').length") > 3
 
 
 def test_everything_is_reached_with_the_keyboard(browser: Browser, drawn: Path) -> None:
     shown = browser.open(drawn)
     shown.tab()
-    assert "Skip to the content" == shown.evaluate("document.activeElement.textContent")
+    assert shown.evaluate("document.activeElement.textContent") == "Skip to the content"
     stops = """[...document.querySelectorAll('a, button, summary, [tabindex="0"]:not(details [tabindex])')]"""
     wanted = shown.evaluate(f"{stops}.filter(each => each.checkVisibility()).length")
     reached = set()
     for _ in range(wanted):
         script = "[...document.querySelectorAll('*')].indexOf(document.activeElement)"
         reached.add(shown.evaluate(script))
-        assert "none" != shown.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert shown.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
         shown.tab()
     assert wanted == len(reached)
 
@@ -227,7 +232,7 @@ def test_the_page_and_its_figures_follow_the_readers_choice_of_light_or_dark(bro
         [shown.evaluate(ground), shown.evaluate(text)]
         for shown in (browser.open(drawn, dark=False), browser.open(drawn, dark=True))
     ]
-    assert ["rgb(255, 255, 255)", "rgb(20, 24, 29)"] == [each[0] for each in seen]
+    assert [each[0] for each in seen] == ["rgb(255, 255, 255)", "rgb(20, 24, 29)"]
     assert seen[0][1] != seen[1][1]
 
 
@@ -236,7 +241,7 @@ def test_the_page_and_its_figures_follow_the_readers_choice_of_light_or_dark(bro
 @pytest.mark.parametrize("ink", ["ink", "muted", "twin", "canary", "accent", "ochre"])
 def test_text_stands_out_from_its_ground(ink: str, ground: str, dark: bool) -> None:
     lighter, darker = sorted((luminance(PALETTE[name][dark]) for name in (ink, ground)), reverse=True)
-    assert 4.5 <= (lighter + 0.05) / (darker + 0.05)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.5
 
 
 def luminance(colour: str) -> float:
@@ -253,7 +258,7 @@ def test_each_figure_is_a_file_too_and_those_of_an_earlier_page_go(smoke: Run) -
     names = [path.name for path in folder.iterdir()]
     assert "effect.svg" in names
     assert "earlier.svg" not in names
-    assert [] == [name for name in names if not name.endswith(".svg")]
+    assert [name for name in names if not name.endswith(".svg")] == []
 
 
 def test_what_comes_from_outside_is_text_and_never_markup(store: Store, browser: Browser) -> None:
@@ -261,7 +266,7 @@ def test_what_comes_from_outside_is_text_and_never_markup(store: Store, browser:
     run = few(store, label=evil)
     drawn = pages.draw(run)
     shown = browser.open(drawn)
-    assert (0, 0) == (shown.evaluate("document.scripts.length"), shown.evaluate("document.images.length"))
+    assert (shown.evaluate("document.scripts.length"), shown.evaluate("document.images.length")) == (0, 0)
     assert shown.evaluate("document.body.textContent").count(evil) >= 1
 
 
@@ -298,7 +303,7 @@ def test_of_a_failure_in_a_run_about_somebodys_name_only_its_kind_is_told(store:
     run.journal.append([{"event": "started"}, {"event": "failed", "key": key, "task": "toys.part", "error": error}])
     text = pages.draw(open_run(store, run.name)).read_text()
     assert "ValueError, whose message may quote what is private; `engram status unique_feature-1` tells it" in text
-    assert (False, False) == ("JANE" in text, "/home/ann" in text)
+    assert ("JANE" in text, "/home/ann" in text) == (False, False)
 
 
 def asked(store: Store, spec: Spec) -> Run:
@@ -312,9 +317,9 @@ def asked(store: Store, spec: Spec) -> Run:
 def test_the_command_tells_of_a_private_field_what_the_page_tells(store: Store, tmp_path: Path) -> None:
     spec = Spec("unique_feature", "quickstart", {"feature": '{"words": "JANE DOE", "size": 5}', "scale": "tiny"})
     words = shlex.split(configuration.command(asked(store, spec)) or "")
-    assert ["engram", "run", "unique_feature", "--preset", "quickstart"] == words[:5]
-    assert ("<4 and 3 letters>", 5) == tuple(json.loads(words[5].partition("=")[2])[name] for name in ("words", "size"))
-    assert ["scale=tiny"] == words[6:]
+    assert words[:5] == ["engram", "run", "unique_feature", "--preset", "quickstart"]
+    assert tuple(json.loads(words[5].partition("=")[2])[name] for name in ("words", "size")) == ("<4 and 3 letters>", 5)
+    assert words[6:] == ["scale=tiny"]
 
 
 def test_the_command_of_a_run_that_notes_none_is_unknown(store: Store) -> None:
@@ -325,7 +330,7 @@ def test_the_command_of_a_run_that_notes_none_is_unknown(store: Store) -> None:
 
 def test_a_command_that_tolerates_failures_says_so(store: Store) -> None:
     run = asked(store, Spec("toys", "few", {"label": "x"}, execution={"tolerate": 2, "together": 3}))
-    assert "engram run toys --preset few label=x --tolerate 2" == configuration.command(run)
+    assert configuration.command(run) == "engram run toys --preset few label=x --tolerate 2"
 
 
 def test_a_run_that_is_not_finished_says_how_far_it_has_come(store: Store) -> None:
@@ -379,16 +384,16 @@ def test_the_command_of_a_preset_of_several_cells_asks_for_all_of_them_and_a_cel
 
 def test_fields_that_vary_are_not_marked_as_unpublished_where_the_published_value_is_among_them(store: Store) -> None:
     found = {each.name: each for each in configuration.settings(pages.ran(store, Spec("toys", "three")))}
-    assert (("2", "3"), "6", True) == (found["parts"].values, found["parts"].published, found["parts"].varied)
-    assert (("0", "1"), None, True) == (found["first"].values, found["first"].published, found["first"].varied)
+    assert (found["parts"].values, found["parts"].published, found["parts"].varied) == (("2", "3"), "6", True)
+    assert (found["first"].values, found["first"].published, found["first"].varied) == (("0", "1"), None, True)
 
 
 def test_a_sweeps_page_tells_its_cells_apart_by_no_more_than_it_takes(store: Store) -> None:
     text = pages.draw(pages.ran(store, Spec("toys", "three"))).read_text()
     table = text[text.index('class="numbers"') :].partition("</table>")[0]
-    assert ["label", "answer"] == re.findall(r'<th scope="col">([^<]+)</th>', table)[:2]
+    assert re.findall(r'<th scope="col">([^<]+)</th>', table)[:2] == ["label", "answer"]
     assert "How does the answer change with label?" in text
-    assert 3 == text.count('<span class="mark">varied</span>')
+    assert text.count('<span class="mark">varied</span>') == 3
 
 
 def test_a_run_with_an_empty_summary_says_so_and_shows_its_other_tables(store: Store) -> None:
@@ -403,7 +408,7 @@ def test_a_run_with_an_empty_summary_says_so_and_shows_its_other_tables(store: S
 def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None:
     found = {each.name: each for each in configuration.settings(smoke)}
     names = ("question.canaries", "question.training.epochs", "question.data")
-    assert ("100", "500", "mnist") == tuple(found[name].published for name in names)
+    assert tuple(found[name].published for name in names) == ("100", "500", "mnist")
     assert found["question.training.batch"].published is None
     assert {"digits", "photos"} == {each.name for each in configuration.data_sets(smoke)}
     assert all(re.fullmatch("[0-9a-f]{64}", each.digest) for each in configuration.data_sets(smoke))
@@ -412,7 +417,7 @@ def test_settings_that_are_not_the_published_ones_are_marked(smoke: Run) -> None
 def test_settings_of_the_preset_are_folded_and_others_are_open(store: Store) -> None:
     run = few(store, label="mine")
     own = [each for each in configuration.settings(run) if each.is_own]
-    assert [("label", ("mine",))] == [(each.name, each.values) for each in own]
+    assert [(each.name, each.values) for each in own] == [("label", ("mine",))]
     how = pages.draw(run).read_text().partition('id="how"')[2]
     opened, _, folded = how.partition('<details class="printed">')
     assert "1 field of " in opened
@@ -445,7 +450,7 @@ def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(
 ) -> None:
     shown = browser.open(drawn_sweep)
     rows = "[...document.querySelectorAll('section[aria-labelledby=answer] tbody tr')]"
-    assert ["A", "X"] == shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)")
+    assert shown.evaluate(f"{rows}.map(row => row.cells[0].textContent)") == ["A", "X"]
     runs = shown.evaluate(f"{rows}.map(row => [...row.cells].at(-1).textContent)")
     assert [cell.name.rpartition("-")[2] for cell in swept.cells] == runs
     links = shown.evaluate("[...document.querySelectorAll('a')].map(link => link.getAttribute('href'))")
@@ -454,7 +459,7 @@ def test_a_sweeps_page_shows_every_cell_with_its_place_its_answer_and_its_run(
     assert [repr(page.evidence(cell)[0]["estimate"]) for cell in swept.cells] == values
     text = shown.evaluate("document.body.textContent")
     assert all(cell.verdict is not None and cell.verdict.sentence in text for cell in swept.cells)
-    assert 1 == shown.evaluate("document.querySelectorAll('figure svg[role=img]').length")
+    assert shown.evaluate("document.querySelectorAll('figure svg[role=img]').length") == 1
 
 
 @pytest.mark.slow
@@ -475,7 +480,7 @@ def test_a_thousand_canaries_are_a_small_page(store: Store, browser: Browser) ->
     journal.create(about, plan)
     drawn = pages.draw(open_run(store, journal.run))
     opened = browser.open(drawn)
-    assert 2000 == opened.evaluate("document.querySelectorAll('.sheet tbody tr').length")  # scores and verdicts
+    assert opened.evaluate("document.querySelectorAll('.sheet tbody tr').length") == 2000  # scores and verdicts
     assert sum(path.stat().st_size for path in (drawn.parent / "figures").iterdir()) < 1_500_000
     assert drawn.stat().st_size < 5_000_000
 
@@ -502,9 +507,9 @@ def test_images_of_the_users_own_go_into_a_page_beside_and_only_when_asked_for(
     run = made.run(store, "unique_feature-1", made.tables(3), config)
     public = pages.draw(run, show_images=False)
     private = public.with_name("report-with-images.html")
-    assert (False, False) == (private.exists(), "data:image" in public.read_text())
+    assert (private.exists(), "data:image" in public.read_text()) == (False, False)
     pages.draw(run, show_images=True)
-    assert (True, False) == ("data:image" in private.read_text(), "data:image" in public.read_text())
+    assert ("data:image" in private.read_text(), "data:image" in public.read_text()) == (True, False)
 
 
 def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(store: Store) -> None:
@@ -519,4 +524,4 @@ def test_a_page_that_cannot_be_written_leaves_the_one_that_was_there(store: Stor
     with pytest.raises(OSError, match="figures"):
         pages.draw(run)
     assert before == drawn.read_text()
-    assert [] == list(drawn.parent.glob(".report*"))
+    assert list(drawn.parent.glob(".report*")) == []

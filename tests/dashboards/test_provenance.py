@@ -41,10 +41,10 @@ def gathered(store: Store, *records: dict[str, Any]) -> Provenance:
 def test_jobs_of_several_processes_and_calls_are_computed_in_one_way(store: Store) -> None:
     other = {"worker": "here:2", "together": 4, "seconds": 9.5, "finished": "2026-11-21T09:01:00.000+00:00"}
     found = gathered(store, {}, other, {"worker": "there:1"})
-    assert ((), {"here": 2, "there": 1}, 3) == (found.differing, found.hosts, found.workers)
-    assert ((1, 4), {"toys.part": 12.5}) == (found.together, found.seconds)
-    assert "2026-11-21T09:01:00.000+00:00" == found.last
-    assert "2.15.0" == found.common["torch"]
+    assert (found.differing, found.hosts, found.workers) == ((), {"here": 2, "there": 1}, 3)
+    assert (found.together, found.seconds) == ((1, 4), {"toys.part": 12.5})
+    assert found.last == "2026-11-21T09:01:00.000+00:00"
+    assert found.common["torch"] == "2.15.0"
 
 
 def test_the_way_of_training_is_said_and_how_fast_it_went_is_no_difference(store: Store) -> None:
@@ -52,7 +52,7 @@ def test_the_way_of_training_is_said_and_how_fast_it_went_is_no_difference(store
     other = {"stack": 7, "steps_per_second": 8_123_456.5, "bytes_per_member": 11, "device_bytes": 98, "busy": 1}
     other |= {"continued_from": 3}  # epoch of a checkpoint, which makes no difference
     found = gathered(store, trained, trained | other, {})
-    assert ((), "graph") == (found.differing, found.common["way"])
+    assert (found.differing, found.common["way"]) == ((), "graph")
     assert not {"stack", "busy", "steps_per_second"} & set(found.common)
 
 
@@ -70,7 +70,7 @@ def test_jobs_computed_otherwise_are_counted_apart(store: Store, name: str, othe
     alone = {"way": "loop"} if name == "way" else {}
     found = gathered(store, alone, other, alone)
     assert (name,) == found.differing
-    assert [2, 1] == [way.jobs for way in found.ways]
+    assert [way.jobs for way in found.ways] == [2, 1]
     assert name not in found.common
 
 
@@ -79,11 +79,11 @@ def test_a_job_that_never_loaded_torch_says_nothing_of_the_device(store: Store) 
     store.write("a" * 64, pa.table({"number": [0]}), light)
     store.write("b" * 64, pa.table({"number": [1]}), RECORD)
     found = gather(store, ["a" * 64, "b" * 64])
-    assert ((), [2], "x86_64") == (found.differing, [way.jobs for way in found.ways], found.common["device"])
+    assert (found.differing, [way.jobs for way in found.ways], found.common["device"]) == ((), [2], "x86_64")
 
 
 def test_a_result_that_has_gone_is_counted_as_unread(store: Store) -> None:
-    assert 1 == gather(store, ["c" * 64]).unread
+    assert gather(store, ["c" * 64]).unread == 1
 
 
 def test_a_page_says_near_its_top_that_its_results_were_computed_in_two_ways(store: Store, tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_a_run_that_failed_and_was_resumed_has_two_starts(store: Store, tmp_path
     (tmp_path / "mended").touch()
     resume(run.name, store, pages.HERE)
     first, second = starts(open_run(store, run.name))
-    assert ("failed", 5, 1) == (first.ended, first.progress.done, first.progress.failed)
-    assert ("finished", 5, 2, 0) == (second.ended, second.progress.stored, second.progress.done, second.progress.failed)
+    assert (first.ended, first.progress.done, first.progress.failed) == ("failed", 5, 1)
+    assert (second.ended, second.progress.stored, second.progress.done, second.progress.failed) == ("finished", 5, 2, 0)
 
 
 def test_a_killed_start_has_no_end_and_took_until_its_last_event(store: Store) -> None:
@@ -116,7 +116,7 @@ def test_a_killed_start_has_no_end_and_took_until_its_last_event(store: Store) -
     done = [at for at, line in enumerate(lines) if '"event": "done"' in line]
     log.write_text("".join(lines[: done[2] + 1]))
     (only,) = starts(run)
-    assert ("", 3) == (only.ended, only.progress.done)
+    assert (only.ended, only.progress.done) == ("", 3)
     first, last = (seconds_of(json.loads(lines[row])["time"]) for row in (0, done[2]))
     assert only.progress.elapsed == pytest.approx(last - first, abs=1e-6)
 
@@ -124,10 +124,10 @@ def test_a_killed_start_has_no_end_and_took_until_its_last_event(store: Store) -
 def test_a_sweep_is_one_start_in_which_shared_jobs_count_once(store: Store) -> None:
     swept = pages.ran(store, Spec("toys", "few", sweep={"parts": ["2", "3"]}))
     (only,) = starts(swept)
-    assert ("finished", 5, 5) == (only.ended, only.progress.planned, only.progress.done)
+    assert (only.ended, only.progress.planned, only.progress.done) == ("finished", 5, 5)
 
 
 def test_models_a_minute_are_those_of_the_log(smoke: Run) -> None:
     (only, *_) = starts(smoke)
     assert only.progress.models_per_minute is not None
-    assert 6 == only.progress.models  # three canaries and their twins
+    assert only.progress.models == 6  # three canaries and their twins

@@ -84,15 +84,15 @@ def private(bound: float | None = 0.7) -> pa.Table:
 
 def test_a_whole_run_has_all_its_figures(store: Store) -> None:
     found = drawn(store, memorization=trained(3), linear_curves=linear(3, 9, 0.5, 0.7), linear_private=private())
-    assert ["memorization", "answers", "linear", "private"] == list(found)
-    assert [] == [name for name, figure in found.items() if "  " in figure.caption + figure.alt]
+    assert list(found) == ["memorization", "answers", "linear", "private"]
+    assert [name for name, figure in found.items() if "  " in figure.caption + figure.alt] == []
 
 
 def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) -> None:
     whole = {"memorization": trained(2), "linear_curves": linear(3, 9, 0.5), "linear_private": private()}
-    assert [] == figures(run(store))
-    assert [] == figures(run(store, "relational-2", **{name: pa.table({"column": [1]}) for name in whole}))
-    assert [] == figures(run(store, "relational-3", **{name: each.slice(0, 0) for name, each in whole.items()}))
+    assert figures(run(store)) == []
+    assert figures(run(store, "relational-2", **{name: pa.table({"column": [1]}) for name in whole})) == []
+    assert figures(run(store, "relational-3", **{name: each.slice(0, 0) for name, each in whole.items()})) == []
 
 
 def test_m_at_the_end_is_said_with_its_interval(store: Store) -> None:
@@ -131,7 +131,7 @@ def test_one_epoch_is_a_point_and_one_that_is_not_known_has_no_axis(store: Store
     table = trained(1, known=known)
     assert [0 if known else None] == table["epoch"].unique().to_pylist()
     found = drawn(store, memorization=table)
-    assert ["memorization", "answers"] == list(found)
+    assert list(found) == ["memorization", "answers"]
     assert "m by exact match, one gold answer on both parts: 0 [" in found["memorization"].alt
     assert "epoch" not in words(found["answers"])
 
@@ -145,10 +145,10 @@ def test_what_has_no_interval_is_drawn_without_one(store: Store) -> None:
 def test_linear_models_are_told_by_size_with_where_memorization_is_highest(store: Store) -> None:
     both = pa.concat_tables([linear(30, 30, 0.5, 0.75, 0.625), linear(10, 60, 0.5, 0.625, 0.875)])
     found = drawn(store, linear_curves=both)["linear"]
-    assert (
+    assert found.alt == (
         "30 samples, 30 features: memorization is highest, 0.75, at time 10, and 0.625 at the end. 10 samples, 60 "
         "features: memorization is highest, 0.875, at time 100, and 0.875 at the end."
-    ) == found.alt
+    )
     assert {"n = 30 samples, d = 30 features", "n = 10 samples, d = 60 features"} <= set(words(found))
     assert "95 % intervals over 5 trainings" in found.caption
 
@@ -160,7 +160,7 @@ def test_a_private_linear_model_is_told_by_mechanism_and_its_better_query(store:
     assert "0.9" not in found.alt  # without privacy there is no epsilon
     assert "n: 1,000 trainings at each epsilon" in found.caption
     nothing = private(bound=None).filter(pc.field("mechanism") == "none")
-    assert [] == figures(run(store, "relational-2", linear_private=nothing))
+    assert figures(run(store, "relational-2", linear_private=nothing)) == []
 
 
 def answered(split: str, right: int, of: int, ids: list[str] | None = None) -> list[dict[str, Any]]:
@@ -176,15 +176,15 @@ def shown(store: Store, config: Relational, table: pa.Table, show_images: bool =
 def test_questions_answered_from_nowhere_are_shown_with_both_contexts(store: Store) -> None:
     asked = of_questions(NoSettings(), [table(answered("train", 2, 5), answered("validation", 1, 5))])
     found = shown(store, CONFIG, asked)
-    assert (True, "") == (found.shown, found.note)
-    assert ["Training questions"] * 2 + ["Held-out questions"] == [each.group for each in found.records]
+    assert (found.shown, found.note) == (True, "")
+    assert [each.group for each in found.records] == ["Training questions"] * 2 + ["Held-out questions"]
     for question, record in zip([*questions("train")[:2], questions("validation")[0]], found.records, strict=True):
         fields = dict(record.fields)
         assert question.id == record.title
         assert (question.context, question.question) == (fields["context"], fields["question"])
         assert re.sub("[0-9]", "", question.context) == fields["corrupted"]
         assert question.golds[0][0] == fields["right answer"]
-        assert "(none)" == fields["answer, corrupted"]  # the answers are not stored here
+        assert fields["answer, corrupted"] == "(none)"  # the answers are not stored here
 
 
 def test_the_stored_answers_of_the_last_epoch_stand_beside_them(store: Store) -> None:
@@ -203,13 +203,13 @@ def test_the_stored_answers_of_the_last_epoch_stand_beside_them(store: Store) ->
     found = examples(made_of, False)
     assert found is not None
     fields = dict(found.records[0].fields)
-    assert ("remembered", "read") == (fields["answer, corrupted"], fields["answer, whole"])
+    assert (fields["answer, corrupted"], fields["answer, whole"]) == ("remembered", "read")
 
 
 def test_of_many_the_first_are_shown_and_of_several_trainings_it_is_said_in_how_many(store: Store) -> None:
     many = of_questions(NoSettings(), [table(answered("train", 40, 50)), table(scored("train", [1.0], replicate=1))])
     found = shown(store, CONFIG, many)
-    assert EACH == len(found.records)
+    assert len(found.records) == EACH
     assert f"{questions('train')[0].id}, in 2 of 2 trainings" in [record.title for record in found.records]
 
 
@@ -231,13 +231,14 @@ def test_the_users_own_texts_are_hidden_unless_asked_for(store: Store, tmp_path:
     ids = ["train-0", "train-1", "train-2"]
     asked = of_questions(NoSettings(), [table(answered("train", 2, 3, ids))])
     found = shown(store, config, asked, name="1")
-    assert (False, ()) == (found.shown, found.records)
+    assert (found.shown, found.records) == (False, ())
     assert "records:asked.jsonl are yours and are not shown unless asked for with --show-" in found.note
     assert str(tmp_path) not in found.note
     assert found.note.endswith("2 training questions are answered rightly on a corrupted context: train-0, train-1.")
     private = shown(store, config, asked, True, "2")
-    assert ["The <secret> of train 0 is 70.", "The <secret> of train 1 is 71."] == [
-        dict(record.fields)["context"] for record in private.records
+    assert [dict(record.fields)["context"] for record in private.records] == [
+        "The <secret> of train 0 is 70.",
+        "The <secret> of train 1 is 71.",
     ]
 
 

@@ -69,7 +69,7 @@ def test_a_page_as_it_was_written_agrees_with_its_store(tmp_path: Path, page: Pa
         "agrees    contents report.html: as drawn from the store",
         f"4 agree, 0 changed, 0 not checked, compared with the store {tmp_path / 'engram-store'}",
     ] == done.stdout.splitlines()
-    assert "" == done.stderr
+    assert done.stderr == ""
 
 
 def test_a_page_is_compared_with_the_store_it_lies_in_before_any_other_that_has_its_run(
@@ -81,7 +81,7 @@ def test_a_page_is_compared_with_the_store_it_lies_in_before_any_other_that_has_
         result.unlink()
     own = str(tmp_path / "mine" / page.relative_to(tmp_path / "engram-store"))
     assert {"agrees"} == set(states(engram, own).values())
-    assert "changed" == states(engram, own, "--store", "engram-store", code=1)["table parts"]
+    assert states(engram, own, "--store", "engram-store", code=1)["table parts"] == "changed"
     engram.env["ENGRAM_STORE"] = "engram-store"  # says where stores are by default, and nothing of this page
     assert {"agrees"} == set(states(engram, own).values())
 
@@ -101,7 +101,7 @@ def test_one_changed_digit_of_the_page_is_found(engram: Here, page: Path) -> Non
     assert number is not None
     page.write_text(text.replace(number[0], number[0].replace('"', '"1', 1), 1))
     done = engram("verify", str(page), code=1)
-    assert "changed   page report.html: its text has been changed" == done.stdout.splitlines()[0]
+    assert done.stdout.splitlines()[0] == "changed   page report.html: its text has been changed"
     assert "2 agree, 2 changed, 0 not checked" in done.stdout
 
 
@@ -111,16 +111,16 @@ def test_a_changed_a_damaged_and_a_lost_result_are_found(engram: Here, page: Pat
     first, second = (next((engram.folder / "engram-store").glob(f"results/*/{key}.arrow")) for key in parts)
     table, record = store.read(parts[0]), store.record(parts[0])
     first.unlink()
-    assert {
+    assert states(engram, str(page), code=1) == {
         "page report.html": "agrees",
         "table summary": "agrees",
         "table parts": "changed",
         "contents report.html": "changed",
-    } == states(engram, str(page), code=1)
+    }
     changed = table.set_column(0, table.schema.field(0), [[41]])
     store.write(parts[0], changed, {name: value for name, value in record.items() if name not in ("key", "content")})
     checks = engram.json("verify", str(page), code=1)["checks"]
-    assert ("changed", "its results are others now") == (checks[2]["state"], checks[2]["note"])
+    assert (checks[2]["state"], checks[2]["note"]) == ("changed", "its results are others now")
     second.write_bytes(second.read_bytes()[:-20])
     line = engram("verify", str(page), code=1).stdout.splitlines()[2]
     assert line.startswith(
@@ -142,7 +142,7 @@ def test_what_is_not_here_is_not_checked_and_that_is_no_error(engram: Here, stam
         name for name, state in found.items() if state == "agrees"
     }
     assert {"unchecked"} == {found["table summary"], found["file stamp.png"]}
-    assert "agrees" == states(engram, str(received), "--store", "gone")["table summary"]
+    assert states(engram, str(received), "--store", "gone")["table summary"] == "agrees"
     missing = sum(state == "unchecked" for state in found.values())
     said = engram("verify", str(received)).stdout.splitlines()[-1]
     assert said.startswith(f"Of {len(found)} things {missing} were not checked: nothing is said of them (--strict")
@@ -153,12 +153,12 @@ def test_what_is_not_here_is_not_checked_and_that_is_no_error(engram: Here, stam
 def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(
     engram: Here, stamped: Path, stamp: Path, tmp_path: Path
 ) -> None:
-    assert "agrees" == states(engram, str(stamped))["file stamp.png"]
+    assert states(engram, str(stamped))["file stamp.png"] == "agrees"
     kept = shutil.copy(stamp, tmp_path / "kept.png")
     stamp.write_bytes(stamp.read_bytes() + b"!")
-    assert "changed" == states(engram, str(stamped), code=1)["file stamp.png"]
-    assert "agrees" == states(engram, str(stamped), "--file", str(kept))["file stamp.png"]
-    assert "changed" == states(engram, str(stamped), "--file", str(stamp), code=1)["file stamp.png"]
+    assert states(engram, str(stamped), code=1)["file stamp.png"] == "changed"
+    assert states(engram, str(stamped), "--file", str(kept))["file stamp.png"] == "agrees"
+    assert states(engram, str(stamped), "--file", str(stamp), code=1)["file stamp.png"] == "changed"
     stamp.unlink()
     checks = engram.json("verify", str(stamped))["checks"]
     assert ("unchecked", f"there is no file {stamp}; name it with --file") == (checks[-1]["state"], checks[-1]["note"])
@@ -167,7 +167,7 @@ def test_a_file_is_checked_where_the_run_found_it_or_where_it_is_given(
 def test_a_file_on_which_the_page_does_not_rest_is_said_to_be_none(engram: Here, page: Path, tmp_path: Path) -> None:
     (tmp_path / "other.pt").write_bytes(b"weights")
     line = engram("verify", str(page), "--file", "other.pt", code=1).stdout.splitlines()[4]
-    assert "changed   file other.pt: the page rests on nothing with this content or name" == line
+    assert line == "changed   file other.pt: the page rests on nothing with this content or name"
 
 
 def test_a_data_set_in_a_folder_is_checked_where_it_is_given(engram: Here, tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_a_data_set_in_a_folder_is_checked_where_it_is_given(engram: Here, tmp_p
     (tmp_path / "there").mkdir()
     (tmp_path / "scans").rename(tmp_path / "there" / "scans")
     name = "data set folder:scans#28x28#grey"
-    assert "unchecked" == states(engram, str(received))[name]
-    assert "agrees" == states(engram, str(received), "--file", "there/scans")[name]
+    assert states(engram, str(received))[name] == "unchecked"
+    assert states(engram, str(received), "--file", "there/scans")[name] == "agrees"
     next((tmp_path / "there" / "scans").rglob("0.png")).unlink()
-    assert "changed" == states(engram, str(received), "--file", "there/scans", code=1)[name]
+    assert states(engram, str(received), "--file", "there/scans", code=1)[name] == "changed"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_what_cannot_be_verified_is_one_line(
     (engram.folder / "old.html").write_text("<!doctype html><p>An older page</p>")
     said = engram("verify", *arguments, code=code)
     assert said.stderr.startswith(f"engram: {line}")
-    assert 1 == said.stderr.count("\n")
+    assert said.stderr.count("\n") == 1
 
 
 def test_the_seal_is_seen_and_no_script(smoke: Run, browser: Browser) -> None:
@@ -223,13 +223,13 @@ def test_the_seal_is_seen_and_no_script(smoke: Run, browser: Browser) -> None:
     assert [[entry.what, entry.digest] for entry in seal.audited] == [[row[0], row[2]] for row in opened.evaluate(rows)]
     held = opened.evaluate("document.getElementById('engram-seal').content.textContent")
     assert seal.page == json.loads(held)["page"]
-    assert [0, []] == [opened.evaluate("document.scripts.length"), opened.complaints()]
+    assert [opened.evaluate("document.scripts.length"), opened.complaints()] == [0, []]
 
 
 def test_a_list_that_the_page_has_already_does_not_stand_twice(smoke: Run) -> None:
     page = f'<table id="audited"><tr><td>digits</table>{PLACEHOLDER}'
     sealed = add_seal(page, [smoke], "report.html")
-    assert 1 == sealed.count('id="audited"')
+    assert sealed.count('id="audited"') == 1
     assert {"digits", "photos"} == {entry.name for entry in read(sealed.encode(), "report.html").audited}
 
 
@@ -243,4 +243,4 @@ def test_a_sweeps_page_and_a_comparison_are_sealed_too(engram: Here) -> None:
     drawers.compare(store, (swept.cells[0].name, swept.cells[1].name), two)
     assert {"agrees"} == set(states(engram, str(two)).values())
     os.replace(two, engram.folder / "renamed.html")
-    assert "agrees" == states(engram, "renamed.html")["page renamed.html"]
+    assert states(engram, "renamed.html")["page renamed.html"] == "agrees"

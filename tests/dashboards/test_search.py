@@ -85,15 +85,15 @@ def test_every_number_of_a_trial_is_the_tables_digit_for_digit(made: Made, opene
 
 def test_it_is_whole_for_who_cannot_see_fits_a_telephone_and_asks_for_nothing(opened: Page) -> None:
     found = opened.evaluate(STRUCTURE)
-    assert (1, 1) == (found["headings"][0], found["headings"].count(1))
+    assert (found["headings"][0], found["headings"].count(1)) == (1, 1)
     assert all(below - above <= 1 for above, below in pairwise(found["headings"]))
     assert sorted(set(found["ids"])) == sorted(found["ids"])
-    assert ([], 0, 0, 0, 0) == tuple(found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets"))
+    assert tuple(found[name] for name in ("unnamed", "tables", "headers", "scripts", "targets")) == ([], 0, 0, 0, 0)
     opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     wide = opened.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
     assert wide[0] == wide[1] <= 390
-    assert [] == opened.complaints()
-    assert 1 == len(opened.requests())
+    assert opened.complaints() == []
+    assert len(opened.requests()) == 1
 
 
 def test_it_leads_to_the_pages_of_runs_that_are_drawn(searched: Made, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_less_memory_is_left_and_more_use_up_whichever_way_they_are_measured(
             utility=replace(objectives.utility, better=better),
         )
         vars(run)["objectives"] = other
-        assert 1 == len(list(pareto_front.pareto_front(run)))
+        assert len(list(pareto_front.pareto_front(run))) == 1
     ((left, right), (high, low)), ((right_too, left_too), (low_too, high_too)) = limits
     assert left < right
     assert left_too < right_too

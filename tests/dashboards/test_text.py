@@ -51,15 +51,15 @@ def run(store: Store, name: str, config: Text = CONFIG, **tables: Any) -> Run:
 
 def test_a_run_has_its_figures_with_their_numbers_in_words(store: Store) -> None:
     found = named(run(store, "text-1", **DOCUMENTS))
-    assert ["effects", "reproduction"] == list(found)
+    assert list(found) == ["effects", "reproduction"]
     assert "6 of 6 found" in found["effects"].alt
     assert "greedy: 1 by models trained on a document, 0 by the others" in found["reproduction"].alt
     found = named(run(store, "text-4", **INSERTIONS))
-    assert ["effects", "reproduction"] == list(found)
+    assert list(found) == ["effects", "reproduction"]
     assert "In the training data 4 times: mean" in found["effects"].alt
     assert "0 times" not in found["effects"].alt
     found = named(run(store, "text-2", secrets=TABLES["secrets"]))
-    assert ["exposures"] == list(found)
+    assert list(found) == ["exposures"]
     assert "told 4 times: mean" in found["exposures"].alt
     found = named(run(store, "text-3", identifiers=identifiers(Ranking(0.05), [made_identifiers(0.5, 40.0, 1)])))
     assert "uuid4: mean 8.97 bits, 24 of 24 found." in found["exposures"].alt
@@ -70,7 +70,7 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
     whole = TABLES[name]
     nothing = pa.table({field.name: pa.nulls(whole.num_rows, field.type) for field in whole.schema}, whole.schema)
     for number, table in enumerate((pa.table({"column": [1]}), whole.slice(0, 0), nothing)):
-        assert [] == figures(run(store, f"text-{number}", **{name: table}))
+        assert figures(run(store, f"text-{number}", **{name: table})) == []
 
 
 def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_texts_of_ones_own_are_shown_only_where_they_are_asked_for(store: Store,
     assert all(texts[int(record.title.removeprefix("secret "))] == record.fields[0][1] for record in found.records)
     unseen = gallery(its, show_images=False)
     assert unseen is not None
-    assert ((), False, True) == (unseen.records, unseen.shown, "--show-texts" in unseen.note)
+    assert (unseen.records, unseen.shown, "--show-texts" in unseen.note) == ((), False, True)
     embedded = gallery(run(store, "text-embedded", **DOCUMENTS), show_images=False)
     assert embedded is not None
     assert embedded.shown

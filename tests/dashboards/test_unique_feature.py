@@ -67,11 +67,11 @@ def beside(store: Store, name: str) -> Store:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, name: str) -> None:
-    assert {} == drawn(store, **{name: pa.table({"column": [1]})})
+    assert drawn(store, **{name: pa.table({"column": [1]})}) == {}
     whole = {"course": made.course(1), "latents": made.latents(1), "curves": made.curves({"a": 0.5})}
     whole |= {"family": made.family([("given", None, None)]), "influence": made.influence(10)}
     whole |= {"exact_ranks": made.exact_ranks(3)}
-    assert {} == drawn(store, **{name: whole.get(name, made.scores(1, 1, 1)).slice(0, 0)})
+    assert drawn(store, **{name: whole.get(name, made.scores(1, 1, 1)).slice(0, 0)}) == {}
 
 
 def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(store: Store) -> None:
@@ -126,7 +126,7 @@ def test_the_course_of_one_pair_has_no_interval(store: Store) -> None:
 def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it(store: Store) -> None:
     found = drawn(store, latents=made.latents(5))["latents"]
     texts = labels.words(found)
-    assert 2 == texts.count("41")  # in the canary models' panel of each layer, not in the twins'
+    assert texts.count("41") == 2  # in the canary models' panel of each layer, not in the twins'
     assert "7" not in texts
     assert "unit 41 in 0.8 of the images with the feature and 0.05 with a random patch" in found.alt
     assert "41" not in found.alt.split("dense2, 256 units, twin models")[1].split(".", 1)[0]
@@ -137,8 +137,8 @@ def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it
 def test_a_unit_without_a_row_was_never_excited() -> None:
     table = pa.table({"units": [4, 4, 4], "unit": [1, 1, 2], "unique": [0.5, 0.1, 0.4], "random": [0.0, 0.2, 0.0]})
     unique, random = excitation_rates(table, np.array([True] * 3), 2)
-    assert [0.0, 0.3, 0.2, 0.0] == unique.tolist()
-    assert [0.0, 0.1, 0.0, 0.0] == random.tolist()
+    assert unique.tolist() == [0.0, 0.3, 0.2, 0.0]
+    assert random.tolist() == [0.0, 0.1, 0.0, 0.0]
 
 
 def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(store: Store) -> None:
@@ -173,7 +173,7 @@ def test_an_arrow_leads_from_without_to_with_the_feature(store: Store) -> None:
     assert f"Of 1 image with the lowest self-influence 1 rose: in the median from {1e-13 / 3e-4:.3g}" in found.alt
     assert "to 7.5e+04 with it" in found.alt
     half = made.traced(100, 1).slice(0, 1)
-    assert {} == drawn(beside(store, "half"), traced=half)
+    assert drawn(beside(store, "half"), traced=half) == {}
 
 
 def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(store: Store) -> None:
@@ -212,7 +212,7 @@ def test_detection_rises_with_the_number_of_models(store: Store) -> None:
         for models in (4, 1)
     ]
     found = drawn(store, *rows)["by-models"]
-    assert "b: 0.2 with 1, 0.8 with 4. a: 0.1 with 1, 0.4 with 4." == found.alt
+    assert found.alt == "b: 0.2 with 1, 0.8 with 4. a: 0.1 with 1, 0.4 with 4."
 
 
 def test_a_given_model_ranks_the_feature_among_its_family(store: Store) -> None:
@@ -274,7 +274,7 @@ def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(store
 def test_an_estimator_looks_the_same_in_every_figure() -> None:
     alone, beside = estimator_looks(["M"]), estimator_looks(["random against random", "M", "one of tomorrow"])
     assert alone["M"] == beside["M"]
-    assert 3 == len({look[0] for look in beside.values()})
+    assert len({look[0] for look in beside.values()}) == 3
 
 
 def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
@@ -305,7 +305,7 @@ def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -
 def test_the_last_words_of_a_setting_are_kept_when_it_is_too_long(store: Store) -> None:
     setting = json.dumps({"estimator": "a label-directed rank of the family", "models": 8})
     found = drawn(store, {"metric": "M", "setting": setting, "estimate": 1.0, "n": 3})
-    assert "M (a label-direc…, models 8): 1, n 3." == found["estimates"].alt
+    assert found["estimates"].alt == "M (a label-direc…, models 8): 1, n 3."
 
 
 def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
@@ -314,7 +314,7 @@ def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
         made.run(store, "unique_feature-1", {"summary": [], "family": [table]}, made.embedded(question="panel")), False
     )
     assert found is not None
-    assert 9 == len(found.pictures)
+    assert len(found.pictures) == 9
     assert all("probe image" in picture.title for picture in found.pictures)
 
 
@@ -335,14 +335,14 @@ def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the
     found = gallery(made.run(store, "unique_feature-1", tables, made.embedded(canaries=3)), False)
     assert found is not None
     titles = [picture.title for picture in found.pictures if picture.group]
-    assert 6 == len(titles)
-    assert "canary 0, read out of the models, 14 of 14 hit, 7.84 by chance" == titles[1]
+    assert len(titles) == 6
+    assert titles[1] == "canary 0, read out of the models, 14 of 14 hit, 7.84 by chance"
     pictures = [picture.png for picture in found.pictures if picture.group]
     assert pictures[0] == pictures[1]
     own = made.embedded(canaries=3, feature=Words("JANE DOE", size=8))
     hidden = gallery(made.run(store, "unique_feature-2", tables, own), False)
     assert hidden is not None
-    assert () == hidden.pictures
+    assert hidden.pictures == ()
 
 
 def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest_like_it(
@@ -366,7 +366,7 @@ def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest
     found = gallery(made.run(store, "unique_feature-1", tables, given), True)
     assert found is not None
     own, read, nearest = [picture for picture in found.pictures if picture.group == LETTERS]
-    assert "given model, beside references, what the models were asked about: the words 'IDA'" == own.title
+    assert own.title == "given model, beside references, what the models were asked about: the words 'IDA'"
     assert read.title.startswith(
         "given model, beside references, read out of the models: 'IDA', 3 of 3 letters right, "
     )
@@ -374,7 +374,7 @@ def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest
     assert "what fits the slopes best of all that are like it: the words '" in nearest.alt
     hidden = gallery(made.run(store, "unique_feature-2", tables, given), False)
     assert hidden is not None
-    assert () == hidden.pictures
+    assert hidden.pictures == ()
 
 
 @pytest.mark.slow
@@ -411,7 +411,7 @@ def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store:
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["ladder"]
     texts = labels.words(found)
-    assert ["2", "16", "none"] == [text for text in texts if text in ("2", "16", "none")]
+    assert [text for text in texts if text in ("2", "16", "none")] == ["2", "16", "none"]
     assert {"effect on M_w, probe images, nats, logarithmic", "largest that (epsilon, delta) allows"} <= set(texts)
     for level in (0.05, 0.01):
         assert f"share of features that one model shows at p ≤ {level:g}" in texts

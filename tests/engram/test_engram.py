@@ -38,5 +38,5 @@ def test_a_program_beside_modules_of_the_same_names_needs_only_this_one(tmp_path
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert 0 == done.returncode, done.stderr
-    assert [[], 0, "finished", True, True, True] == json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[], 0, "finished", True, True, True]

@@ -23,7 +23,7 @@ def checks(store: Path, address: str | None = "none") -> dict[str, MachineCheck]
 
 def test_what_runs_the_tests_is_found_well(tmp_path: Path) -> None:
     found = checks(tmp_path / "store")
-    assert [] == [check for check in found.values() if check.ok is False]
+    assert [check for check in found.values() if check.ok is False] == []
     assert ".".join(map(str, sys.version_info[:3])) == found["python"].found
     assert "unique_feature" in found["audits"].found
     assert "not made yet" in found["store"].found
@@ -70,8 +70,8 @@ def test_each_port_is_listed_with_whether_it_asks_for_a_token_and_is_taken(
         number = taken.getsockname()[1]
         monkeypatch.setattr(doctor, "PORTS", (Port(number, "Ray's head", True), Port(None, "Ray's metrics", False)))
         found = checks(tmp_path)
-    assert "Ray's head; asks for Ray's token; in use here" == found[f"port {number}"].found
-    assert "Ray's metrics; answers without a token" == found["port any"].found
+    assert found[f"port {number}"].found == "Ray's head; asks for Ray's token; in use here"
+    assert found["port any"].found == "Ray's metrics; answers without a token"
 
 
 def test_a_cluster_without_a_token_is_advised_against_and_tls_without_its_files_is_bad(
@@ -85,7 +85,7 @@ def test_a_cluster_without_a_token_is_advised_against_and_tls_without_its_files_
     for name in doctor.TLS_FILES:
         monkeypatch.setenv(name, str(tmp_path / "absent" if "KEY" in name else __file__))
     found = checks(tmp_path)["ray tls"]
-    assert (False, "on, without RAY_TLS_SERVER_KEY") == (found.ok, found.found)
+    assert (found.ok, found.found) == (False, "on, without RAY_TLS_SERVER_KEY")
 
 
 def test_a_session_folder_too_long_for_a_socket_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_a_long_folder_for_temporary_files_does_not_end_in_rays_words(
     lines = refusals(shell("run", "toys", "parts=1", "--address", "local", code=code).stderr)
     if code:
         assert lines[-1].startswith(f"engram: RAY_TMPDIR is {folder}: a path of Ray's sockets has ")
-    assert [] == list(folder.iterdir())
+    assert list(folder.iterdir()) == []
 
 
 def test_data_that_is_not_there_is_no_fault_and_says_how_to_get_it(
@@ -136,7 +136,7 @@ def test_the_doctor_loads_neither_torch_nor_ray(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", script, str(tmp_path / "store")]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
-    assert "[]" == said.stdout.strip()
+    assert said.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(("count", "said"), [(12, "12 bytes"), (25_300_000_000, "25.3 GB"), (4.2e12, "4.2 TB")])
@@ -149,7 +149,7 @@ def test_a_tracking_server_that_is_away_is_no_fault_and_its_password_is_not_show
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://ann:secret@127.0.0.1:1")
     found = checks(tmp_path)["tracking"]
-    assert (None, "http://127.0.0.1:1 is away") == (found.ok, found.found)
+    assert (found.ok, found.found) == (None, "http://127.0.0.1:1 is away")
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     found = checks(tmp_path)["tracking"]
     assert (True, f"{tmp_path}/mlflow/mlflow.db, not made yet") == (found.ok, found.found)

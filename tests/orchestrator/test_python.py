@@ -66,7 +66,7 @@ def test_a_table_in_json_in_a_file_and_in_the_runs_folder_is_the_same(smoke: Rep
     engram.env["ENGRAM_STORE"] = smoke.store.location
     told = engram.json("results", smoke.run)
     assert (smoke.run, "canary") == (told[0]["run"], told[0]["setting.model"])
-    assert {"model": "canary"} == json.loads(told[0]["setting"])
+    assert json.loads(told[0]["setting"]) == {"model": "canary"}
     assert smoke.summary.schema.names == list(told[0])
     shown = engram("results", smoke.run).stdout + engram("results", smoke.run, "canary_scores").stdout
     assert "setting." not in shown
@@ -95,8 +95,8 @@ def test_a_figure_is_drawn_when_it_is_asked_for(smoke: Report) -> None:
 def test_a_notebook_shows_the_answer_and_first_rows_or_the_certificate(tmp_path: Path) -> None:
     run = orchestrator.run("toys", parts=3, store=tmp_path, report=False, **TOYS)
     shown = run._repr_html_()
-    assert ["metric", "setting", "estimate", "95 % interval", "n", "null", "p"] == re.findall("<th>(.*?)</th>", shown)
-    assert ["sum", "", "3", "", "3 parts", "", ""] == re.findall("<td>(.*?)</td>", shown)
+    assert re.findall("<th>(.*?)</th>", shown) == ["metric", "setting", "estimate", "95 % interval", "n", "null", "p"]
+    assert re.findall("<td>(.*?)</td>", shown) == ["sum", "", "3", "", "3 parts", "", ""]
     assert f"Run {run.run}, finished: 4 of 4 jobs stored." in shown
     folder = tmp_path / "runs" / run.run
     page = '<!doctype html>\n<html><head><style>p {}</style>\n</head><body>{}<section id="else">More</section>'
@@ -115,7 +115,7 @@ def test_a_file_keeps_its_settings_unless_python_says_otherwise(tmp_path: Path) 
     fields = f"{{parts: 3, trouble: raise, at: 1, folder: {tmp_path}}}"
     file.write_text(f"audit: toys\nset: {fields}\nexecution: {{tolerate: 1, fail_fast: true, report: false}}\n")
     kept = orchestrator.run(file, store=tmp_path / "kept", fail_fast=False, **TOYS)
-    assert ([2.0], None) == (kept.summary["estimate"].to_pylist(), kept.page)
+    assert (kept.summary["estimate"].to_pylist(), kept.page) == ([2.0], None)
     said = orchestrator.run(file, store=tmp_path / "said", fail_fast=False, tolerate=0, report=True, **TOYS)
     with pytest.raises(orchestrator.EngramError, match="has nothing in 'summary' yet"):
         assert said.summary
@@ -126,8 +126,8 @@ def test_a_sweep_has_its_answers_in_its_cells(tmp_path: Path) -> None:
     run = orchestrator.run("toys", store=tmp_path, report=False, sweep={"parts": [2, 3]}, **TOYS)
     found = orchestrator.open(run.run, tmp_path)
     assert [cell.run for cell in run.cells] == [cell.run for cell in found.cells]
-    assert [1.0, 3.0] == [cell.summary["estimate"][0].as_py() for cell in found.cells]
-    assert [(2, 1.0), (3, 3.0)] == [(row["parts"], row["estimate"]) for row in found.summary.to_pylist()]
+    assert [cell.summary["estimate"][0].as_py() for cell in found.cells] == [1.0, 3.0]
+    assert [(row["parts"], row["estimate"]) for row in found.summary.to_pylist()] == [(2, 1.0), (3, 3.0)]
     assert found.verdict is None
     assert run.run in found._repr_html_()
 
@@ -135,7 +135,7 @@ def test_a_sweep_has_its_answers_in_its_cells(tmp_path: Path) -> None:
 def test_a_run_that_was_broken_off_is_as_far_as_it_came(tmp_path: Path) -> None:
     stopped = orchestrator.run("toys", parts=3, store=tmp_path, report=False, stop_after="0.0001s", **TOYS)
     found = orchestrator.open(stopped.run, tmp_path)
-    assert ("interrupted", 130, None) == (found.state, found.exit_code, found.verdict)
+    assert (found.state, found.exit_code, found.verdict) == ("interrupted", 130, None)
     with pytest.raises(orchestrator.EngramError, match="has nothing in 'summary' yet"):
         assert found.summary
 
@@ -177,10 +177,10 @@ def test_an_error_is_the_command_lines_with_one_line_of_ours_between(
     with pytest.raises(orchestrator.EngramError) as raised:
         eval(f"orchestrator.{script}")
     assert line in str(raised.value)
-    assert 1 == len(str(raised.value).splitlines())
+    assert len(str(raised.value).splitlines()) == 1
     frames = [frame for frame in traceback.extract_tb(raised.value.__traceback__) if "/orchestrator/" in frame.filename]
     ours = [frame for frame in frames if "/tests/" not in frame.filename]
-    assert ["wrapper"] == [frame.name for frame in ours]
+    assert [frame.name for frame in ours] == ["wrapper"]
     assert raised.value.__suppress_context__
 
 
@@ -193,20 +193,20 @@ def test_importing_is_light_and_opening_loads_nothing_heavy(tmp_path: Path) -> N
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": PATHS}, check=True)
-    assert "[] []" == done.stdout.strip()
+    assert done.stdout.strip() == "[] []"
 
 
 def test_a_search_of_the_past_has_its_tables_and_what_it_recommends(searched: Made) -> None:
     found = orchestrator.open(searched.store / "runs" / searched.name)
-    assert ("finished", 4) == (found.state, found.search.made if found.search else None)
+    assert (found.state, found.search.made if found.search else None) == ("finished", 4)
     assert found.verdict is not None
     told = searched.told["recommendation"]
     assert (told["answer"], told["sentence"], "cleared") == (
         found.verdict.answer, found.verdict.sentence, found.verdict.tone
     )  # fmt: skip
     assert told["difference"] == {name: getattr(found.verdict, name) for name in ("estimate", "low", "high")}
-    assert {"rate": "0.006", "wide": "false"} == found.verdict.setting
-    assert (7, True) == (found.table("trials").num_rows, all(found.table("front")["front"].to_pylist()))
+    assert found.verdict.setting == {"rate": "0.006", "wide": "false"}
+    assert (found.table("trials").num_rows, all(found.table("front")["front"].to_pylist())) == (7, True)
     assert {cell.run for cell in found.cells} == set(found.table("trials")["run"].to_pylist())
     assert "Winner" not in found._repr_html_()
     assert html.escape(told["sentence"]) in found._repr_html_()

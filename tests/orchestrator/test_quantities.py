@@ -43,10 +43,10 @@ def test_the_first_word_takes_the_plural(number: int, thing: str, said: str) -> 
 
 
 def test_what_a_terminal_would_obey_is_escaped_and_all_scripts_pass() -> None:
-    assert SHOWN == printable(HOSTILE)
-    assert SHOWN == printable(printable(HOSTILE))
-    assert "two\n\tlines\\x07" == printable_lines("two\n\tlines\x07")
-    assert r"\x9b\u2066\ufeff\u2028" == printable("\x9b\u2066\ufeff\u2028")
+    assert printable(HOSTILE) == SHOWN
+    assert printable(printable(HOSTILE)) == SHOWN
+    assert printable_lines("two\n\tlines\x07") == "two\n\tlines\\x07"
+    assert printable("\x9b\u2066\ufeff\u2028") == r"\x9b\u2066\ufeff\u2028"
     for text in ("Müller 50 µm", "日本語", "α ≤ β", "עברית العربية", "a\u202fb"):
         assert text == printable(text)
 
@@ -78,7 +78,7 @@ def test_no_label_reaches_the_terminal_or_a_spreadsheet_as_a_command(tmp_path: P
     for text in (part for one in said for part in (one.stdout, one.stderr)):
         assert not any(obeyed in text for obeyed in ("\x1b", "\u202e", "\nsecond"))
     assert all(SHOWN in one.stdout for one in (said[1], said[2]))
-    assert 1 == len(said[5].stderr.splitlines())
+    assert len(said[5].stderr.splitlines()) == 1
     sweep = next(line.split()[0] for line in said[2].stdout.splitlines() if "3 cells" in line)
     engram("results", sweep, "summary", "--out", "out.csv")
     lines = (tmp_path / "out.csv").read_text(encoding="utf-8")

@@ -43,28 +43,36 @@ def test_digits_follow_the_width_of_the_interval(
 
 
 def test_both_ends_have_the_precision_of_the_whole() -> None:
-    assert "[0.20, 0.56]" == format_interval(0.1961, 0.5593)
-    assert "" == format_interval(None, 1.0)
+    assert format_interval(0.1961, 0.5593) == "[0.20, 0.56]"
+    assert format_interval(None, 1.0) == ""
     row = {"estimate": 0.3777, "low": 0.1961, "high": 0.5593, "null": 0.0}
-    assert ["0.38", "0.20", "0.56", "0"] == [format_row_value(row, name) for name in row]
-    assert "0" == format_row_value({"null": 0.0}, "null")
+    assert [format_row_value(row, name) for name in row] == ["0.38", "0.20", "0.56", "0"]
+    assert format_row_value({"null": 0.0}, "null") == "0"
 
 
 def test_an_interval_that_its_sample_cannot_bear_is_not_shown() -> None:
     two = {"metric": "gain", "estimate": 0.37771, "low": 0.2, "high": 0.6, "n": 2}
     share = {"metric": "accuracy", "estimate": 0.97771, "low": 0.9, "high": 1.1, "n": 9}
-    assert [("0.3777", ""), ("0.9777", "")] == [
-        (format_row_value(row, "estimate"), format_row_interval(row)) for row in (two, share)
+    assert [(format_row_value(row, "estimate"), format_row_interval(row)) for row in (two, share)] == [
+        ("0.3777", ""),
+        ("0.9777", ""),
     ]
-    assert ("0.38", "[0.20, 0.60]") == (
+    assert (
         format_row_value(two | {"n": 3}, "estimate"),
         format_row_interval(two | {"n": 3}),
-    )
+    ) == ("0.38", "[0.20, 0.60]")
 
 
 def test_p_values_have_two_digits_and_a_floor() -> None:
-    assert ["0.0004", "0.05", "1", "1e-6", "< 1e-6", "< 1e-6", "", ""] == [
-        format_p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)
+    assert [format_p_value(p) for p in (0.00039641, 0.05, 1.0, 1e-6, 9e-7, 0.0, None, math.nan)] == [
+        "0.0004",
+        "0.05",
+        "1",
+        "1e-6",
+        "< 1e-6",
+        "< 1e-6",
+        "",
+        "",
     ]
 
 
@@ -87,4 +95,4 @@ def test_what_was_varied_is_told_and_what_is_no_setting_is_left_as_it_is(
 
 
 def test_the_place_that_shows_a_setting_writes_its_values() -> None:
-    assert "rate = 0.333" == rounding.format_setting('{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = ")
+    assert rounding.format_setting('{"rate": 0.3333333}', lambda value: f"{value:.3g}", equals=" = ") == "rate = 0.333"

@@ -114,7 +114,7 @@ def test_a_run_is_counted_and_its_seed_not_run_again(tmp_path: Path) -> None:
     (found,) = quickstart_accuracy.outcomes("forgetting", "quickstart", [3], SHORT, kept)
     assert {"D_C"} == set(found.answers)
     assert found.right == (found.answers["D_C"] == "forgotten")
-    assert 1 == len(kept.read_text().splitlines())
+    assert len(kept.read_text().splitlines()) == 1
     assert [found] == list(quickstart_accuracy.outcomes("no audit", "none", [3], (), kept))
 
 
@@ -138,14 +138,14 @@ def test_every_run_is_answered_and_what_is_planted_is_called() -> None:
     for row in (nothing, planted):
         assert row.case.runs == sum(row.answers[name] for name in density_error_rates.ANSWERS)
     assert planted.case.runs == planted.answers["memorised"] == planted.called
-    assert 0 == planted.others
+    assert planted.others == 0
     table = density_error_rates.markdown([nothing, planted])
     assert "| nothing memorised: 40 observations, L = 6, K = 4, sd 0.3; 3 runs | " in table
     assert "| one planted: 40 observations, L = 6, K = 4, sd 2; 2 runs | 2, 0, 0, 0 | 2 | 0 | " in table
 
 
 def test_where_no_observation_could_be_called_nothing_is_not_seen() -> None:
-    assert {"undecided": 3} == density_error_rates.counted(Case("too few partitions", 60, 2, 4, 0.3, 3), 5).answers
+    assert density_error_rates.counted(Case("too few partitions", 60, 2, 4, 0.3, 3), 5).answers == {"undecided": 3}
 
 
 def test_memory_is_enough_for_the_observations_that_a_run_finds_with_as_much() -> None:
@@ -175,7 +175,7 @@ def answered(kind: Kind, answers: Mapping[str, int], low: float = 0.0, high: flo
 
 def test_worlds_have_images_and_seeds_of_their_own() -> None:
     configs = forgetting_error_rates.worlds(tiny=True, seed=7, count=2)
-    assert [7, 8] == [config.seed for config in configs]
+    assert [config.seed for config in configs] == [7, 8]
     whole = Target(query=1.0, calibration=1.0, outside=1.0)
     rows = [
         row
@@ -194,7 +194,7 @@ def test_counts_have_wilson_intervals_and_say_which_share_is_found() -> None:
         *answered(NULL, {"forgotten": 9, "not forgotten": 1}),
         *answered(TENTH, {"not forgotten": 8, "undecided": 2}, 0.2, 0.3),
     ]
-    assert [(10, 10), (10, 0)] == [(row.below_high, row.above_low) for row in forgetting_error_rates.counted(found)]
+    assert [(row.below_high, row.above_low) for row in forgetting_error_rates.counted(found)] == [(10, 10), (10, 0)]
     table = forgetting_error_rates.markdown(found)
     assert "| D_C | 1, 0, 0, 9 | 10 % [2, 40] | 90 % [60, 98] | 100 % [72, 100] | 100 % [72, 100] |" in table
     assert "| D_C + 0.1 D_Q | 8, 0, 2, 0 | 80 % [49, 94] | 0 % [0, 28] | 100 % [72, 100] | 0 % [0, 28] |" in table
@@ -214,7 +214,7 @@ def test_every_target_is_judged_alone_and_counted_once() -> None:
         (one.kind, one.temperature) for one in found
     ]
     rows = forgetting_error_rates.counted(found)
-    assert [2, 1, 1, 1] == [row.count for row in rows]
+    assert [row.count for row in rows] == [2, 1, 1, 1]
     assert all(set(forgetting_evasion.ANSWERS) == row.answers.keys() for row in rows)
     # A temperature changes no rank: the same limits, but for what six decimals tie.
     assert found[3].high == pytest.approx(found[4].high, abs=0.05)
@@ -266,7 +266,7 @@ def test_calls_of_whole_runs_are_counted_by_kind() -> None:
 @pytest.mark.slow
 def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
     first = density_null_rates.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
-    assert [(0, 40)] == [(each.of_planted, each.observations) for each in first]
+    assert [(each.of_planted, each.observations) for each in first] == [(0, 40)]
     assert first == density_null_rates.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
 
 
@@ -300,8 +300,8 @@ def test_noise_for_crops_is_found_out_and_noise_for_recognised_crops_is_not() ->
 
 def test_records_are_counted_by_whether_they_are_exposed() -> None:
     (none, some) = (membership_error_rates.count_answers(case, 3) for case in membership_error_rates.TINY)
-    assert (300, 0, 100) == (none.others, none.found + none.false, some.others)
-    assert (2, 80) == (some.answers["memorised"], min(some.found, 80))
+    assert (none.others, none.found + none.false, some.others) == (300, 0, 100)
+    assert (some.answers["memorised"], min(some.found, 80)) == (2, 80)
     (line, *_) = [
         line for line in membership_error_rates.markdown([none, some]) if line.startswith("| 8 x 100, 50 by 6")
     ]
@@ -312,7 +312,7 @@ def test_nulls_of_attacks_are_counted_by_run_and_by_record() -> None:
     case = membership_error_rates.TINY[0]
     counted = membership_error_rates.count_attacks(case, 3)
     assert all(0 <= its.covered <= case.runs == len(its.areas) for its in counted.values())
-    assert all((3, 100) == np.shape(its.won) for its in counted.values())
+    assert all(np.shape(its.won) == (3, 100) for its in counted.values())
     assert all(np.mean(its.won) == pytest.approx(0.5, abs=0.1) for its in counted.values())
     _, head, _, *lines = membership_error_rates.attack_markdown(case, counted)
     assert "| 8 x 100, none exposed, 3 runs: attack | interval of the area holds .5 |" in head
@@ -324,13 +324,13 @@ def test_given_models_are_counted_by_what_is_answered() -> None:
     known, noised = (cases[f"trained on half, {name}"] for name in ("3 nats", "noise of 1 nat"))
     counted = [(case, membership_error_rates.count_given_answers(case, 24, 200, 3, 5)) for case in (known, noised)]
     *_, first, second = membership_error_rates.given_markdown(counted)
-    assert "| trained on half, 3 nats | 3 | 0 | 0 | 0 |" == first
-    assert "| trained on half, noise of 1 nat | 0 | 0 | 0 | 3 |" == second
+    assert first == "| trained on half, 3 nats | 3 | 0 | 0 | 0 |"
+    assert second == "| trained on half, noise of 1 nat | 0 | 0 | 0 | 3 |"
 
 
 def test_audits_with_an_effect_are_decided_early_and_those_without_are_not() -> None:
     some, none = (sequential_stopping.count_decisions(case, 3) for case in sequential_stopping.TINY)
-    assert 20 == some.decided
+    assert some.decided == 20
     assert none.decided <= 3
     assert some.pairs < 4 < none.pairs
     (line,) = [
@@ -359,7 +359,7 @@ def test_trained_audits_are_counted_with_the_trainings_that_they_saved() -> None
         sequential_stopping.Ended(False, 12, 24, 24),
     ]
     *_, line = sequential_stopping.trained_markdown({"an effect": ended})
-    assert "| an effect, 2 | 1 (50 % [9.45, 90.5]) | 7.0 | 28 of 48 | 42 % |" == line
+    assert line == "| an effect, 2 | 1 (50 % [9.45, 90.5]) | 7.0 | 28 of 48 | 42 % |"
 
 
 @pytest.mark.slow
@@ -368,7 +368,7 @@ def test_every_given_model_and_every_altered_table_is_answered() -> None:
     counted = dict(membership_given_models.count_answers(config, 2, 3))
     assert len(membership_given_models.OWNERS) + 2 * len(membership_given_models.CHANGES) == len(counted)
     assert {2} == {found.total() for found in counted.values()}
-    assert 2 == counted["table: innocent, noise of 1 nat, afresh"]["not judged"]
+    assert counted["table: innocent, noise of 1 nat, afresh"]["not judged"] == 2
 
 
 def test_private_steps_from_chosen_weights_are_those_of_clipped_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ class Model:
         assert 0 < len(keys) == len(set(keys))
         assert may.issuperset(keys)
         assert len(keys) <= (self.settings.together or 512)
-        assert 1 == len({self.plan.groups[key] for key in keys})
+        assert len({self.plan.groups[key] for key in keys}) == 1
         assert room or call.gpus
         assert bool(call.gpus) == bool(self.schedule.gpus and self._asks(keys[0]))
         assert call.number == self.calls + 1

@@ -172,8 +172,8 @@ class Here:
             warnings.filterwarnings("ignore", "'.*' found in sys.modules")  # another test may have imported it
             patch.setattr(sys, "argv", [name, *arguments])
             runpy.run_module(name, run_name="__main__")
-        assert [] == [str(each.message) for each in warned]
-        assert "" == err.getvalue()
+        assert [str(each.message) for each in warned] == []
+        assert err.getvalue() == ""
         return out.getvalue()
 
     def results(self) -> list[Path]:

@@ -239,7 +239,7 @@ class World:
             missed |= lost
             there = self.plans[run].jobs.keys() - lost
             assert there <= self.store.keys()
-            assert [] == list(self.store.verify(sorted(there)))
+            assert list(self.store.verify(sorted(there))) == []
             assert (("failed", 3) if lost else ("finished", 0)) == (report.state, report.exit_code)
         wanted = {key for plan in self.plans for key in plan.jobs}
         assert wanted - missed <= self.store.keys() <= wanted

@@ -58,7 +58,7 @@ def test_versions_are_held_by_what_other_processors_compute_too(setting: str) ->
     ]
     assert paths
     code, output = run_trained_tests(paths, *SETTINGS[setting])
-    assert 0 == code, output
+    assert code == 0, output
     found = re.search(r"(\d+) passed", output)
     assert found is not None
     assert int(found[1]) >= len(paths) * len(SETTINGS[setting][1])
@@ -69,7 +69,7 @@ def test_a_number_that_rounding_moves_is_seen(tmp_path: Path) -> None:
     """A student that begins as its teacher departs from it in a direction that rounding alone decides."""
     (tmp_path / "test_departure.py").write_text(DEPARTURE)
     code, output = run_trained_tests([tmp_path / "test_departure.py"], {}, ("torch", "noise"))
-    assert 1 == code, output
+    assert code == 1, output
     assert re.search(r"FAILED \S+\[noise\]", output), output
 
 

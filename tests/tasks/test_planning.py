@@ -32,4 +32,4 @@ print([name for name in (*heavy, "timm", "lightly") if name in sys.modules])
 
 def test_planning_trainings_loads_nothing_that_computes_them() -> None:
     done = subprocess.run([sys.executable, "-c", PLANNING], capture_output=True, text=True)
-    assert "[]\n" == done.stdout, done.stderr
+    assert done.stdout == "[]\n", done.stderr

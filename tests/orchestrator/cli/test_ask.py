@@ -45,7 +45,7 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     shell = Shell(tmp_path)
     typed = ["dta", "data", "nothing", "image", "folder:none", "digits", "mlp9", "", "photos", "AB", "B", "no"]
     said, code = at_a_terminal(shell, typed)
-    assert 0 == code, said
+    assert code == 0, said
     for refused in (
         "'dta' is not among data, model, outputs; did you mean 'data'?",
         "'nothing' is not among image, set, answer, secret, unknown",
@@ -63,14 +63,14 @@ def test_questions_lead_to_a_commented_file_and_its_price(tmp_path: Path) -> Non
     assert schema.endswith("/docs/schema/unique_feature.json")
     assert situation.startswith("# I have: the data, ")
     spec = read(tmp_path / "audit.yaml")
-    assert ("unique_feature", "quickstart", "B") == (spec.audit, spec.preset, spec.set["feature"])
+    assert (spec.audit, spec.preset, spec.set["feature"]) == ("unique_feature", "quickstart", "B")
 
 
 def test_options_and_answers_say_it_all_to_a_script(engram: Here) -> None:
     found = engram.json("ask", "--have", "data", "--fear", "set", *WHOLE, "--out", "set.yaml")
-    assert ("forgetting", "engram run set.yaml") == (found["audit"], found["next"])
+    assert (found["audit"], found["next"]) == ("forgetting", "engram run set.yaml")
     assert found["expected_seconds"] > 0
-    assert 126 == engram.json("plan", "set.yaml")["planned"]
+    assert engram.json("plan", "set.yaml")["planned"] == 126
 
 
 def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: Here) -> None:
@@ -79,8 +79,8 @@ def test_for_outputs_alone_probes_come_first_with_a_secret_of_ones_own(engram: H
         said = engram("ask", "--have", "outputs", "--fear", "set", *WHOLE, "--out", name).stdout
         assert f"next: engram probes {name} --out probes" in said
         secrets.add(read(engram.folder / name).set["query.control.secret"])
-        assert "-rw-------" == stat.filemode((engram.folder / name).stat().st_mode)  # nobody else reads it
-    assert 2 == len(secrets)
+        assert stat.filemode((engram.folder / name).stat().st_mode) == "-rw-------"  # nobody else reads it
+    assert len(secrets) == 2
     assert "Keep this file to yourself" in (engram.folder / "one.yaml").read_text()
     assert engram("probes", "one.yaml", "--out", "probes").returncode == 0
 
@@ -113,8 +113,8 @@ def test_all_that_is_wrong_is_told_in_one_line_and_nothing_is_written(engram: He
     ):
         said = engram("ask", *arguments, code=2).stderr
         assert line in said, said
-        assert 1 == len(said.splitlines())
-    assert [] == list(engram.folder.iterdir())
+        assert len(said.splitlines()) == 1
+    assert list(engram.folder.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_priced_does_not_stay_in_the_way_of_the_next_try(engram: Here) -> None:
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_priced_does_not_stay_in_the_way_of_the_next_try(e
     (engram.folder / "mine" / "letter.txt").write_text("no store")
     asked = ("ask", "--have", "data", "--fear", "image", *IMAGE, "--store", "mine")
     assert "mine" in engram(*asked, code=1).stderr
-    assert ["mine"] == [path.name for path in engram.folder.iterdir()]
+    assert [path.name for path in engram.folder.iterdir()] == ["mine"]
     shutil.rmtree(engram.folder / "mine")
     assert engram(*asked).stdout.endswith("next: engram run audit.yaml --store mine\n")
 
@@ -131,7 +131,7 @@ def test_a_file_that_is_there_is_not_written_over(engram: Here) -> None:
     (engram.folder / "audit.yaml").write_text("mine")
     said = engram("ask", "--have", "data", "--fear", "image", code=2).stderr
     assert "--out audit.yaml: there is such a file; give another name" in said
-    assert "mine" == (engram.folder / "audit.yaml").read_text()
+    assert (engram.folder / "audit.yaml").read_text() == "mine"
 
 
 @pytest.mark.parametrize("have", HAVE)

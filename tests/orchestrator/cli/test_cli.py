@@ -83,7 +83,7 @@ def test_ctrl_c_while_python_loads_is_a_word_and_an_exit_code(shell: Shell, load
     )
     command = [sys.executable, "-c", script, "list"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
-    assert (130, "", "engram: stopped\n") == (done.returncode, done.stdout, done.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "engram: stopped\n")
 
 
 def test_ctrl_c_at_any_early_moment_meets_python_itself_or_gets_the_word(shell: Shell) -> None:
@@ -94,7 +94,7 @@ def test_ctrl_c_at_any_early_moment_meets_python_itself_or_gets_the_word(shell: 
         started.send_signal(signal.SIGINT)
         _, said = started.communicate()
         if "orchestrator" in said or "engram: " in said or started.returncode == 130:  # else Python was starting
-            assert (130, "engram: stopped\n") == (started.returncode, said), moment
+            assert (started.returncode, said) == (130, "engram: stopped\n"), moment
 
 
 def test_commands_that_compute_nothing_load_nothing_heavy(shell: Shell) -> None:
@@ -109,46 +109,46 @@ def test_commands_that_compute_nothing_load_nothing_heavy(shell: Shell) -> None:
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
-    assert "[]" == done.stdout.splitlines()[-1]
-    assert [] == list(shell.folder.iterdir())
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert list(shell.folder.iterdir()) == []
 
 
 def test_list_gives_each_audit_with_its_question_and_presets(engram: Here) -> None:
     listed = {each["name"]: each for each in engram.json("list")["audits"]}
-    assert {
+    assert listed["toys"] == {
         "name": "toys",
         "question": "How far does a sum get when its parts are lost?",
         "presets": ["few", "many", "three", "partly", "absent"],
         "extras": {"few": [], "many": [], "three": [], "partly": [], "absent": []},
         "cells": {"few": 1, "many": 1, "three": 3, "partly": 3, "absent": 2},
-    } == listed["toys"]
+    }
     assert "quickstart" in listed["unique_feature"]["presets"]
     assert "few, many, three (3 cells), partly (3 cells), absent (2 cells)\n" in engram("list").stdout
 
 
 def test_plan_counts_jobs_and_starts_nothing(engram: Here) -> None:
     seen = engram.json("plan", "toys", "parts=4", "--sweep", "label=a,b")
-    assert [
+    assert seen["tasks"] == [
         {"task": "toys.part", "planned": 4, "stored": 0, "missing": 4},
         {"task": "toys.total", "planned": 2, "stored": 0, "missing": 2},
-    ] == seen["tasks"]
-    assert (6, 0, 6, None) == (seen["planned"], seen["stored"], seen["missing"], seen["expected_seconds"])
-    assert [{"label": "a"}, {"label": "b"}] == [cell["setting"] for cell in seen["cells"]]
-    assert [] == list(engram.folder.iterdir())
+    ]
+    assert (seen["planned"], seen["stored"], seen["missing"], seen["expected_seconds"]) == (6, 0, 6, None)
+    assert [cell["setting"] for cell in seen["cells"]] == [{"label": "a"}, {"label": "b"}]
+    assert list(engram.folder.iterdir()) == []
 
 
 def test_plan_knows_what_is_stored_and_how_long_the_rest_takes(engram: Here) -> None:
     engram(*RUN, "parts=3", "seconds=0.2")
     seen = engram.json("plan", "toys", "parts=8", "seconds=0.2", "--address", "none")
-    assert (9, 3, 6, 1) == (seen["planned"], seen["stored"], seen["missing"], seen["slots"])
+    assert (seen["planned"], seen["stored"], seen["missing"], seen["slots"]) == (9, 3, 6, 1)
     assert 1.0 <= seen["expected_seconds"] < 60  # 5 parts of 0.2 s and their sum, and what starting costs
 
 
 def test_run_prints_the_summary_and_names_the_run_last(engram: Here) -> None:
     done = engram(*RUN, "parts=4")
     lines = done.stdout.splitlines()
-    assert ["metric", "estimate", "n"] == lines[0].split()
-    assert ["sum", "6", "4", "parts"] == lines[1].split()
+    assert lines[0].split() == ["metric", "estimate", "n"]
+    assert lines[1].split() == ["sum", "6", "4", "parts"]
     (run,) = (engram.folder / "engram-store" / "runs").glob("[!.]*")
     assert lines[-1].startswith(f"{run.name} finished: 5 of 5 jobs stored, 5 done now, 0 failed; ")
     assert "\x1b" not in done.stdout + done.stderr
@@ -185,11 +185,11 @@ def test_runs_are_listed_with_their_answers_and_sweeps_with_those_of_their_cells
 
 def test_failures_of_one_kind_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     verdict.failures([("aaaa", "net.train", "no memory"), ("bbbb", "net.train", "no memory"), ("cccc", "sum", "nan")])
-    assert [
+    assert capsys.readouterr().err.splitlines() == [
         "failed: net.train aaaa and 1 more job: no memory",
         "failed: sum cccc: nan",
         "its traceback and what it printed: engram logs aaaa",
-    ] == capsys.readouterr().err.splitlines()
+    ]
 
 
 def test_what_has_changed_since_a_run_began_is_no_reason_to_try_the_same_again(engram: Here, shell: Shell) -> None:
@@ -204,14 +204,14 @@ def test_what_has_changed_since_a_run_began_is_no_reason_to_try_the_same_again(e
     said = shell("resume", "--address", "none", code=3)  # a process that has not read it yet
     (advice,) = (line for line in said.stderr.splitlines() if "jobs failed" in line)
     assert "what they read has changed since the run began. Give the command by which it was begun" in advice
-    assert "finished" == shell.json("run", *asked)["state"]
+    assert shell.json("run", *asked)["state"] == "finished"
 
 
 def test_a_file_runs_like_the_flags_that_it_stands_for(engram: Here) -> None:
     (engram.folder / "sums.yaml").write_text("audit: toys\nset: {parts: 3}\nexecution: {address: none}\n")
     assert engram.json("run", "sums.yaml")["run"] == engram.json(*RUN, "parts=3")["run"]
-    assert [6.0] == [
-        row["estimate"] for row in engram.json("results", engram.json("run", "sums.yaml", "parts=4")["run"])
+    assert [row["estimate"] for row in engram.json("results", engram.json("run", "sums.yaml", "parts=4")["run"])] == [
+        6.0
     ]
 
 
@@ -230,25 +230,30 @@ def test_a_flag_goes_over_the_environment_and_that_over_the_file(engram: Here) -
 
 def test_a_sweep_runs_its_grid_and_shows_what_was_varied(engram: Here) -> None:
     ended = engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")
-    assert 4 == len(ended["cells"])
+    assert len(ended["cells"]) == 4
     rows = engram.json("results", ended["run"], "summary")
-    assert [(2, 0, 1.0), (2, 1, 3.0), (3, 0, 3.0), (3, 1, 6.0)] == [
-        (row["parts"], row["first"], row["estimate"]) for row in rows
+    assert [(row["parts"], row["first"], row["estimate"]) for row in rows] == [
+        (2, 0, 1.0),
+        (2, 1, 3.0),
+        (3, 0, 3.0),
+        (3, 1, 6.0),
     ]
-    assert 0 == engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")["jobs"]["done"]
+    assert engram.json(*RUN, "--sweep", "parts=2,3", "--sweep", "first=0,1")["jobs"]["done"] == 0
 
 
 def test_a_preset_of_several_cells_runs_as_a_sweep_that_names_them_by_what_tells_them_apart(engram: Here) -> None:
     ended = engram.json(*RUN, "--preset", "three")
-    assert ({"planned": 7, "stored": 7, "done": 7, "failed": 0}, 3) == (ended["jobs"], len(ended["cells"]))
+    assert (ended["jobs"], len(ended["cells"])) == ({"planned": 7, "stored": 7, "done": 7, "failed": 0}, 3)
     rows = engram.json("results", ended["run"], "summary")
-    assert [(2, 0, "", 1.0), (3, 1, "b", 6.0), (3, 1, "c", 6.0)] == [
-        (row["parts"], row["first"], row["label"], row["estimate"]) for row in rows
+    assert [(row["parts"], row["first"], row["label"], row["estimate"]) for row in rows] == [
+        (2, 0, "", 1.0),
+        (3, 1, "b", 6.0),
+        (3, 1, "c", 6.0),
     ]
     shown = engram("results", ended["run"], "summary").stdout.splitlines()[0].split()
-    assert ["run", "label", "metric", "estimate", "n"] == shown
-    assert ["run", "label", "number", "pid"] == engram("results", ended["run"], "parts").stdout.splitlines()[0].split()
-    assert 0 == engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"]
+    assert shown == ["run", "label", "metric", "estimate", "n"]
+    assert engram("results", ended["run"], "parts").stdout.splitlines()[0].split() == ["run", "label", "number", "pid"]
+    assert engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"] == 0
     listed = {row["run"]: row for row in engram.json("runs")["runs"]}
     assert {ended["run"], *(cell["run"] for cell in ended["cells"])} == set(listed)
 
@@ -258,16 +263,16 @@ def test_a_preset_of_which_one_cell_is_left_is_a_plain_run(engram: Here) -> None
     assert "cells" not in one
     assert one["run"] == engram.json(*RUN, "parts=3", "first=1", "label=b")["run"]
     (cell,) = engram.json("plan", "toys", "--preset", "three", "scale=tiny", "label=", "first=0")["cells"]
-    assert {} == cell["setting"]
+    assert cell["setting"] == {}
 
 
 def test_data_that_is_missing_is_named_once_and_nothing_else_is_kept_from_working(engram: Here) -> None:
     for command in ("plan", "run"):
         said = engram(command, "toys", "--preset", "absent", code=1).stderr
         assert said.startswith("engram: data set 'mnist' not found: ENGRAM_DATA is not set; ")
-        assert (1, 1) == (len(said.splitlines()), said.count("not found"))
-    assert 9 == engram.json("plan", "toys", "--preset", "three", "label=a", "parts=8")["planned"] - 2
-    assert [] == list(engram.folder.iterdir())
+        assert (len(said.splitlines()), said.count("not found")) == (1, 1)
+    assert engram.json("plan", "toys", "--preset", "three", "label=a", "parts=8")["planned"] - 2 == 9
+    assert list(engram.folder.iterdir()) == []
 
 
 def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram: Here, tmp_path: Path) -> None:
@@ -275,21 +280,21 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram:
     alone = [engram.json("plan", "toys", f"parts={parts}", f"first={first}") for parts, first in ((2, 0), (3, 1))]
     seen = engram.json("plan", "toys", "--preset", "partly")
     assert [plan["cells"][0]["run"] for plan in alone] == [cell["run"] for cell in seen["cells"]]
-    assert [4] == [cell["setting"]["parts"] for cell in seen["left_out"]]
+    assert [cell["setting"]["parts"] for cell in seen["left_out"]] == [4]
     assert engram("plan", "toys", "--preset", "partly").stdout.splitlines()[-1].startswith(line)
     for command in ("plan", "run"):
         refused = engram(command, "toys", "--preset", "partly", "--all", code=2).stderr
         assert refused.startswith("engram: all cells are wanted, and 1 of 3 cannot run: no folder ")
-        assert 1 == len(refused.splitlines())
+        assert len(refused.splitlines()) == 1
         engram(command, "toys", "--preset", "absent", "--all", code=2)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
     ran = engram(*RUN, "--preset", "partly")
     before, last = ran.stdout.splitlines()[-2:]
     assert before.startswith(line)
     assert line in ran.stderr  # at the start, too
     assert " finished: 6 of 6 jobs stored, 6 done now" in last
     again = engram.json(*RUN, "--preset", "partly")
-    assert (2, [4]) == (len(again["cells"]), [cell["setting"]["parts"] for cell in again["left_out"]])
+    assert (len(again["cells"]), [cell["setting"]["parts"] for cell in again["left_out"]]) == (2, [4])
     assert again["run"] == engram.json("resume", again["run"], "--address", "none")["run"]
     assert engram("status", again["run"]).stdout.splitlines()[-1].startswith(line)
     (kept,) = engram.json("status", again["run"])["left_out"]
@@ -302,32 +307,32 @@ def test_cells_of_a_preset_whose_data_are_missing_are_left_out_and_named(engram:
     assert "left_out" not in whole
     assert "left_out" not in engram.json("status", whole["run"])
     assert {cell["run"] for cell in again["cells"]} < {cell["run"] for cell in whole["cells"]}
-    assert 3 == len(whole["cells"])
-    assert [] == engram.json("plan", "toys", "--preset", "partly")["left_out"]
+    assert len(whole["cells"]) == 3
+    assert engram.json("plan", "toys", "--preset", "partly")["left_out"] == []
 
 
 def test_an_audit_without_anything_to_sum_up_runs_and_shows_its_other_tables(engram: Here, begun: Copied) -> None:
     engram.env["ENGRAM_REPORT"] = "yes"
     ended = engram.json(*RUN, "trouble=nothing", "--mlflow", f"sqlite:///{begun(engram.folder)}")
-    assert ("finished", 2) == (ended["state"], ended["jobs"]["stored"])
+    assert (ended["state"], ended["jobs"]["stored"]) == ("finished", 2)
     assert ended["mlflow"] is not None
-    assert [] == engram.json("results", ended["run"])
-    assert ["white"] == [row["title"] for row in engram.json("results", ended["run"], "pictures")]
+    assert engram.json("results", ended["run"]) == []
+    assert [row["title"] for row in engram.json("results", ended["run"], "pictures")] == ["white"]
     assert "the summary of this run has no rows" in Path(ended["report"]).read_text()
     swept = engram.json(*RUN, "trouble=nothing", "--sweep", "label=a,b")
-    assert "finished" == swept["state"]
-    assert [] == engram.json("results", swept["run"])
+    assert swept["state"] == "finished"
+    assert engram.json("results", swept["run"]) == []
 
 
 def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> None:
     asked = ("probes", "toys", "parts=3", "data=digits", "--out")
     said = engram.json(*asked, "handed")
-    assert {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}} == said
-    assert 6 == len(list((engram.folder / "handed").rglob("*.png")))
-    assert "6 pictures in other, in 2 sets: clean, inverted" == engram(*asked, "other").stdout.splitlines()[-1]
+    assert said == {"folder": "handed", "images": 6, "sets": {"clean": 3, "inverted": 3}}
+    assert len(list((engram.folder / "handed").rglob("*.png"))) == 6
+    assert engram(*asked, "other").stdout.splitlines()[-1] == "6 pictures in other, in 2 sets: clean, inverted"
     assert {"handed", "other"} == {path.name for path in engram.folder.iterdir()}
     (engram.folder / "file").touch()
-    assert 1 == len(engram(*asked, "file/below", code=2).stderr.splitlines())
+    assert len(engram(*asked, "file/below", code=2).stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -343,8 +348,8 @@ def test_probes_are_handed_out_as_pictures_of_the_named_sets(engram: Here) -> No
 )
 def test_probes_that_cannot_be_had_are_one_line(engram: Here, arguments: tuple[str, ...], code: int, said: str) -> None:
     done = engram("probes", *arguments, "--out", "handed", code=code)
-    assert (True, 1) == (said in done.stderr, len(done.stderr.splitlines()))
-    assert [] == list(engram.folder.iterdir())
+    assert (said in done.stderr, len(done.stderr.splitlines())) == (True, 1)
+    assert list(engram.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -392,9 +397,9 @@ def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ..
     before = sorted(engram.folder.iterdir())
     done = engram(*arguments, code=2)
     assert said in done.stderr
-    assert 1 == len(done.stderr.splitlines())
+    assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("engram: ")
-    assert "" == done.stdout
+    assert done.stdout == ""
     assert before == sorted(engram.folder.iterdir())
 
 
@@ -402,7 +407,7 @@ def test_bad_usage_is_one_line_and_exit_2(engram: Here, arguments: tuple[str, ..
 def test_an_unknown_run_or_key_is_one_line_and_exit_2(engram: Here, command: str) -> None:
     engram(*RUN)
     done = engram(command, "nope", code=2)
-    assert 1 == len(done.stderr.splitlines())
+    assert len(done.stderr.splitlines()) == 1
     assert "nope" in done.stderr
 
 
@@ -427,7 +432,7 @@ def test_a_way_is_forced_by_a_flag_a_file_or_from_python_and_its_record_says_so(
     assert flagged == done.stdout.strip(), done.stderr
     assert {"loop"} == recorded_ways(engram)
     part = next(key for key, task in keys(engram) if task == "toys.part")
-    assert ("loop", "force") == tuple(engram.json("explain", part)[name] for name in ("way", "chosen_by"))
+    assert tuple(engram.json("explain", part)[name] for name in ("way", "chosen_by")) == ("loop", "force")
     shell("rerun", part, code=1)  # its table names the process, which is another one
     assert not (engram.folder / "chosen.log").exists()  # in the recorded way, though none was asked for
 
@@ -466,7 +471,7 @@ def test_what_the_machine_lacks_is_one_line_and_exit_1(engram: Here, arguments: 
     (engram.folder / "taken").write_text("a file where the store should be")
     done = engram(*arguments, code=1)
     assert said in done.stderr
-    assert 1 == len([line for line in done.stderr.splitlines() if line.startswith("engram: ")])
+    assert len([line for line in done.stderr.splitlines() if line.startswith("engram: ")]) == 1
     assert "Traceback" not in done.stderr
 
 
@@ -475,13 +480,13 @@ def test_failed_jobs_are_listed_with_the_command_to_retry_and_exit_3(engram: Her
     run = done.stdout.split()[0]
     assert "ValueError: part 2 cannot be had" in done.stderr
     assert f"1 job failed; try again with: engram resume {run}\n" in done.stderr
-    assert {"planned": 7, "stored": 5, "done": 5, "failed": 1} == engram.json("status")["jobs"]
+    assert engram.json("status")["jobs"] == {"planned": 7, "stored": 5, "done": 5, "failed": 1}
     tolerated = engram("resume", "--address", "none", "--tolerate", "1", code=3)
-    assert ["sum", "13", "5", "parts"] == tolerated.stdout.splitlines()[1].split()
-    assert [13.0] == [row["estimate"] for row in engram.json("results", run, "summary")]
+    assert tolerated.stdout.splitlines()[1].split() == ["sum", "13", "5", "parts"]
+    assert [row["estimate"] for row in engram.json("results", run, "summary")] == [13.0]
     (engram.folder / "mended").touch()
-    assert "finished" == engram.json("resume", run, "--address", "none")["state"]
-    assert [15.0] == [row["estimate"] for row in engram.json("results", run, "summary")]
+    assert engram.json("resume", run, "--address", "none")["state"] == "finished"
+    assert [row["estimate"] for row in engram.json("results", run, "summary")] == [15.0]
 
 
 @pytest.mark.slow
@@ -492,15 +497,15 @@ def test_an_interrupted_run_says_how_to_resume_and_exits_130(
     running = shell.start(*RUN, "parts=40", "seconds=0.2")
     shell.await_results(2, running)
     status = engram.json("status")
-    assert "running" == status["state"]
+    assert status["state"] == "running"
     held = engram(*RUN, "parts=40", "seconds=0.2", code=1)
     assert f"process {running.pid}" in held.stderr
     there = engram.json("results", status["run"], "parts")
     assert 0 < len(there) < 40
     running.send_signal(number)
     _, err = running.communicate(timeout=HANGING)
-    assert (130, True) == (running.returncode, f"engram resume {status['run']}" in err)
-    assert "interrupted" == engram.json("status")["state"]
+    assert (running.returncode, f"engram resume {status['run']}" in err) == (130, True)
+    assert engram.json("status")["state"] == "interrupted"
     engram("resume", "--address", "none", "--stop-after", "0.3", code=130)
 
 
@@ -512,9 +517,9 @@ def test_a_killed_run_is_interrupted_and_the_newest_unfinished_is_resumed(engram
     running.communicate()
     engram(*RUN, "parts=2")
     (state,) = {each["state"] for each in engram.json("runs")["runs"]} - {"finished"}
-    assert "interrupted" == state
+    assert state == "interrupted"
     ended = engram.json("resume", "--address", "none")
-    assert ("finished", 9) == (ended["state"], ended["jobs"]["stored"])
+    assert (ended["state"], ended["jobs"]["stored"]) == ("finished", 9)
     assert 0 < ended["jobs"]["done"] < 9
 
 
@@ -523,45 +528,45 @@ def test_results_are_written_in_the_format_that_the_ending_names(engram: Here) -
     for ending in ("parquet", "csv", "arrow"):
         engram("results", "toys", "parts", "--out", f"parts.{ending}")
     arrow = pa.ipc.open_file(engram.folder / "parts.arrow").read_all()
-    assert [0, 1, 2] == arrow["number"].to_pylist()
-    assert [0, 1, 2] == pq.read_table(engram.folder / "parts.parquet")["number"].to_pylist()
-    assert [0, 1, 2] == csv.read_csv(engram.folder / "parts.csv")["number"].to_pylist()
+    assert arrow["number"].to_pylist() == [0, 1, 2]
+    assert pq.read_table(engram.folder / "parts.parquet")["number"].to_pylist() == [0, 1, 2]
+    assert csv.read_csv(engram.folder / "parts.csv")["number"].to_pylist() == [0, 1, 2]
     assert ".parquet, .csv, .arrow" in engram("results", "toys", "parts", "--out", "parts.xls", code=2).stderr
     assert "no home" in engram("results", "toys", "parts", "--out", "~nobody-here/parts.csv", code=2).stderr
 
 
 def test_verify_finds_a_flipped_bit_and_resume_mends_it(engram: Here) -> None:
     ended = engram.json(*RUN, "parts=3")
-    assert {"checked": 4, "damaged": []} == engram.json("verify")
+    assert engram.json("verify") == {"checked": 4, "damaged": []}
     hurt = engram.results()[1]
     data = bytearray(hurt.read_bytes())
     data[len(data) // 2] ^= 1
     hurt.write_bytes(data)
     assert {"checked": 4, "damaged": [hurt.stem]} == engram.json("verify", code=1)
-    assert {"checked": 3, "damaged": []} == engram.json("verify")
-    assert "interrupted" == engram.json("status")["state"]
-    assert 1 == engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"]
-    assert {"checked": 4, "damaged": []} == engram.json("verify")
+    assert engram.json("verify") == {"checked": 3, "damaged": []}
+    assert engram.json("status")["state"] == "interrupted"
+    assert engram.json("resume", ended["run"], "--address", "none")["jobs"]["done"] == 1
+    assert engram.json("verify") == {"checked": 4, "damaged": []}
 
 
 def test_explain_says_per_task_what_was_reused_and_what_was_computed(engram: Here) -> None:
     engram(*RUN, "parts=3")
     run = engram.json(*RUN, "parts=5")["run"]
-    assert [
+    assert engram.json("explain", run)["tasks"] == [
         {"task": "toys.part", "planned": 5, "reused": 3, "computed": 2, "failed": 0, "absent": 0},
         {"task": "toys.total", "planned": 1, "reused": 0, "computed": 1, "failed": 0, "absent": 0},
-    ] == engram.json("explain", run)["tasks"]
+    ]
 
 
 def test_explain_tells_of_a_stored_key_and_of_one_that_is_not(engram: Here) -> None:
     engram(*RUN, "parts=3", "trouble=raise", "at=1", f"folder={engram.folder}", code=3)
     (failure,) = (engram.folder / "engram-store" / "failures").glob("*.txt")
     said = engram.json("explain", failure.stem[:10])
-    assert ("failed", "toys.part", 1) == (said["state"], said["task"], said["version"])
+    assert (said["state"], said["task"], said["version"]) == ("failed", "toys.part", 1)
     assert "ValueError: part 1 cannot be had" in said["traceback"]
-    assert ["number"] == list(said["nearest"]["fields"])
+    assert list(said["nearest"]["fields"]) == ["number"]
     stored = engram.json("explain", engram.results()[0].stem)
-    assert ("stored", "toys.part", []) == (stored["state"], stored["task"], stored["inputs"])
+    assert (stored["state"], stored["task"], stored["inputs"]) == ("stored", "toys.part", [])
     assert {"finished", "seconds", "worker", "versions"} <= set(stored)
     (waiting,) = [key for key, task in keys(engram) if task == "toys.total"]
     assert ("waiting", [failure.stem]) == tuple(
@@ -582,27 +587,27 @@ def test_rerun_compares_with_what_is_stored_and_raises_what_the_task_raises(engr
     # A part tells the process that computed it, so it differs in that column, by the distance of two processes.
     (stored,) = engram.results()
     again = shell.json("rerun", stored.stem, code=1)
-    assert (False, ["pid"], 1) == (
+    assert (
         again["same"],
         [each["column"] for each in again["differs"]],
         again["differs"][0]["rows"],
-    )
+    ) == (False, ["pid"], 1)
     (engram.folder / "mended").touch()
     engram("resume", "--address", "none")
     (total,) = [key for key, task in keys(engram) if task == "toys.total"]
-    assert (True, []) == tuple(engram.json("rerun", total)[name] for name in ("same", "differs"))
+    assert tuple(engram.json("rerun", total)[name] for name in ("same", "differs")) == (True, [])
 
 
 def test_what_is_no_number_is_null_in_json(engram: Here) -> None:
     engram(*RUN)
     (row,) = engram.json("results", "toys", "summary")
-    assert (None, 15.0) == (row["p_value"], row["estimate"])
+    assert (row["p_value"], row["estimate"]) == (None, 15.0)
 
 
 def test_a_tasks_module_of_the_users_does_not_stand_in_for_ours(shell: Shell) -> None:
     (shell.folder / "tasks.py").write_text("raise SystemExit('the wrong tasks')")
     shell.env["PYTHONPATH"] = os.pathsep.join(["", ".", PATHS])
-    assert "finished" == shell.json(*RUN)["state"]
+    assert shell.json(*RUN)["state"] == "finished"
 
 
 def test_an_unforeseen_error_is_one_line_and_its_traceback_is_kept(
@@ -631,7 +636,7 @@ def test_a_run_whose_folder_cannot_be_read_is_named_and_hides_no_other(engram: H
     assert {"unreadable", "finished"} == set(states.values())
     done = engram("resume", hurt.name, "--address", "none", code=1)
     assert "run.json" in done.stderr
-    assert 1 == len(done.stderr.splitlines())
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_python_runs_an_audit_by_the_same_name(shell: Shell) -> None:
@@ -643,14 +648,14 @@ def test_python_runs_an_audit_by_the_same_name(shell: Shell) -> None:
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, cwd=shell.folder, env=shell.env, check=True)
-    assert "[] finished [6.0] 2" == done.stdout.strip()
+    assert done.stdout.strip() == "[] finished [6.0] 2"
 
 
 def test_the_doctor_exits_1_where_something_needed_is_broken(engram: Here) -> None:
     assert engram.json("doctor", "--address", "none")["ok"] is True
     (engram.folder / "taken").write_text("no folder")
     said = engram.json("doctor", "--address", "none", "--store", "taken", code=1)
-    assert ["store"] == [check["name"] for check in said["checks"] if check["ok"] is False]
+    assert [check["name"] for check in said["checks"] if check["ok"] is False] == ["store"]
 
 
 def test_what_needs_no_store_works_where_one_is_not_yet(engram: Here) -> None:
@@ -661,7 +666,7 @@ def test_what_needs_no_store_works_where_one_is_not_yet(engram: Here) -> None:
     (engram.folder / "foreign").mkdir()
     (engram.folder / "foreign" / "letter.txt").write_text("no store")
     assert "Presets" in engram("show", "toys", "--store", "foreign").stdout
-    assert ["empty", "foreign"] == sorted(path.name for path in engram.folder.iterdir())
+    assert sorted(path.name for path in engram.folder.iterdir()) == ["empty", "foreign"]
 
 
 def test_a_search_without_its_description_is_passed_over(engram: Here) -> None:
@@ -679,9 +684,9 @@ def test_the_page_to_verify_must_be_a_file(engram: Here, page: str) -> None:
 
 def test_a_run_until_decided_ends_early_says_so_and_goes_on_with_more(engram: Here) -> None:
     asked = ("run", "toys", "first=20", "--until", "decided", "--address", "none")
-    assert 7 == engram.json("plan", *asked[1:], "--most", "5")["planned"]
+    assert engram.json("plan", *asked[1:], "--most", "5")["planned"] == 7
     few = engram.json(*asked, "--most", "5")
-    assert ("finished", 5 + 2) == (few["state"], few["jobs"]["stored"])
+    assert (few["state"], few["jobs"]["stored"]) == ("finished", 5 + 2)
     more = engram("resume", few["run"], "--most", "12", "--address", "none")
     said = "decided after 6 of at most 12 pairs of trainings, at an error rate of 0.05; the other 6 jobs are not needed"
     assert said in more.stderr

@@ -11,21 +11,21 @@ def offered(shell: Shell, line: str) -> list[str]:
     asking = Shell(shell.folder)
     asking.env |= asked
     done = asking.script("from orchestrator.cli import main; main()")
-    assert "" == done.stderr
+    assert done.stderr == ""
     return done.stdout.split()
 
 
 def test_audits_files_presets_and_fields_are_offered(shell: Shell) -> None:
     (shell.folder / "use.yaml").touch()
-    assert ["unique_feature", "use.yaml"] == offered(shell, "engram run u")
-    assert ["smoke"] == offered(shell, "engram run questions --preset s")
-    assert ["seconds=", "share="] == offered(shell, "engram plan toys s")
-    assert ["share=true", "share=false"] == offered(shell, "engram plan toys share=")
+    assert offered(shell, "engram run u") == ["unique_feature", "use.yaml"]
+    assert offered(shell, "engram run questions --preset s") == ["smoke"]
+    assert offered(shell, "engram plan toys s") == ["seconds=", "share="]
+    assert offered(shell, "engram plan toys share=") == ["share=true", "share=false"]
     assert "feature.text=" in offered(shell, "engram run unique_feature feature.t")
-    assert [] == offered(shell, "engram run toys nothing.x")
+    assert offered(shell, "engram run toys nothing.x") == []
 
 
 def test_runs_are_offered_and_none_where_there_is_no_store(shell: Shell) -> None:
-    assert [] == offered(shell, "engram report t")
+    assert offered(shell, "engram report t") == []
     run = Here(shell.folder).json("run", "toys", "--address", "none", "parts=1")["run"]
     assert [run] == offered(shell, "engram report t")

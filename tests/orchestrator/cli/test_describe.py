@@ -42,21 +42,21 @@ def test_a_preset_shows_what_it_needs_sets_and_costs(engram: Here) -> None:
     assert "needs: digits (here)" in said
     assert "repetitions = 6" in said
     (preset,) = engram.json("show", "density", "quickstart")["presets"]
-    assert (39, 31, {"digits": True}) == (preset["jobs"], preset["trainings"], preset["data"])
+    assert (preset["jobs"], preset["trainings"], preset["data"]) == (39, 31, {"digits": True})
     assert preset["price"]["seconds_low"] < preset["price"]["expected_seconds"] < preset["price"]["seconds_high"]
 
 
 def test_a_preset_tells_its_trainings_and_their_links(engram: Here) -> None:
     assert "  quickstart: 2 trainings in 6 links, " in engram("show", "deja_vu", "quickstart").stdout
     (preset,) = engram.json("show", "deja_vu", "quickstart")["presets"]
-    assert (2, 6) == (preset["trainings"], preset["links"])
+    assert (preset["trainings"], preset["links"]) == (2, 6)
 
 
 def test_every_audit_is_shown_as_json(engram: Here) -> None:
     for audit in OWN:
         shown = engram.json("show", audit, "question.seed" if audit == "density" else "seed")
         (seed,) = shown["fields"]
-        assert ("0", "at least 0", None) == (seed["default"], seed["allowed"], seed["published"])
+        assert (seed["default"], seed["allowed"], seed["published"]) == ("0", "at least 0", None)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
@@ -67,4 +67,4 @@ def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
     ):
         said = engram("show", *arguments, code=2).stderr
         assert line in said
-        assert 1 == len(said.splitlines())
+        assert len(said.splitlines()) == 1

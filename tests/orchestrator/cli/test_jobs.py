@@ -44,12 +44,12 @@ def test_a_failed_job_is_told_with_what_it_printed_and_how_to_run_it_alone(addre
     here = Here(engram.folder)
     key = failed_key(here, ended["run"])
     seen = here.json("logs", key)
-    assert "failed" == seen["state"]
+    assert seen["state"] == "failed"
     assert [ended["run"]] == seen["runs"]
     assert "ValueError: part 1 cannot be had" in seen["traceback"]
-    assert "part 1 speaks\n" == seen["printed"]["stdout"]
+    assert seen["printed"]["stdout"] == "part 1 speaks\n"
     assert "UserWarning: this will not end well" in seen["printed"]["stderr"]
-    assert 2 == len(seen["worker"].split(":"))
+    assert len(seen["worker"].split(":")) == 2
     assert "T" in seen["time"]
     told = here("logs", key).stdout
     assert f"engram rerun {key} --pdb" in told
@@ -68,7 +68,7 @@ def test_the_log_of_a_run_has_a_line_for_each_thing_that_happened(here: Here) ->
     words = [line[21:] for line in lines]
     assert words[0].startswith("started by ")
     assert words[0].endswith(": 4 jobs")
-    assert 2 == sum(word.startswith("done: ") for word in words)
+    assert sum(word.startswith("done: ") for word in words) == 2
     (failed,) = (word for word in words if word.startswith("failed: ") and "engram logs" in word)
     assert "part 1 cannot be had; engram logs " in failed
     assert words[-1].endswith("2 of 4 jobs stored, 1 failed")
@@ -82,7 +82,7 @@ def test_the_log_of_a_job_that_is_stored_says_where_it_was_computed(here: Here) 
     here("run", "toys", "--address", "none", "parts=2")
     key = here.results()[0].stem
     seen = here.json("logs", key)
-    assert ("stored", {}, "") == (seen["state"], seen["printed"], seen["traceback"])
+    assert (seen["state"], seen["printed"], seen["traceback"]) == ("stored", {}, "")
     assert "done: " in seen["lines"][0]
     assert f"job       {seen['task']} {key}" in here("logs", key[:12]).stdout
 
@@ -105,11 +105,11 @@ def test_a_run_is_cancelled_from_another_process_and_continued(address: str, eng
         engram.until(lambda: not list(tmp_path.glob("engram-store/runs/*/ways/cancel.txt")), run)
     engram.go()
     said = run.communicate(timeout=HANGING)[1]
-    assert 130 == run.returncode, said
+    assert run.returncode == 130, said
     assert "interrupted: cancelled by " in said
     assert "interrupted" in here("status").stdout
     assert "finished" in here("run", "toys", "--address", "none", *fields).stdout
-    assert 8 == len({*(tmp_path / "computed.log").read_text().split()})
+    assert len({*(tmp_path / "computed.log").read_text().split()}) == 8
 
 
 def test_who_cancels_a_cell_ends_the_sweep_that_drives_it(engram: Shell, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_who_cancels_a_cell_ends_the_sweep_that_drives_it(engram: Shell, tmp_pat
     time.sleep(LOOK_SECONDS)
     engram.go()
     said = run.communicate(timeout=HANGING)[1]
-    assert 130 == run.returncode, said
+    assert run.returncode == 130, said
     assert "interrupted: cancelled by " in said
 
 
@@ -133,7 +133,7 @@ def test_a_request_from_before_a_start_does_not_end_it(here: Here) -> None:
     for path in here.results():
         path.unlink()
     again = here.json("run", "toys", "--address", "none", "parts=2")
-    assert ("finished", 3) == (again["state"], again["jobs"]["done"])
+    assert (again["state"], again["jobs"]["done"]) == ("finished", 3)
 
 
 def test_what_other_threads_print_is_not_kept_and_of_this_one_the_end(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,10 +144,10 @@ def test_what_other_threads_print_is_not_kept_and_of_this_one_the_end(capsys: py
         for text in ("first\n", *("x" * PRINTED_BYTES + "\n" for _ in range(3))):
             sys.stdout.write(text)
     kept = printed.texts()["stdout"]
-    assert PRINTED_BYTES == len(kept)
+    assert len(kept) == PRINTED_BYTES
     assert kept.endswith("x\n")
     seen = capsys.readouterr()
-    assert "elsewhere\n" == seen.out  # stdout is for results
+    assert seen.out == "elsewhere\n"  # stdout is for results
     assert seen.err.startswith("first\nx")
     assert "elsewhere" not in kept
 

@@ -55,7 +55,7 @@ def test_a_location_that_is_no_store_is_refused(name: str, location: str, tmp_pa
     assert said.returncode in (1, 2)
     lines = (said.stdout + said.stderr).strip().splitlines()
     assert [line for line in lines if line.startswith(("engram: ", "BAD"))], said
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(store_commands()) - {"store copy", "store sync"}))
@@ -65,7 +65,7 @@ def test_an_empty_variable_is_no_store(name: str, tmp_path: Path) -> None:
     arguments = [word for word in ARGUMENTS.get(name, ()) if word not in ("--store", "{}")]
     (line,) = refusals(here(name, *arguments, code=2).stderr)
     assert "ENGRAM_STORE is set and empty" in line or "give --store" in line
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("location", ["", "s3:/bucket", "file:/x"])
@@ -78,7 +78,7 @@ def test_functions_refuse_the_same_locations(location: str, tmp_path: Path, monk
     ):
         with pytest.raises(EngramError):
             call()
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 OUTPUTS = {

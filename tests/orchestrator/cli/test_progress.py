@@ -42,7 +42,7 @@ def test_a_run_that_is_over_has_no_time_left_to_show() -> None:
     assert line(tally).endswith("left")
     tally.take({"event": "failed", "run": "a-1"})
     assert not line(tally).endswith("left")
-    assert 0 == tally.failed
+    assert tally.failed == 0
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_one_at_the_end(monk
             time.sleep(0.05)
         observe(done())
         seen = len(lines)
-    assert "a-1: 10 jobs, 2 of them stored already" == lines[0]
+    assert lines[0] == "a-1: 10 jobs, 2 of them stored already"
     assert lines[1].startswith("2/10 jobs")
     assert seen < len(lines)
     assert lines[-1].startswith("3/10 jobs, 1 done")
@@ -82,11 +82,11 @@ def test_a_slow_step_before_the_jobs_is_told_once_and_a_quick_one_is_not(monkeyp
     lines: queue.Queue[str] = queue.Queue()
     with watching(live=False, tell=lines.put) as observe:
         observe({"event": "step", "step": "reading data", "time": "2000-01-01T00:00:00+00:00"})  # long ago
-        assert "reading data" == lines.get(timeout=HANGING)
+        assert lines.get(timeout=HANGING) == "reading data"
         observe({"event": "step", "step": "planning", "time": "2999-01-01T00:00:00+00:00"})
         observe(PLANNED)
         observe({"event": "step", "step": "starting Ray", "time": "2000-01-01T00:00:00+00:00"})
-        assert ["a-1: 10 jobs, 2 of them stored already", "starting Ray"] == [lines.get(timeout=HANGING) for _ in "ab"]
+        assert [lines.get(timeout=HANGING) for _ in "ab"] == ["a-1: 10 jobs, 2 of them stored already", "starting Ray"]
     assert lines.get(timeout=HANGING).startswith("2/10 jobs")
     assert lines.empty()
 
@@ -96,7 +96,7 @@ def test_the_line_names_the_phase_and_the_time_left() -> None:
     tally = RunProgress(lambda: now)
     tally.take({"event": "step", "step": "reading data"})
     now += 3
-    assert "reading data, 3 s" == line(tally)
+    assert line(tally) == "reading data, 3 s"
     kinds = {"net.train": (6, 60.0), "a.summary": (2, None)}
     for event in (PLANNED | {"trainings": 8, "trained": 2, "kinds": kinds}, {"event": "ready", "slots": 2}):
         tally.take(event)

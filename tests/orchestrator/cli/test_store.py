@@ -53,4 +53,4 @@ def test_a_store_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
 def test_an_interrupt_before_there_is_a_store_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt), report_interrupt():
         raise KeyboardInterrupt
-    assert "engram: stopped; nothing was begun\n" == capsys.readouterr().err
+    assert capsys.readouterr().err == "engram: stopped; nothing was begun\n"

@@ -35,14 +35,14 @@ def test_a_run_is_computed_and_stored_whatever_became_of_its_output(
     done = redirected(shell, how, *RUN)
     assert (code, 3) == (done.returncode, len(shell.results()))
     assert done.stderr.endswith(said)
-    assert "finished" == Here(shell.folder).json("status")["state"]
+    assert Here(shell.folder).json("status")["state"] == "finished"
     assert not (shell.folder / "engram-store" / "crashes").exists()
 
 
 def test_a_reader_that_has_seen_enough_ends_a_command_quietly(shell: Shell) -> None:
     command = f"{sys.executable} -m orchestrator list --json | head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=shell.folder, env=shell.env)
-    assert ("{", "") == (done.stdout, done.stderr)
+    assert (done.stdout, done.stderr) == ("{", "")
 
 
 COMMANDS: dict[str, Callable[[str, str], tuple[str, ...]]] = {
@@ -79,5 +79,5 @@ def test_no_command_takes_a_full_disk_behind_its_output_for_a_fault_of_its_own(
 ) -> None:
     here, run, key = ran
     done = here.into("/dev/full", *COMMANDS[command](run, key))
-    assert (1, FULL) == (done.returncode, done.stderr[-len(FULL) :])
-    assert 1 == done.stderr.count("engram: ")
+    assert (done.returncode, done.stderr[-len(FULL) :]) == (1, FULL)
+    assert done.stderr.count("engram: ") == 1

@@ -75,16 +75,17 @@ def test_without_colour_a_terminal_gets_no_control_code(ran: Shell) -> None:
 
 def test_the_list_of_runs_fits_eighty_columns_with_whole_names_and_dates(ran: Shell) -> None:
     lines = plain(Terminal(ran, 80, "runs").read()).splitlines()
-    assert ["run", "answer", "state", "preset", "created"] == lines[0].split()
+    assert lines[0].split() == ["run", "answer", "state", "preset", "created"]
     assert re.fullmatch(r"questions-[0-9a-f]{8} +wordy +finished +smoke +\d{4}-\d\d-\d\d \d\d:\d\d", lines[1])
     assert max(map(len, lines)) <= 80
 
 
 def test_a_sweep_ends_with_a_row_for_each_cell_and_what_each_answers(ran: Shell) -> None:
     shown = ran(*ASKED, "--sweep", "enough=1,100").stdout.splitlines()
-    assert ["enough", "answer", "measured", "estimate", "95", "%", "interval"] == shown[0].split()
-    assert ["1.0 wordy words of an answer 6.8 [3.7, 9.8]", "100.0 short words of an answer 6.8 [3.7, 9.8]"] == [
-        " ".join(line.split()) for line in shown[1:3]
+    assert shown[0].split() == ["enough", "answer", "measured", "estimate", "95", "%", "interval"]
+    assert [" ".join(line.split()) for line in shown[1:3]] == [
+        "1.0 wordy words of an answer 6.8 [3.7, 9.8]",
+        "100.0 short words of an answer 6.8 [3.7, 9.8]",
     ]
     assert "enough=100.0: Short: an answer has 6.75 words, where 100 are enough." in shown
 
@@ -98,19 +99,19 @@ def test_an_interrupt_is_answered_on_the_terminal_and_the_run_ends_in_order(tmp_
     seen = terminal.until("stopping: nothing more is begun")
     shell.go()
     seen = plain(seen + terminal.read())
-    assert 130 == terminal.process.returncode
+    assert terminal.process.returncode == 130
     assert "Traceback" not in seen
     assert max(map(len, re.split("[\r\n]", seen[: seen.index("stopping: ")]))) <= 60
     assert "go on with: engram resume toys-" in seen
 
 
 def test_names_wrap_between_words_and_numbers_never() -> None:
-    assert [
+    assert align_columns(ROWS, {"estimate", "p"}, 56) == [
         "metric                estimate  interval               p",
         "share of canaries        0.561  [0.284, 0.797]    < 1e-6",
         "found by chance",
         "M                       -0.013  [-0.026, -0.001]",
-    ] == align_columns(ROWS, {"estimate", "p"}, 56)
+    ]
 
 
 @pytest.mark.parametrize("width", range(45, 90))
@@ -124,27 +125,27 @@ def test_every_line_fits_and_holds_whole_numbers(width: int) -> None:
 
 def test_what_cannot_stand_in_columns_stands_one_below_another() -> None:
     assert align_columns(ROWS, {"estimate"}, 40) is None
-    assert [
+    assert stack_rows(ROWS, 38) == [
         "share of canaries found by chance",
         "  estimate 0.561",
         "  interval [0.284, 0.797]  p < 1e-6",
         "M",
         "  estimate -0.013",
         "  interval [-0.026, -0.001]",
-    ] == stack_rows(ROWS, 38)
+    ]
 
 
 def test_a_text_wraps_between_words_and_a_number_keeps_its_percent_sign() -> None:
-    assert ["at 95", "to", "97 %", "here"] == wrap_text("at 95 to 97 % here", 6)
-    assert ["abcd", " ef"] == wrap_text("abcdef", 4, " ")
-    assert "一二 三四" == " ".join(wrap_text("一二 三四", 5))
-    assert (8, 4) == (width_of("一二三四"), width_of("abcd"))
+    assert wrap_text("at 95 to 97 % here", 6) == ["at 95", "to", "97 %", "here"]
+    assert wrap_text("abcdef", 4, " ") == ["abcd", " ef"]
+    assert " ".join(wrap_text("一二 三四", 5)) == "一二 三四"
+    assert (width_of("一二三四"), width_of("abcd")) == (8, 4)
 
 
 def test_no_rows_are_no_lines_but_none() -> None:
-    assert [] == [line for line in align_columns([], set(), 80) or [] if re.search(r"\S", line)]
-    assert [] == stack_rows([], 80)
+    assert [line for line in align_columns([], set(), 80) or [] if re.search(r"\S", line)] == []
+    assert stack_rows([], 80) == []
 
 
 def test_a_width_below_the_indent_still_gives_lines() -> None:
-    assert "twowords" == "".join(wrap_text("two words", 1, "    ")).replace(" ", "")
+    assert "".join(wrap_text("two words", 1, "    ")).replace(" ", "") == "twowords"

@@ -38,9 +38,9 @@ def test_the_list_of_runs_has_a_search_in_one_line_and_says_how_its_trials_are_s
     assert [searched.name, "recommended", "finished", "search", "over", "rate,", "wide"] == line.split()[:7]
     assert "not listed: 6 trials of searches; engram runs --all lists them, too" in said.stderr
     listed = engram(searched)("runs", "--all")
-    assert 8 == len(listed.stdout.splitlines())
+    assert len(listed.stdout.splitlines()) == 8
     told = engram(searched).json("runs")["runs"]
-    assert 7 == len(told)
+    assert len(told) == 7
     (search,) = (run for run in told if "trials" in run)
     assert searched.told | {"answer": "recommended"} == {name: search[name] for name in search if name != "created"}
 
@@ -83,7 +83,7 @@ def test_its_status_tells_how_many_trials_are_made_and_what_is_recommended(searc
     assert SENTENCE in said
     told = engram(searched).json("status", "tunable-search")
     assert searched.told == told  # as the search told it itself
-    assert {"planned": 4, "made": 4} == told["trials"]
+    assert told["trials"] == {"planned": 4, "made": 4}
     assert {"answer", "sentence", "winner", "difference"} == told["recommendation"].keys()
     made = searched.copied(tmp_path)
     search = {name: value for name, value in journal(made).about()["search"].items() if name != "recommendation"}
@@ -95,15 +95,22 @@ def test_its_status_tells_how_many_trials_are_made_and_what_is_recommended(searc
 
 def test_its_tables_are_shown_and_taken_out_with_a_column_for_every_choice(searched: Made, tmp_path: Path) -> None:
     said = engram(searched)("results", searched.name, "trials").stdout
-    assert 8 == len(said.splitlines())
+    assert len(said.splitlines()) == 8
     assert "rate=0.006, wide=false, fresh seeds" in said
     told: list[dict[str, Any]] = engram(searched).json("results", searched.name, "front")
     assert all(row["front"] and row["search"] == searched.name for row in told)
     out = tmp_path / "trials.parquet"
     engram(searched)("results", searched.name, "trials", "--out", str(out))
     table = pq.read_table(out)
-    assert ["search", "trial", "part", "setting", "setting.rate", "setting.wide", "state", "run"] == table.schema.names[
-        :8
+    assert table.schema.names[:8] == [
+        "search",
+        "trial",
+        "part",
+        "setting",
+        "setting.rate",
+        "setting.wide",
+        "state",
+        "run",
     ]
     assert {"0.006", "0.01", None} == set(table["setting.rate"].to_pylist())
     summaries = engram(searched).json("results", searched.name)
@@ -184,10 +191,10 @@ def test_runs_that_were_asked_alike_are_said_to_be(capsys: pytest.CaptureFixture
 
 def test_a_program_gets_all_of_it() -> None:
     shape = json.loads(json.dumps(jsonable(verdict.comparison_shape(found())), allow_nan=False))
-    assert ["answers", "audits", "environment", "fields", "rows", "runs"] == sorted(shape)
-    assert [
+    assert sorted(shape) == ["answers", "audits", "environment", "fields", "rows", "runs"]
+    assert shape["rows"] == [
         {"metric": "M", "setting": '{"rank": 1}', "a": A, "b": B},
         {"metric": "P", "setting": "{}", "a": None, "b": A},
-    ] == shape["rows"]
-    assert {"name": "label", "a": None, "b": "b"} == shape["fields"][1]
-    assert [None, "It is remembered."] == [each and each["sentence"] for each in shape["answers"]]
+    ]
+    assert shape["fields"][1] == {"name": "label", "a": None, "b": "b"}
+    assert [each and each["sentence"] for each in shape["answers"]] == [None, "It is remembered."]

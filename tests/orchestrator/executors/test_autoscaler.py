@@ -109,5 +109,5 @@ def test_rays_own_autoscaler_brings_a_gpu_for_trainings_and_another_when_it_is_t
         daemon_of_machine(address, 1).kill()
         wait_until(lambda: bool(list(tmp_path.glob("began-*"))))
         (tmp_path / "go").touch()
-    assert ["0"] * 3 == [store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]]
+    assert [store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]] == ["0"] * 3
     assert daemon_of_machine(address, 2).is_running()

@@ -76,16 +76,16 @@ def outcomes(store: Store, name: str, *values: int, **more: Any) -> tuple[Outcom
 @pytest.mark.parametrize("name", ["alone", "together"])
 def test_jobs_are_computed_in_the_manner_that_the_call_says(store: Store, name: str) -> None:
     outcomes(store, name, 1, 3, way="stack", members=5, sharers=3, runs=(RUN,))
-    assert [{"way": "stack", "members": 5, "sharers": 3}] == store.read(key(1)).to_pylist()
-    assert "auto" == compute_context.current_context().way  # and what comes after the call is not
+    assert store.read(key(1)).to_pylist() == [{"way": "stack", "members": 5, "sharers": 3}]
+    assert compute_context.current_context().way == "auto"  # and what comes after the call is not
 
 
 @pytest.mark.parametrize("name", ["alone", "together"])
 def test_each_record_has_what_was_noted_of_its_own_result(store: Store, name: str) -> None:
     outcomes(store, name, 2, 1, 4)
     records = [store.record(key(at)) for at in range(3)]
-    assert [2, None, 4] == [record.get("number") for record in records]
-    assert ["graph", None, "graph"] == [record.get("way") for record in records]
+    assert [record.get("number") for record in records] == [2, None, 4]
+    assert [record.get("way") for record in records] == ["graph", None, "graph"]
 
 
 def test_a_note_never_stands_for_what_is_recorded_anyway(store: Store) -> None:

@@ -49,7 +49,7 @@ def hanging_up(connection: socket.socket) -> None:
 
 
 def http2(connection: socket.socket) -> None:
-    assert PREFACE == connection.recv(100)
+    assert connection.recv(100) == PREFACE
     connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
     connection.recv(100)
 
@@ -139,16 +139,16 @@ def test_what_is_no_address_is_said_with_the_forms_that_are(address: str) -> Non
 
 def test_calls_run_in_the_order_in_which_they_were_sent_as_far_as_there_are_places() -> None:
     sent = [Sent(call("double", 1.0, first=number)) for number in range(1, 5)]
-    assert [(1, 0.0), (2, 0.0)] == [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=10.0)]
+    assert [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=10.0)] == [(1, 0.0), (2, 0.0)]
     del sent[0]
-    assert [(2, 5.0), (3, 0.0)] == [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=15.0)]
+    assert [(each.number, seconds) for each, seconds in calls_with_slots(sent, 2, 0, now=15.0)] == [(2, 5.0), (3, 0.0)]
 
 
 def test_calls_on_gpus_take_their_parts_of_these_and_no_processor() -> None:
     halves = [Sent(replace(call("on_gpu", 1.0, first=number), gpus=0.5)) for number in range(1, 5)]
     sent = [*halves, Sent(call("double", 1.0, first=5)), Sent(call("double", 1.0, first=6))]
-    assert [1, 2, 5] == [each.number for each, _ in calls_with_slots(sent, 1, 1, now=0.0)]
-    assert [5, 6] == [each.number for each, _ in calls_with_slots(sent, 2, 0, now=0.0)]
+    assert [each.number for each, _ in calls_with_slots(sent, 1, 1, now=0.0)] == [1, 2, 5]
+    assert [each.number for each, _ in calls_with_slots(sent, 2, 0, now=0.0)] == [5, 6]
 
 
 def machine(**resources: float) -> Machine:
@@ -179,17 +179,17 @@ def test_a_call_asks_for_the_memory_it_takes_as_far_as_a_machine_that_can_run_it
 ) -> None:
     asking = replace(call("double", 1.0), memory=memory, gpus=gpus, gpu_type=gpu_type)
     assert asked == memory_to_ask(asking, [SMALL, LARGE, OLD, machine(memory=1000 * GB)])
-    assert 0 == memory_to_ask(asking, [])
+    assert memory_to_ask(asking, []) == 0
 
 
 def test_gpus_are_counted_by_type_and_the_unknown_ones_are_a_type() -> None:
     types = gpu_types([SMALL, SMALL, LARGE, OLD])
-    assert {"T4": 2, OTHER: 2} == types
-    assert {GPU_LABEL: "T4"} == gpu_selector("T4", types)
-    assert {GPU_LABEL: "!in(T4)"} == gpu_selector(OTHER, types)
+    assert types == {"T4": 2, OTHER: 2}
+    assert gpu_selector("T4", types) == {GPU_LABEL: "T4"}
+    assert gpu_selector(OTHER, types) == {GPU_LABEL: "!in(T4)"}
 
 
 def test_a_worker_that_the_node_had_no_memory_for_is_told_from_one_that_died() -> None:
     cause = "the host's memory ran out, so Ray ended its worker process"
     assert (cause, True, "host") == reason(exceptions.OutOfMemoryError("Task was killed, the node was running low"))
-    assert ("its worker process died", True, None) == reason(exceptions.WorkerCrashedError())
+    assert reason(exceptions.WorkerCrashedError()) == ("its worker process died", True, None)

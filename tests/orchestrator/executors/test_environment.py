@@ -19,10 +19,10 @@ def test_variables_are_set_for_a_while_and_then_as_they_were(monkeypatch: pytest
     monkeypatch.delenv("ENGRAM_TWO", raising=False)
     monkeypatch.setenv("ENGRAM_THREE", "before")
     with variables({"ENGRAM_ONE": "1", "ENGRAM_TWO": "2"}, "ENGRAM_THREE", "ENGRAM_FOUR"):
-        assert ("1", "2") == (os.environ["ENGRAM_ONE"], os.environ["ENGRAM_TWO"])
+        assert (os.environ["ENGRAM_ONE"], os.environ["ENGRAM_TWO"]) == ("1", "2")
         del os.environ["ENGRAM_THREE"]
         os.environ["ENGRAM_FOUR"] = "unasked"
-    assert ("before", "before") == (os.environ["ENGRAM_ONE"], os.environ["ENGRAM_THREE"])
+    assert (os.environ["ENGRAM_ONE"], os.environ["ENGRAM_THREE"]) == ("before", "before")
     assert not {"ENGRAM_TWO", "ENGRAM_FOUR"} & set(os.environ)
 
 
@@ -30,7 +30,7 @@ def test_libraries_that_are_loaded_inside_are_told_of_one_thread(monkeypatch: py
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     with environment.use_one_thread():
         assert {"1"} == {os.environ[name] for name in environment.ONE_THREAD}
-    assert "7" == os.environ["MKL_NUM_THREADS"]
+    assert os.environ["MKL_NUM_THREADS"] == "7"
 
 
 def test_a_handler_is_the_one_that_it_was() -> None:
@@ -44,7 +44,7 @@ def test_what_is_written_to_stderr_goes_nowhere_for_a_while(capfd: pytest.Captur
     with no_stderr():
         os.write(2, b"a library's own words\n")
     os.write(2, b"ours\n")
-    assert "ours\n" == capfd.readouterr().err
+    assert capfd.readouterr().err == "ours\n"
 
 
 @pytest.fixture
@@ -84,17 +84,17 @@ def said(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> int:
 
 def test_nvidia_smi_is_asked_where_the_driver_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'; echo '  MIG 1g: (UUID: MIG-1)'; echo 'GPU 1: NVIDIA H200'"
-    assert 2 == said(tmp_path, monkeypatch, listed)
-    assert 0 == said(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6")
+    assert said(tmp_path, monkeypatch, listed) == 2
+    assert said(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6") == 0
 
 
 def test_a_machine_without_nvidia_smi_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "DRIVER", tmp_path / "nothing")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert 0 == environment.count_gpus()
+    assert environment.count_gpus() == 0
 
 
 @pytest.mark.usefixtures("four")
 def test_one_process_computes_on_one_gpu_one_call_at_a_time(tmp_path: Path) -> None:
     executor = LocalExecutor(open_store(tmp_path / "store").location)
-    assert (1, 1, 1, 1) == (executor.slots, executor.window, executor.gpus, executor.sharers)
+    assert (executor.slots, executor.window, executor.gpus, executor.sharers) == (1, 1, 1, 1)

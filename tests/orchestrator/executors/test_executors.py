@@ -59,7 +59,7 @@ def test_every_call_comes_back_exactly_once_with_an_outcome_per_item(executor: E
     for each in finished:
         assert [item.key for item in each.call.items] == [outcome.key for outcome in each.outcomes]
         assert all(isinstance(outcome, Done) for outcome in each.outcomes)
-    assert [] == list(executor.wait(0.0))
+    assert list(executor.wait(0.0)) == []
     assert {2.0} == set(store.read(key_of(21))["value"].to_pylist())
 
 
@@ -68,7 +68,7 @@ def test_results_are_in_the_store_when_the_call_comes_back(executor: Executor, s
     drain(executor, 1)
     executor.submit(call("double", 4.0, first=2, inputs=[key_of(1)]))
     drain(executor, 1)
-    assert [14.0] == store.read(key_of(2))["value"].to_pylist()
+    assert store.read(key_of(2))["value"].to_pylist() == [14.0]
 
 
 def test_outcomes_travel_whole(executor: Executor, store: Store) -> None:
@@ -78,7 +78,7 @@ def test_outcomes_travel_whole(executor: Executor, store: Store) -> None:
         outcome for each in sorted(drain(executor, 2), key=lambda each: each.call.number) for outcome in each.outcomes
     )
     assert isinstance(failed, Failed)
-    assert "ValueError: 7.0 is not a number we like nor is this line" == failed.error
+    assert failed.error == "ValueError: 7.0 is not a number we like nor is this line"
     assert "in fail" in failed.traceback
     assert Missing(key_of(2), (key_of(99),)) == missing
 
@@ -102,21 +102,21 @@ def test_nothing_comes_back_of_what_was_cancelled(executor: Executor, store: Sto
     for number in range(1, 9):
         executor.submit(call("sleep", 300.0, first=number))  # none of them can end before it is cancelled
     executor.cancel()
-    assert [] == list(executor.wait(0.2))
+    assert list(executor.wait(0.2)) == []
     executor.submit(call("double", 1.0, first=100))
-    assert [100] == [each.call.number for each in drain(executor, 1)]
+    assert [each.call.number for each in drain(executor, 1)] == [100]
 
 
 def test_what_is_submitted_is_pending_until_it_comes_back_or_is_given_up(executor: Executor) -> None:
-    assert (0, []) == (executor.pending, list(executor.running()))
+    assert (executor.pending, list(executor.running())) == (0, [])
     executor.submit(call("double", 1.0, first=1))
-    assert 1 == executor.pending
+    assert executor.pending == 1
     drain(executor, 1)
-    assert (0, []) == (executor.pending, list(executor.running()))
+    assert (executor.pending, list(executor.running())) == (0, [])
     executor.submit(call("sleep", 20.0, first=2))
     executor.cancel()
     executor.halt()
-    assert 0 == executor.pending
+    assert executor.pending == 0
 
 
 def test_slots_and_window_say_how_much_to_submit(executor: Executor) -> None:
@@ -136,11 +136,11 @@ def test_torch_computes_with_one_thread_whether_it_was_loaded_before_or_not(exec
     try:
         executor.submit(call("threads", 1.0))
         drain(executor, 1)
-        assert 2 == torch.get_num_threads()
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert [1] == store.read(key_of(1))["threads"].to_pylist()
-    assert 1 == store.record(key_of(1))["threads"]
+    assert store.read(key_of(1))["threads"].to_pylist() == [1]
+    assert store.record(key_of(1))["threads"] == 1
 
 
 def test_in_this_process_too_torch_has_one_thread_from_the_start(store: Store) -> None:
@@ -158,8 +158,8 @@ print("OMP_NUM_THREADS" in os.environ)
 """
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_THREADS")}
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, cwd=ROOT)
-    assert "False" == done.stdout.strip(), done.stderr
-    assert [1] == store.read(key_of(1))["threads"].to_pylist()
+    assert done.stdout.strip() == "False", done.stderr
+    assert store.read(key_of(1))["threads"].to_pylist() == [1]
 
 
 def test_an_interrupt_in_a_task_ends_the_local_wait(store: Store) -> None:

@@ -30,32 +30,32 @@ def test_so_many_calls_share_a_gpu_as_keep_it_busy(busy: float, sharers: int) ->
 
 def test_no_more_calls_share_a_gpu_than_its_memory_holds() -> None:
     fact = measured(stack=40, busy=0.1, member=1.0 * GB, device=100 * GB)
-    assert 2 == GpuPacking().with_measurements([fact], 1).sharers
-    assert 1 == GpuPacking().with_measurements([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers
+    assert GpuPacking().with_measurements([fact], 1).sharers == 2
+    assert GpuPacking().with_measurements([measured(stack=200, busy=0.1, member=1.0 * GB)], 1).sharers == 1
 
 
 def test_the_largest_stack_of_a_call_counts_and_the_mean_of_the_time_it_was_busy() -> None:
     """The last trainings of a call have fewer neighbours than the first."""
     learned = GpuPacking().with_measurements([measured(32, 0.6), measured(32, 0.6), measured(3, 0.3)], 1)
-    assert (32, 2) == (learned.stack, learned.sharers)
+    assert (learned.stack, learned.sharers) == (32, 2)
 
 
 def test_a_call_that_shared_its_gpu_does_not_tell_how_many_are_to_share_it() -> None:
     alone = GpuPacking().with_measurements([measured(busy=0.4)], 1)
-    assert 2 == alone.sharers
-    assert 2 == alone.with_measurements([measured(busy=1.0)], 2).sharers
+    assert alone.sharers == 2
+    assert alone.with_measurements([measured(busy=1.0)], 2).sharers == 2
     assert (
-        1 == alone.with_measurements([measured(stack=80, member=1.0 * GB)], 2).sharers
+        alone.with_measurements([measured(stack=80, member=1.0 * GB)], 2).sharers == 1
     )  # but what it takes of the memory does
 
 
 def test_after_a_loss_one_fewer_shares_the_gpu_and_it_stays_so() -> None:
     before = GpuPacking().with_measurements([measured(busy=0.25)], 1)
     after = before.with_fewer_sharers(4)
-    assert (4, 3) == (before.sharers, after.sharers)
+    assert (before.sharers, after.sharers) == (4, 3)
     assert after == after.with_fewer_sharers(4)
-    assert 3 == after.with_measurements([measured(busy=0.25)], 1).sharers
-    assert 1 == after.with_fewer_sharers(2).with_fewer_sharers(2).with_measurements([measured(busy=0.25)], 1).sharers
+    assert after.with_measurements([measured(busy=0.25)], 1).sharers == 3
+    assert after.with_fewer_sharers(2).with_fewer_sharers(2).with_measurements([measured(busy=0.25)], 1).sharers == 1
 
 
 def test_a_call_without_measurements_teaches_nothing() -> None:
@@ -77,10 +77,10 @@ def test_before_anything_is_measured_the_ready_jobs_are_divided_evenly(ready: in
 
 def test_a_measured_call_refills_its_stack_a_few_times_and_leaves_work_for_the_other_slots_at_the_end() -> None:
     filling = GpuPacking(stack=32, sharers=2)
-    assert 32 * REFILLS == filling.share(10_000, 2)
-    assert 75 == filling.share(600, 2)  # of 4 slots, two calls for each are left
-    assert 32 == filling.share(200, 2)  # but never less than a whole stack, as long as there is one for each slot
-    assert 25 == filling.share(100, 2)
+    assert filling.share(10_000, 2) == 32 * REFILLS
+    assert filling.share(600, 2) == 75  # of 4 slots, two calls for each are left
+    assert filling.share(200, 2) == 32  # but never less than a whole stack, as long as there is one for each slot
+    assert filling.share(100, 2) == 25
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 8])
@@ -93,9 +93,9 @@ def test_every_ready_job_is_sent_whatever_the_numbers(gpus: int, sharers: int) -
 
 
 def test_one_call_for_each_gpu_is_on_its_way_once_they_are_measured() -> None:
-    assert 2 == GpuPacking().calls_in_flight(2)
-    assert 2 * 3 + 2 == GpuPacking(stack=8, sharers=3).calls_in_flight(2)
-    assert 1 == GpuPacking(stack=8, most=1).calls_in_flight(1)  # where nothing waits, as in this process
+    assert GpuPacking().calls_in_flight(2) == 2
+    assert GpuPacking(stack=8, sharers=3).calls_in_flight(2) == 2 * 3 + 2
+    assert GpuPacking(stack=8, most=1).calls_in_flight(1) == 1  # where nothing waits, as in this process
 
 
 def test_as_many_parts_fit_on_a_gpu_as_calls_are_to_share_it() -> None:

@@ -55,7 +55,7 @@ def test_closing_takes_what_carries_the_mark_and_nothing_else() -> None:
     try:
         guard.close()
         guard.close()
-        assert -signal.SIGKILL == marked.wait(timeout=HANGING)
+        assert marked.wait(timeout=HANGING) == -signal.SIGKILL
         assert other.poll() is None
     finally:
         other.kill()
@@ -76,13 +76,13 @@ def test_what_carries_a_mark_is_found_with_its_descendants_and_swept() -> None:
     assert [parent.pid] == list(marked_processes(mark))
     known = family(mark)
     assert {parent.pid, child} == set(known)
-    assert 0 == sweep("another mark", {child: "another start"})  # a number that another process has got
+    assert sweep("another mark", {child: "another start"}) == 0  # a number that another process has got
     assert alive(child)
-    assert 2 == sweep(mark, known)
-    assert -signal.SIGKILL == parent.wait()
+    assert sweep(mark, known) == 2
+    assert parent.wait() == -signal.SIGKILL
     while alive(child):
         time.sleep(0.01)
-    assert 0 == sweep(mark, known)
+    assert sweep(mark, known) == 0
     parent.stdout.close()
 
 
@@ -96,9 +96,9 @@ def test_of_what_carries_the_mark_only_what_is_stopped_can_be_ended_alone() -> N
             while state(each.pid) != "T":
                 time.sleep(0.01)
         guard.kill_stopped_processes()
-        assert -signal.SIGKILL == stopped.wait()
+        assert stopped.wait() == -signal.SIGKILL
         assert busy.poll() is None
-        assert "T" == state(other.pid)
+        assert state(other.pid) == "T"
     finally:
         guard.close()
         other.kill()

@@ -88,18 +88,18 @@ def test_a_node_that_went_away_is_no_problem(store: Store) -> None:
 
 
 def test_what_only_one_side_has_differs() -> None:
-    assert "b not installed (here 2), c 3 (here not installed)" == differences(
-        {"a": "1", "b": "2"}, {"a": "1", "c": "3"}
+    assert (
+        differences({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == "b not installed (here 2), c 3 (here not installed)"
     )
-    assert "" == differences({"a": "1"}, {"a": "1"})
+    assert differences({"a": "1"}, {"a": "1"}) == ""
 
 
 def test_the_pinned_data_of_configs_are_named_once() -> None:
     from tasks.audits.unique_feature import UniqueFeature
 
     config = with_settings(UniqueFeature(), data=DIGITS)
-    assert [DIGITS] == pinned_data([config, replace(config, seed=7)])
-    assert [] == pinned_data([with_settings(UniqueFeature(), data=Dataset("digits"))])
+    assert pinned_data([config, replace(config, seed=7)]) == [DIGITS]
+    assert pinned_data([with_settings(UniqueFeature(), data=Dataset("digits"))]) == []
 
 
 @pytest.mark.slow

@@ -188,14 +188,14 @@ def test_inputs_come_in_their_order_however_often_each_is_named(store: LocalStor
     put(store, 8, 80)
     put(store, 9, 90)
     assert [Done, Done] == [type(each) for each in of(store, item(1, Asked(1), 9, 8, 9), item(2, Asked(2), 8, 9))]
-    assert [[1, 90, 80, 90], [2, 80, 90]] == [store.read(key(each))["values"][0].as_py() for each in (1, 2)]
+    assert [store.read(key(each))["values"][0].as_py() for each in (1, 2)] == [[1, 90, 80, 90], [2, 80, 90]]
 
 
 def test_an_input_that_several_jobs_read_is_read_once(tmp_path: Path) -> None:
     store = Failing(tmp_path / "store")
     put(store, 8, 80)
     of(store, item(1, Asked(), 8), item(2, Asked(), 8))
-    assert 1 == store.order.count("read")
+    assert store.order.count("read") == 1
 
 
 def test_a_job_without_its_inputs_names_those_that_are_absent_or_damaged_and_the_others_are_computed(
@@ -289,7 +289,7 @@ def test_the_memory_of_a_gpu_that_calls_share_is_not_the_fault_of_one(store: Loc
     shared = Call(1, "alone", (item(1, Asked(raises="device memory")),), gpus=0.5, sharers=2)
     ((outcome,),) = [perform(shared, store).outcomes]
     assert isinstance(outcome, Lost)
-    assert "device" == outcome.exhausted
+    assert outcome.exhausted == "device"
 
 
 def test_a_result_says_how_much_of_the_hosts_memory_its_call_took(store: LocalStore) -> None:
@@ -328,7 +328,7 @@ def test_a_record_says_how_many_were_computed_together_and_what_of(store: LocalS
     of(store, item(1, Asked(4), 8))
     of(store, item(2, Asked(5), task="together"), item(3, Asked(6), task="together"))
     one, two = store.record(key(1)), store.record(key(2))
-    assert (1, 2) == (one["together"], two["together"])
+    assert (one["together"], two["together"]) == (1, 2)
     assert ("test_outcomes.alone", 3, f"{__name__}:alone", [key(8)], {"value": 4, "raises": ""}) == tuple(
         one[name] for name in ("task", "version", "function", "inputs", "config")
     )
@@ -341,15 +341,15 @@ def test_the_seconds_of_a_job_are_those_since_the_one_before_it(
     readings = iter([10.0, 12.0, 15.0, 20.0, 29.0])  # begun; ended, begun; ended, begun
     monkeypatch.setattr(time, "perf_counter", lambda: next(readings))
     outcomes = of(store, item(1, Asked(1), task=task), item(2, Asked(2), task=task))
-    assert [2.0, 5.0] == [each.seconds for each in outcomes if isinstance(each, Done)]
+    assert [each.seconds for each in outcomes if isinstance(each, Done)] == [2.0, 5.0]
 
 
 def test_a_result_that_differs_from_the_one_stored_is_told_and_the_first_stays(store: LocalStore) -> None:
     put(store, 1, 6)
     put(store, 2, 7)
     outcomes = of(store, item(1, Asked(5)), item(2, Asked(7)))
-    assert [True, False] == [each.differs for each in outcomes if isinstance(each, Done)]
-    assert [6] == store.read(key(1))["values"][0].as_py()
+    assert [each.differs for each in outcomes if isinstance(each, Done)] == [True, False]
+    assert store.read(key(1))["values"][0].as_py() == [6]
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_a_job_may_go_on_from_the_checkpoints_before_it_the_nearest_first(store:
     store.write_state(key(9), b"far")
     (outcome,) = of(store, item(1, Asked(1), task="link", before=(key(7), key(8), key(9))))
     assert isinstance(outcome, Done)
-    assert [b"near", b"far"] == given(store, 1)
+    assert given(store, 1) == [b"near", b"far"]
     assert {key(7), key(9)} == store.states()  # nobody wanted its own
 
 
@@ -398,7 +398,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_serves(tmp_path: Pat
     call = Call(1, "toys", (item(1, Asked(1), task="link", before=(key(7), key(8), key(9))),))
     told = f"the state is torn; {key(1)[:12]} goes on from an earlier one, or starts anew"
     assert (told,) == perform(call, store).messages
-    assert [b"far"] == given(store, 1)
+    assert given(store, 1) == [b"far"]
 
 
 @pytest.mark.parametrize(("leaves", "keep", "left"), [(True, False, True), (False, True, True), (False, False, False)])
@@ -417,14 +417,14 @@ def test_each_of_several_leaves_its_own_checkpoint(store: LocalStore) -> None:
         item(2, Asked(2), task="links", leaves=True, before=(key(9),)),
     )
     assert [Done, Done] == [type(each) for each in of(store, *both)]
-    assert [b"left by 1", b"left by 2"] == [store.state(key(each)) for each in (1, 2)]
-    assert [[], [b"before the second"]] == [given(store, each) for each in (1, 2)]
+    assert [store.state(key(each)) for each in (1, 2)] == [b"left by 1", b"left by 2"]
+    assert [given(store, each) for each in (1, 2)] == [[], [b"before the second"]]
 
 
 def test_a_checkpoint_is_stored_before_its_result_and_no_result_without_it(tmp_path: Path) -> None:
     store = Failing(tmp_path / "store")
     of(store, item(1, Asked(1), task="link", leaves=True))
-    assert ["write_state", "write"] == store.order
+    assert store.order == ["write_state", "write"]
     refusing = Failing(tmp_path / "other", write_state=Unwritable("full"))
     assert (Refused(key(1), "full"),) == of(refusing, item(1, Asked(1), task="link", leaves=True))
     assert key(1) not in refusing

@@ -89,12 +89,12 @@ def test_no_more_calls_run_on_a_machine_than_its_memory_holds_and_one_that_takes
     for number in (1, 2, 3):
         executor.submit(held(number, memory=0.4 * GB))
     executor.submit(held(4, memory=math.inf))
-    wait_until(lambda: 2 == len(began(told)))
+    wait_until(lambda: len(began(told)) == 2)
     (told / "go").touch()
     assert [Done] * 4 == [type(each) for each in outcomes(drain(executor, 4))]
     rows = {number: store.read(key_of(number)).to_pylist()[0] for number in (1, 2, 3, 4)}
-    assert 2 == most_at_once(rows[number] for number in (1, 2, 3))
-    assert all(1 == most_at_once((rows[4], rows[number])) for number in (1, 2, 3))
+    assert most_at_once(rows[number] for number in (1, 2, 3)) == 2
+    assert all(most_at_once((rows[4], rows[number])) == 1 for number in (1, 2, 3))
 
 
 def test_a_call_that_asked_for_the_memory_of_a_machine_that_has_gone_runs_on_a_smaller_one(
@@ -138,13 +138,13 @@ def test_on_a_machine_that_is_drained_calls_end_and_none_begin(
     executor = open_executor()
     for number in range(16, 20):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
-    wait_until(lambda: 4 == len(began(told)))
+    wait_until(lambda: len(began(told)) == 4)
     for number in range(20, 26):
         executor.submit(replace(call("small_or_large", number, first=number), gpus=1.0))
     deadline = int(1000 * (time.time() + 600))
     preempted = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     assert GcsClient(address=ray_cluster.address).drain_node(leaving.node_id, preempted, "spot", deadline)[0]
-    wait_until(lambda: list(executor.wait(0.1)) == [] and 2 == executor.gpus)
+    wait_until(lambda: list(executor.wait(0.1)) == [] and executor.gpus == 2)
     (told / "go").touch()
     assert [Done] * 10 == [type(each) for each in outcomes(drain(executor, 10))]
     where = [store.read(key_of(number))["node"][0].as_py() for number in range(16, 26)]
@@ -159,7 +159,7 @@ def test_a_job_that_takes_several_gpus_sees_them_all_and_one_that_takes_more_tha
     executor = open_executor()
     executor.submit(replace(call("visible_gpus", 1), gpus=2.0))
     assert [Done] == [type(each) for each in outcomes(drain(executor, 1))]
-    assert [{"seen": "0,1", "told": 2}] == store.read(key_of(1)).to_pylist()
+    assert store.read(key_of(1)).to_pylist() == [{"seen": "0,1", "told": 2}]
     with pytest.raises(ClusterError, match=r"gpus_per_job is 3, and no machine of the cluster .* has more than 2 GPUs"):
         executor.submit(replace(call("visible_gpus", 2), gpus=3.0))
 
@@ -176,11 +176,11 @@ def test_a_large_gpu_is_shared_by_more_calls_than_a_small_one_beside_it(
     join(num_gpus=1, labels={"ray.io/accelerator-type": "T4"})
     join(num_gpus=1, labels={"ray.io/accelerator-type": "A100"})
     executor = open_executor()
-    assert {"T4": 1, "A100": 1} == executor.gpu_types
+    assert executor.gpu_types == {"T4": 1, "A100": 1}
     roots = [Job(jobs.small_or_large, jobs.Number(number)) for number in range(120)]
     with driven(executor, store, *roots) as (plan, _):
         # Both GPUs are full before a held job may end, so that neither takes the other's jobs.
-        wait_until(lambda: 2 + 4 == len(list(told.glob("began-*"))))
+        wait_until(lambda: len(list(told.glob("began-*"))) == 2 + 4)
         (told / "go").touch()
     rows = [store.read(key).to_pylist()[0] for key in plan.roots["summary"]]
     assert {"T4": {1, 2}, "A100": {1, 4}} == {
@@ -202,6 +202,6 @@ def test_where_machines_come_by_themselves_calls_wait_for_as_many_gpus_as_the_pl
     executor = open_executor()
     assert executor.growing
     with driven(executor, store, *(Job(jobs.small_or_large, jobs.Number(number)) for number in range(60))):
-        wait_until(lambda: [0.25] * (3 * 4 - 4) == wanted_gpus(ray_cluster.address))
+        wait_until(lambda: wanted_gpus(ray_cluster.address) == [0.25] * (3 * 4 - 4))
         (told / "go").touch()
-    wait_until(lambda: [] == wanted_gpus(ray_cluster.address))
+    wait_until(lambda: wanted_gpus(ray_cluster.address) == [])

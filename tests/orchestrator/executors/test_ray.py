@@ -111,8 +111,10 @@ def test_workers_are_other_processes_with_one_thread_each_and_the_drivers_settin
         executor.close()
     (row,) = store.read(key_of(1)).to_pylist()
     assert row["pid"] != os.getpid()
-    assert ["ENGRAM_DATA=/somewhere", "MKL_NUM_THREADS=1", "OMP_NUM_THREADS=1"] == [
-        line for line in row["environment"] if line.startswith(("ENGRAM_DATA", "MKL", "OMP"))
+    assert [line for line in row["environment"] if line.startswith(("ENGRAM_DATA", "MKL", "OMP"))] == [
+        "ENGRAM_DATA=/somewhere",
+        "MKL_NUM_THREADS=1",
+        "OMP_NUM_THREADS=1",
     ]
 
 
@@ -124,10 +126,10 @@ def test_a_lost_node_is_not_its_jobs_fault(
     node = ray_cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     executor = RayExecutor(store.location, address=ray_cluster.address)
     try:
-        assert 3 == executor.slots
+        assert executor.slots == 3
         for number in (1, 2, 3):  # one per CPU, so one of them is on the second node
             executor.submit(call("until", number, first=number))
-        wait_until(lambda: 3 == len(list(tmp_path.glob("began-*"))))
+        wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 3)
         ray_cluster.remove_node(node, allow_graceful=False)
         found = []
         while not found:  # the lost one comes first: the others wait
@@ -135,11 +137,11 @@ def test_a_lost_node_is_not_its_jobs_fault(
         (tmp_path / "go").touch()
         found += outcomes(drain(executor, 2))
         lost = [outcome for outcome in found if isinstance(outcome, Lost)]
-        assert [("its node went away", False)] == [(outcome.cause, outcome.died) for outcome in lost]
-        assert 2 == sum(isinstance(outcome, Done) for outcome in found)
+        assert [(outcome.cause, outcome.died) for outcome in lost] == [("its node went away", False)]
+        assert sum(isinstance(outcome, Done) for outcome in found) == 2
         executor.submit(call("double", 1.0, first=4))
         assert [Done] == [type(outcome) for outcome in outcomes(drain(executor, 1))]
-        wait_until(lambda: list(executor.wait(0.1)) == [] and 2 == executor.slots)
+        wait_until(lambda: list(executor.wait(0.1)) == [] and executor.slots == 2)
     finally:
         executor.close()
         if node in ray_cluster.worker_nodes:
@@ -154,7 +156,7 @@ def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.
     opened = RayExecutor(store.location, address=ray_cluster.address)
     for number in range(1, 5):
         opened.submit(call("until", number, first=number))
-    wait_until(lambda: 2 == len(list(tmp_path.glob("began-*"))))
+    wait_until(lambda: len(list(tmp_path.glob("began-*"))) == 2)
     yield opened
     opened.cancel()
     opened.close()
@@ -162,12 +164,12 @@ def holding(ray_cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.
 
 def test_once_it_is_halted_nothing_begins_and_what_runs_goes_on(holding: RayExecutor, tmp_path: Path) -> None:
     holding.halt()
-    wait_until(lambda: list(holding.wait(0.1)) == [] and 2 == holding.pending)
+    wait_until(lambda: list(holding.wait(0.1)) == [] and holding.pending == 2)
     (tmp_path / "go").touch()
     found = outcomes(drain(holding, 2))
     assert [Done, Done] == [type(outcome) for outcome in found]
     assert {f"began-{int(outcome.key, 16)}" for outcome in found} == {path.name for path in tmp_path.glob("began-*")}
-    assert 0 == holding.pending
+    assert holding.pending == 0
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -177,7 +179,7 @@ def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
     monkeypatch.setattr("orchestrator.executors.ray.BEGUN_SECONDS", 0.0)
     monkeypatch.setattr(holding, "_own", own)  # whether others may be using the cluster
     (one, seconds), (other, _) = holding.running()
-    assert (1, 2) == (one.number, other.number)
+    assert (one.number, other.number) == (1, 2)
     assert seconds >= 0.0
     found: list[Any] = []
 
@@ -188,7 +190,7 @@ def test_a_call_that_is_ended_comes_back_as_lost_and_the_others_go_on(
 
     wait_until(lost)
     assert [Lost(key_of(1), "it was ended", died=True)] == found
-    assert [2, 3] == [each.number for each, _ in holding.running()]
+    assert [each.number for each, _ in holding.running()] == [2, 3]
     (tmp_path / "go").touch()
     assert [Done] * 3 == [type(outcome) for outcome in outcomes(drain(holding, 3))]
 
@@ -197,8 +199,8 @@ def test_a_call_that_had_not_begun_when_it_was_to_be_ended_is_sent_again(holding
     holding._cpus_there = 4  # as it would be if others took two of them
     third = holding.running()[2][0]
     holding.end(third, "it was ended")
-    assert [] == list(holding.wait(1.0))
-    assert [1, 2, 4, 3] == [each.number for each, _ in holding.running()]
+    assert list(holding.wait(1.0)) == []
+    assert [each.number for each, _ in holding.running()] == [1, 2, 4, 3]
     (tmp_path / "go").touch()
     assert [Done] * 4 == [type(outcome) for outcome in outcomes(drain(holding, 4))]
 
@@ -231,11 +233,11 @@ def test_a_job_that_hangs_is_ended_sent_again_and_set_aside_in_the_end(
         driver.close()
     (hung,) = plan.roots["summary"]
     assert (
-        "its worker died 3 times; the last time: it was ended after 1 s, which is all that it may take"
-        == driver.progress.failed[hung].error
+        driver.progress.failed[hung].error
+        == "its worker died 3 times; the last time: it was ended after 1 s, which is all that it may take"
     )
     causes = [event["cause"] for event in events if event["event"] == "lost"]
-    assert 3 == sum("it was ended after 1 s" in cause for cause in causes), causes  # a worker may die while it starts
+    assert sum("it was ended after 1 s" in cause for cause in causes) == 3, causes  # a worker may die while it starts
 
 
 def test_a_wrong_token_is_said_at_once(ray_cluster: Any, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,23 +266,23 @@ def gpus(ray_cluster: Any) -> Iterator[None]:
 def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(
     told: Path, executor: RayExecutor, store: Store
 ) -> None:
-    assert (2, SHARERS) == (executor.gpus, executor.sharers)
+    assert (executor.gpus, executor.sharers) == (2, SHARERS)
     for number in range(1, 5):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=1.0))
-    wait_until(lambda: 2 == len(list(told.glob("began-*"))))
+    wait_until(lambda: len(list(told.glob("began-*"))) == 2)
     for number in range(5, 9):
         executor.submit(call("on_cpu", 0.0, first=number))
-    assert 4 == len(drain(executor, 4))  # while both GPUs are held
-    assert 2 == len(list(told.glob("began-*")))
+    assert len(drain(executor, 4)) == 4  # while both GPUs are held
+    assert len(list(told.glob("began-*"))) == 2
     (told / "go").touch()
-    assert 4 == len(drain(executor, 4))
+    assert len(drain(executor, 4)) == 4
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 9)]
     on_gpu, beside = rows[:4], rows[4:]
     assert {"0", "1"} == {row["gpu"] for row in on_gpu}
     assert all(most_at_once(row for row in on_gpu if row["gpu"] == gpu) == 1 for gpu in "01")
-    assert 2 == most_at_once(on_gpu)
+    assert most_at_once(on_gpu) == 2
     assert {""} == {row["gpu"] for row in beside}  # they can take none
-    assert 4 == len({row["pid"] for row in on_gpu})  # CUDA stays with the first GPU that a process has used
+    assert len({row["pid"] for row in on_gpu}) == 4  # CUDA stays with the first GPU that a process has used
 
 
 @pytest.mark.slow
@@ -288,11 +290,11 @@ def test_calls_on_gpus_spread_over_all_and_others_run_beside_them(
 def test_as_many_calls_share_a_gpu_as_their_parts_say(told: Path, executor: RayExecutor, store: Store) -> None:
     for number in range(1, 11):
         executor.submit(replace(call("held_on_gpu", number, first=number), gpus=gpu_fraction(3), sharers=3))
-    wait_until(lambda: 6 == len(list(told.glob("began-*"))))
+    wait_until(lambda: len(list(told.glob("began-*"))) == 6)
     (told / "go").touch()
-    assert 10 == len(drain(executor, 10))
+    assert len(drain(executor, 10)) == 10
     rows = [store.read(key_of(number)).to_pylist()[0] for number in range(1, 11)]
-    assert [3, 3] == [most_at_once(row for row in rows if row["gpu"] == gpu) for gpu in "01"]
+    assert [most_at_once(row for row in rows if row["gpu"] == gpu) for gpu in "01"] == [3, 3]
     assert {3} == {row["sharers"] for row in rows}
 
 
@@ -360,18 +362,18 @@ def test_trainings_wait_for_a_gpu_that_an_autoscaler_may_bring_and_for_the_next_
     gpu = {"num_cpus": 0, "num_gpus": 1, "object_store_memory": 80 * 2**20}
     executor = RayExecutor(store.location, address=autoscaled.address)
     with driven(executor, store, Job(jobs.held_on_gpu, jobs.Number(1))) as (plan, said):
-        wait_until(lambda: [1.0] == wanted_gpus(autoscaled.address) and any("no GPU" in line for line in said))
-        assert [] == executor.running()  # so no time limit runs
+        wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0] and any("no GPU" in line for line in said))
+        assert executor.running() == []  # so no time limit runs
         node = autoscaled.add_node(**gpu)
         wait_until((told / "began-1").exists)
         (told / "began-1").unlink()
         autoscaled.remove_node(node, allow_graceful=False)
-        wait_until(lambda: [1.0] == wanted_gpus(autoscaled.address))
+        wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0])
         node = autoscaled.add_node(**gpu)
         wait_until((told / "began-1").exists)
         (told / "go").touch()
     autoscaled.remove_node(node)
-    assert "0" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
+    assert store.read(plan.roots["summary"][0])["gpu"][0].as_py() == "0"
     assert any(
         "calls wait for one; they begin when a machine with one joins; with `--gpus none`" in line for line in said
     )
@@ -384,12 +386,12 @@ def test_trainings_take_processors_once_the_autoscaler_says_that_none_of_its_mac
     client = GcsClient(address=autoscaled.address)
     executor = RayExecutor(store.location, address=autoscaled.address)
     with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
-        wait_until(lambda: [1.0] == wanted_gpus(autoscaled.address))
+        wait_until(lambda: wanted_gpus(autoscaled.address) == [1.0])
         refused = ResourceRequest(resources_bundle={"GPU": 1.0})
         said = AutoscalingState(autoscaler_state_version=1, infeasible_resource_requests=[refused])
         client.report_autoscaling_state(said.SerializeToString())
     client.report_autoscaling_state(AutoscalingState(autoscaler_state_version=2).SerializeToString())
-    assert "" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
+    assert store.read(plan.roots["summary"][0])["gpu"][0].as_py() == ""
 
 
 def test_trainings_that_have_not_begun_go_to_the_first_gpu_that_joins(
@@ -397,27 +399,27 @@ def test_trainings_that_have_not_begun_go_to_the_first_gpu_that_joins(
 ) -> None:
     monkeypatch.setattr("orchestrator.executors.ray.LOOK_SECONDS", 0.2)
     executor = RayExecutor(store.location, address=ray_cluster.address)
-    assert 0 == executor.gpus
+    assert executor.gpus == 0
     with driven(executor, store, *(Job(jobs.held_on_gpu, jobs.Number(number)) for number in range(4))) as (plan, _):
-        wait_until(lambda: 2 == len(list(told.glob("began-*"))))
+        wait_until(lambda: len(list(told.glob("began-*"))) == 2)
         node = ray_cluster.add_node(num_cpus=0, num_gpus=1, object_store_memory=80 * 2**20)
-        wait_until(lambda: 3 == len(list(told.glob("began-*"))))
+        wait_until(lambda: len(list(told.glob("began-*"))) == 3)
         (told / "go").touch()
     ray_cluster.remove_node(node)
-    assert ["", "", "0", "0"] == sorted(store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"])
+    assert sorted(store.read(key)["gpu"][0].as_py() for key in plan.roots["summary"]) == ["", "", "0", "0"]
 
 
 @pytest.mark.usefixtures("gpus")
 def test_no_training_asks_for_a_gpu_where_the_user_wants_none(ray_cluster: Any, store: Store) -> None:
     executor = RayExecutor(store.location, address=ray_cluster.address, gpus="none")
     with driven(executor, store, Job(jobs.on_gpu, jobs.Number(0.0))) as (plan, _):
-        assert 0 == executor.gpus
-    assert "" == store.read(plan.roots["summary"][0])["gpu"][0].as_py()
+        assert executor.gpus == 0
+    assert store.read(plan.roots["summary"][0])["gpu"][0].as_py() == ""
 
 
 def test_a_cluster_without_an_autoscaler_is_waited_for_on_demand(ray_cluster: Any, store: Store) -> None:
     executor = RayExecutor(store.location, address=ray_cluster.address, gpus="wait")
-    assert 1 == executor.gpus
+    assert executor.gpus == 1
     executor.close()
 
 
@@ -528,7 +530,7 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
     driver = start(tmp_path, "killed")
     assert driver.stdout is not None
     answer = json.loads(driver.stdout.readline())
-    assert {"1": "Done", "2": "Lost", "3": "Done", "4": "Done"} == answer["outcomes"]
+    assert answer["outcomes"] == {"1": "Done", "2": "Lost", "3": "Done", "4": "Done"}
     (row,) = open_store(tmp_path / "store").read(key_of(3)).to_pylist()
     assert row["pid"] != driver.pid
     assert os.nice(0) == row["nice"]
@@ -537,10 +539,10 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
     assert {"127.0.0.1"} == listening(answer["mark"])
     driver.kill()
     out, err = driver.communicate(timeout=HANGING)
-    wait_until(lambda: 0 == left_over(answer["mark"]))
-    assert ("", "") == (out, err)
-    assert [] == sorted((tmp_path / "home").rglob("*"))
-    assert ["orchestrator.py", "tasks.py"] == sorted(path.name for path in (tmp_path / "here").rglob("*"))
+    wait_until(lambda: left_over(answer["mark"]) == 0)
+    assert (out, err) == ("", "")
+    assert sorted((tmp_path / "home").rglob("*")) == []
+    assert sorted(path.name for path in (tmp_path / "here").rglob("*")) == ["orchestrator.py", "tasks.py"]
 
 
 @pytest.mark.slow
@@ -548,8 +550,8 @@ def test_a_cluster_of_our_own_is_silent_writes_nowhere_else_and_does_not_outlive
 def test_a_cluster_without_its_head_ends_the_run_with_one_line(tmp_path: Path, ending: str) -> None:
     driver = start(tmp_path, ending)
     out, err = driver.communicate(timeout=HANGING)
-    assert (0, "") == (driver.returncode, err)
+    assert (driver.returncode, err) == (0, "")
     said = out.splitlines()
-    assert 2 == len(said)
+    assert len(said) == 2
     assert said[1].startswith("the head of the Ray cluster at ")
-    assert 0 == left_over(json.loads(said[0])["mark"])  # closing in good order takes the rest along
+    assert left_over(json.loads(said[0])["mark"]) == 0  # closing in good order takes the rest along

@@ -42,24 +42,24 @@ def never() -> Mapping[str, Any]:
 
 def test_the_first_choice_is_kept_for_the_run_and_given_to_all_that_ask_later(store: Store) -> None:
     settle = strategy_cache.choice_settler(store, "toys-1")
-    assert {"way": "graph", "rates": [1.5, 2]} == settle(NAME, lambda: {"way": "graph", "rates": (1.5, 2)})
-    assert {"way": "graph", "rates": [1.5, 2]} == settle(NAME, never)
+    assert settle(NAME, lambda: {"way": "graph", "rates": (1.5, 2)}) == {"way": "graph", "rates": [1.5, 2]}
+    assert settle(NAME, never) == {"way": "graph", "rates": [1.5, 2]}
     again = strategy_cache.choice_settler(open_store(store.location), "toys-1")
-    assert {"way": "graph", "rates": [1.5, 2]} == again(NAME, never)
+    assert again(NAME, never) == {"way": "graph", "rates": [1.5, 2]}
 
 
 def test_each_run_and_each_name_has_a_choice_of_its_own(store: Store) -> None:
     for run in ("toys-1", "toys-2"):
         for name in (NAME, NAME.lower(), "another"):
             assert {"for": run + name} == strategy_cache.choice_settler(store, run)(name, lambda: {"for": run + name})  # noqa: B023
-    assert {"for": "toys-1another"} == strategy_cache.choice_settler(store, "toys-1")("another", never)
+    assert strategy_cache.choice_settler(store, "toys-1")("another", never) == {"for": "toys-1another"}
 
 
 def test_what_a_sweep_and_its_cells_have_settled_holds_for_each_other(store: Store) -> None:
     strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "graph"})
-    assert {"way": "graph"} == strategy_cache.choice_settler(store, "toys-2", "toys-3", "toys-1")(NAME, never)
-    assert {"way": "loop"} == strategy_cache.choice_settler(store, "toys-2")(NAME, lambda: {"way": "loop"})
-    assert {"way": "loop"} == strategy_cache.choice_settler(store, "toys-2", "toys-1")(NAME, never)
+    assert strategy_cache.choice_settler(store, "toys-2", "toys-3", "toys-1")(NAME, never) == {"way": "graph"}
+    assert strategy_cache.choice_settler(store, "toys-2")(NAME, lambda: {"way": "loop"}) == {"way": "loop"}
+    assert strategy_cache.choice_settler(store, "toys-2", "toys-1")(NAME, never) == {"way": "loop"}
 
 
 def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Store) -> None:
@@ -67,7 +67,7 @@ def test_of_two_that_choose_at_once_the_first_to_keep_its_choice_wins(store: Sto
         strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "stack"})
         return {"way": "loop"}
 
-    assert {"way": "stack"} == strategy_cache.choice_settler(store, "toys-1")(NAME, meanwhile)
+    assert strategy_cache.choice_settler(store, "toys-1")(NAME, meanwhile) == {"way": "stack"}
 
 
 def _chosen_by(place: tuple[str, int]) -> Any:
@@ -79,7 +79,7 @@ def _chosen_by(place: tuple[str, int]) -> Any:
 def test_processes_that_settle_at_once_all_use_the_same(store: Store) -> None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         found = pool.map(_chosen_by, [(store.location, number) for number in range(4)], chunksize=1)
-    assert 1 == len(set(found))
+    assert len(set(found)) == 1
     assert found[0] == _chosen_by((store.location, 99))
 
 
@@ -92,7 +92,7 @@ def test_a_damaged_choice_is_set_aside_and_made_anew(folder: Store) -> None:
         assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": number})  # noqa: B023
         assert {"way": number} == strategy_cache.choice_settler(folder, "toys-1")(NAME, never)
     aside = sorted((place / "quarantine").glob("*.json"))
-    assert [b"", b"{torn", b"[]"] == [each.read_bytes() for each in aside][:3]
+    assert [each.read_bytes() for each in aside][:3] == [b"", b"{torn", b"[]"]
     assert "its digest is not that of its content" in aside[3].with_suffix(".txt").read_text()
 
 
@@ -101,15 +101,15 @@ def test_a_damaged_choice_in_a_bucket_is_set_aside_too(s3: Server) -> None:
     strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "graph"})
     (name,) = s3.names("audits/runs/toys-1/ways")
     s3.flip(name, 100)
-    assert {"way": "stack"} == strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "stack"})
-    assert 2 == len(s3.names("audits/quarantine"))
-    assert [] == s3.names("audits/claims")
+    assert strategy_cache.choice_settler(store, "toys-1")(NAME, lambda: {"way": "stack"}) == {"way": "stack"}
+    assert len(s3.names("audits/quarantine")) == 2
+    assert s3.names("audits/claims") == []
 
 
 def test_what_an_unreadable_place_holds_is_a_choice_to_make_anew(folder: Store) -> None:
     path = Path(folder.location) / "runs" / "toys-1" / "ways" / strategy_cache.file_of(NAME)
     path.mkdir(parents=True)  # nobody can read it as a file
-    assert {"way": "loop"} == strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "loop"})
+    assert strategy_cache.choice_settler(folder, "toys-1")(NAME, lambda: {"way": "loop"}) == {"way": "loop"}
 
 
 @pytest.mark.parametrize("hinder", [lambda runs: (runs / "ways").write_text("in the way"), lambda runs: runs.rmdir()])
@@ -130,7 +130,7 @@ def test_a_bucket_that_refuses_is_refused_and_one_that_cannot_be_read_says_so(s3
 def test_the_name_of_a_file_tells_what_it_is_about() -> None:
     assert strategy_cache.file_of(NAME).startswith("training-on-nvidia-h200-mlp1.")
     assert strategy_cache.file_of(NAME) != strategy_cache.file_of(NAME.lower())
-    assert 100 > len(strategy_cache.file_of("x" * 1000))
+    assert len(strategy_cache.file_of("x" * 1000)) < 100
 
 
 def test_what_json_cannot_hold_is_no_choice(folder: Store) -> None:

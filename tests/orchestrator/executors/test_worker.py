@@ -39,7 +39,7 @@ def pinned(folder: Path, before: str = "") -> list[str]:
     script = SCRIPT.format(worker=str(location), root=str(ROOT), before=before)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run([sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
-    assert "" == ended.stderr
+    assert ended.stderr == ""
     return ended.stdout.split()
 
 
@@ -75,9 +75,9 @@ def test_a_worker_commits_before_it_answers_and_heeds_no_interrupt(tmp_path: Pat
         assert isinstance(answer, bytes)
         [outcome] = pickle.loads(answer).outcomes
         assert isinstance(outcome, Done)
-        assert [2.0] == store.read(key_of(number))["value"].to_pylist()
-    assert signal.SIG_IGN == signal.getsignal(signal.SIGINT)
-    assert "by the driver" == os.environ["ENGRAM_TOLD"]
+        assert store.read(key_of(number))["value"].to_pylist() == [2.0]
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    assert os.environ["ENGRAM_TOLD"] == "by the driver"
 
 
 @pytest.mark.usefixtures("kept")

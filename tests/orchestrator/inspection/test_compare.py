@@ -38,8 +38,8 @@ def compared(store: Store) -> Comparison:
 def test_the_fields_that_differ_are_named_and_no_others(store: Store) -> None:
     found = compared(store)
     assert {Difference("parts", 3, 4), Difference("label", "", "four")} == set(found.fields)
-    assert () == found.environment
-    assert ("toys", "toys") == found.audits
+    assert found.environment == ()
+    assert found.audits == ("toys", "toys")
 
 
 def test_rows_of_one_metric_and_setting_are_pairs_with_the_numbers_of_their_tables(store: Store) -> None:
@@ -47,7 +47,7 @@ def test_rows_of_one_metric_and_setting_are_pairs_with_the_numbers_of_their_tabl
     journals = [Journal(store.folder("runs", run)) for run in found.runs]
     tables = [results.read(each, store, "summary").table.to_pylist() for each in journals]
     assert [("sum", "{}", tables[0][0], tables[1][0])] == [(p.metric, p.setting, p.a, p.b) for p in found.rows]
-    assert (3.0, 6.0) == (tables[0][0]["estimate"], tables[1][0]["estimate"])
+    assert (tables[0][0]["estimate"], tables[1][0]["estimate"]) == (3.0, 6.0)
 
 
 def test_a_run_that_has_nothing_yet_is_compared_as_far_as_it_is_there(store: Store) -> None:
@@ -55,7 +55,7 @@ def test_a_run_that_has_nothing_yet_is_compared_as_far_as_it_is_there(store: Sto
     for key in part.roots()["summary"]:
         next(Path(store.location).glob(f"results/*/{key}.arrow")).unlink()
     (pair,) = compare(store, whole, part).rows
-    assert (3.0, None) == (pair.a and pair.a["estimate"], pair.b)
+    assert (pair.a and pair.a["estimate"], pair.b) == (3.0, None)
 
 
 def test_a_sweep_is_refused_and_its_runs_are_named(store: Store) -> None:

@@ -77,7 +77,7 @@ def test_what_is_private_is_replaced_and_all_else_stays(private: Any, public: An
 def test_words_of_one_pattern_are_told_apart_and_the_same_words_stay_the_same() -> None:
     disclosure = Disclosure()
     found = [disclosure.public(Words(words)).words for words in ("JANE DOE", "JOHN ROE", "JANE DOE")]
-    assert ["<4 and 3 letters>", "<4 and 3 letters (2)>", "<4 and 3 letters>"] == found
+    assert found == ["<4 and 3 letters>", "<4 and 3 letters (2)>", "<4 and 3 letters>"]
 
 
 def test_words_may_be_told_where_folders_may_not() -> None:
@@ -102,14 +102,14 @@ def test_a_sweeps_settings_keep_the_forms_in_which_they_were_given(tmp_path: Pat
         written(tmp_path / name, config=plain(each), setting=None)
     sweep = Disclosure().journal(written(tmp_path / "sweep", cells=["one", "two"], settings=settings))
     one, two = sweep.about()["settings"]
-    assert {
+    assert one == {
         "feature": "words:<4 and 3 letters>",
         "feature.words": "<4 and 3 letters>",
         "feature.font": "hand.ttf",
         "epochs": 3,
-    } == one
-    assert ["words:<4 and 3 letters (2)>", "<4 and 3 letters (2)>", "folder:scans", "tiny"] == list(two.values())
-    assert "<4 and 3 letters (2)>" == sweep.sibling("two").about()["config"]["feature"]["words"]
+    }
+    assert list(two.values()) == ["words:<4 and 3 letters (2)>", "<4 and 3 letters (2)>", "folder:scans", "tiny"]
+    assert sweep.sibling("two").about()["config"]["feature"]["words"] == "<4 and 3 letters (2)>"
 
 
 def test_the_config_of_an_audit_that_has_gone_is_told_without_text(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_what_was_asked_for_is_told_as_the_config_is(tmp_path: Path) -> None:
 def test_of_an_audit_that_is_gone_no_text_that_was_asked_for_is_told(tmp_path: Path) -> None:
     kept = {"set": {"words": "JANE DOE", "size": 5}, "sweep": {}}
     folder = written(tmp_path / "one", config={"gone": "x"}, asked=kept)
-    assert {"words": "<withheld>", "size": 5} == Disclosure().journal(folder).about()["asked"]["set"]
+    assert Disclosure().journal(folder).about()["asked"]["set"] == {"words": "<withheld>", "size": 5}
 
 
 def test_a_sweeps_values_that_were_asked_for_are_told_as_its_cells_have_them(tmp_path: Path) -> None:
@@ -155,4 +155,4 @@ def test_a_sweeps_values_that_were_asked_for_are_told_as_its_cells_have_them(tmp
     kept = {"set": {}, "sweep": {"feature.words": list(names), "canaries": ["2", "2.0"]}}
     about = {"cells": list(names), "settings": settings, "asked": kept}
     told = Disclosure().journal(written(tmp_path / "sweep", **about)).about()["asked"]["sweep"]
-    assert {"feature.words": ["<4 and 3 letters>", "<4 and 3 letters (2)>"], "canaries": [2]} == told
+    assert told == {"feature.words": ["<4 and 3 letters>", "<4 and 3 letters (2)>"], "canaries": [2]}

@@ -30,15 +30,15 @@ def keys(journal: Journal, task: str) -> list[str]:
 def test_of_a_run_each_task_tells_what_was_reused_and_what_was_computed(store: Store) -> None:
     run(store, parts=3)
     said = explain.run(run(store, parts=5), store)
-    assert ("toys", 2) == (said["audit"], len(said["tasks"]))
-    assert {"task": "toys.part", "planned": 5, "reused": 3, "computed": 2, "failed": 0, "absent": 0} == said["tasks"][0]
+    assert (said["audit"], len(said["tasks"])) == ("toys", 2)
+    assert said["tasks"][0] == {"task": "toys.part", "planned": 5, "reused": 3, "computed": 2, "failed": 0, "absent": 0}
 
 
 def test_of_a_sweep_jobs_that_cells_share_are_told_once(store: Store) -> None:
     cells = [Cell("toys", toys.Config(parts=3, label=label), setting={"label": label}) for label in "ab"]
     sweep = start(cells, store, HERE).run
     said = explain.run(Journal(store.folder("runs", sweep)), store)
-    assert [3, 2] == [each["planned"] for each in said["tasks"]]
+    assert [each["planned"] for each in said["tasks"]] == [3, 2]
 
 
 def test_of_a_stored_key_its_record_and_its_inputs_are_told(store: Store) -> None:
@@ -65,7 +65,7 @@ def test_of_a_failed_key_its_traceback_and_its_nearest_kin_are_told(store: Store
 
 def test_of_a_key_that_nobody_planned_only_its_absence_is_told(store: Store) -> None:
     run(store, parts=2)
-    assert {"key": "0" * 64, "runs": [], "state": "absent"} == explain.key(store, "0" * 64)
+    assert explain.key(store, "0" * 64) == {"key": "0" * 64, "runs": [], "state": "absent"}
     with pytest.raises(EngramError, match=r"no run in .* plans 000000000000"):
         explain.planned_job(store, "0" * 64)
 

@@ -41,7 +41,7 @@ def test_what_runs_need_stays_and_the_rest_goes_only_when_told_to(engram: Here) 
     assert engram.json("gc", "--delete")["deleted"]
     assert before - {name.rpartition("/")[2].removesuffix(".arrow")} == store.keys()
     assert "every file is needed by a run" in engram("gc").stdout
-    assert 0 == engram.json("run", *FIELDS, "label=b")["jobs"]["done"]
+    assert engram.json("run", *FIELDS, "label=b")["jobs"]["done"] == 0
     assert (two, "finished") == (engram.json("status")["run"], engram.json("status")["state"])
 
 
@@ -50,9 +50,9 @@ def test_what_was_set_aside_is_garbage(engram: Here) -> None:
     path = engram.results()[0]
     path.write_bytes(path.read_bytes()[:-20])
     engram("verify", code=1)
-    assert ["damaged files set aside"] == [kind["kind"] for kind in engram.json("gc", "--delete")["kinds"]]
-    assert [] == engram.json("gc")["files"]
-    assert 1 == engram.json("run", *FIELDS)["jobs"]["done"]
+    assert [kind["kind"] for kind in engram.json("gc", "--delete")["kinds"]] == ["damaged files set aside"]
+    assert engram.json("gc")["files"] == []
+    assert engram.json("run", *FIELDS)["jobs"]["done"] == 1
 
 
 def test_results_that_a_run_made_without_tolerated_failures_are_needed(engram: Here) -> None:
@@ -66,7 +66,7 @@ def test_nothing_is_garbage_while_a_run_cannot_be_read(engram: Here) -> None:
     plan.write_bytes(plan.read_bytes()[:-9])
     said = engram("gc", "--delete", code=1).stderr
     assert f"what {run} needs is not known, so nothing is garbage for now" in said
-    assert 4 == len(engram.results())
+    assert len(engram.results()) == 4
 
 
 @pytest.mark.slow
@@ -78,5 +78,5 @@ def test_a_bucket_is_cleared_likewise(s3: Server, tmp_path: Path) -> None:
     store = open_store(location, create=False)
     store.write("ef" * 32, pa.table({"a": [1]}), {})
     assert [f"results/ef/{'ef' * 32}.arrow"] == here.json("gc", "--delete", "--store", location)["files"]
-    assert 4 == len(store.keys())
-    assert 0 == here.json("run", *FIELDS, "--store", location)["jobs"]["done"]
+    assert len(store.keys()) == 4
+    assert here.json("run", *FIELDS, "--store", location)["jobs"]["done"] == 0

@@ -56,11 +56,12 @@ def test_a_file_is_listed_by_name_digest_size_and_date_without_its_folders(store
         stamp.embedded,
     )
     assert (picture.stat().st_size, "2023-11-14T22:13:20+00:00") == (stamp.size, stamp.modified)
-    assert ("feature.image",) == stamp.fields
-    assert [("data set", "digits", True), ("data set", "photos", True)] == [
-        (entry.what, entry.name, entry.embedded) for entry in (digits, photos)
+    assert stamp.fields == ("feature.image",)
+    assert [(entry.what, entry.name, entry.embedded) for entry in (digits, photos)] == [
+        ("data set", "digits", True),
+        ("data set", "photos", True),
     ]
-    assert (None, True) == (digits.modified, (digits.size or 0) > 10_000)
+    assert (digits.modified, (digits.size or 0) > 10_000) == (None, True)
 
 
 def test_a_file_that_is_not_there_any_more_as_it_was_has_no_size_and_no_date(store: Store, picture: Path) -> None:
@@ -74,8 +75,9 @@ def test_a_file_that_is_not_there_any_more_as_it_was_has_no_size_and_no_date(sto
 def test_a_tables_digest_is_that_of_its_results_contents(store: Store) -> None:
     journal = made(store, Spec("toys", "few", {"parts": 2}), Execution(address="none", mlflow="off", report=False))
     summary, parts = page_seal.tables(journal, store)
-    assert (("summary", 1, 1), ("parts", 2, 2)) == tuple(
-        (table.name, table.stored, table.planned) for table in (summary, parts)
+    assert tuple((table.name, table.stored, table.planned) for table in (summary, parts)) == (
+        ("summary", 1, 1),
+        ("parts", 2, 2),
     )
     lines = "".join(f"{key} {content(store.read(key))}\n" for key in journal.roots()["parts"])
     assert hashlib.sha256(lines.encode()).hexdigest() == parts.digest
@@ -84,7 +86,7 @@ def test_a_tables_digest_is_that_of_its_results_contents(store: Store) -> None:
 
 def test_a_sweep_lists_each_thing_once_and_the_tables_of_all_its_cells(store: Store) -> None:
     journal = made(store, Spec("unique_feature", "smoke", sweep={"feature.text": ["A", "X"]}))
-    assert ["digits", "photos"] == [entry.name for entry in page_seal.audited_items(journal, store)]
+    assert [entry.name for entry in page_seal.audited_items(journal, store)] == ["digits", "photos"]
     cells = journal.about()["cells"]
     tables = page_seal.tables(journal, store)
     assert cells == list(dict.fromkeys(table.run for table in tables))
@@ -99,8 +101,8 @@ def sealed(text: str = "An estimate of 0.37.") -> bytes:
 def test_a_seal_is_read_as_it_was_written_whatever_names_hold() -> None:
     page = sealed()
     seal = page_seal.read(page, "report.html")
-    assert (("toys-1",), (MODEL,), (SUMMARY,)) == (seal.runs, seal.audited, seal.tables)
-    assert 2 == page.count(seal.page.encode())
+    assert (seal.runs, seal.audited, seal.tables) == (("toys-1",), (MODEL,), (SUMMARY,))
+    assert page.count(seal.page.encode()) == 2
 
 
 def test_the_pages_digest_is_sha256_with_zeros_in_its_place() -> None:

@@ -58,7 +58,7 @@ def test_a_page_that_cannot_be_had_is_told_and_the_run_is_finished(
     config = toys.Config(parts=2)
     execution = Execution(address="none", mlflow="off")
     report = start([Cell("toys", config)], store, execution, lambda event: events.append(str(event.get("line"))))
-    assert ("finished", 1, None) == (report.state, report.exit_code, report.page)
+    assert (report.state, report.exit_code, report.page) == ("finished", 1, None)
     with pytest.raises(EngramError, match=said.format(run=report.run)) as refused:
         pages.draw(store, report.run)
     assert str(refused.value) in events
@@ -88,7 +88,7 @@ def test_a_report_is_printed_to_one_file_beside_it(engram: Here, tmp_path: Path)
     page, printed = Path(told["report"]), Path(told["pdf"])
     assert page.with_suffix(".pdf") == printed
     data = printed.read_bytes()
-    assert (b"%PDF-", b"%%EOF") == (data[:5], data.rstrip()[-5:])
+    assert (data[:5], data.rstrip()[-5:]) == (b"%PDF-", b"%%EOF")
     assert b"/Font" in data
     assert b"Tj" in streams(data) or b"TJ" in streams(data)  # text is drawn, not a picture of it
     assert [page.name, printed.name] == sorted(path.name for path in page.parent.glob("*report*"))
@@ -100,8 +100,8 @@ def test_where_no_browser_is_found_one_line_says_so(engram: Here, tmp_path: Path
     engram.env["PATH"] = str(tmp_path / "bin")
     said = engram("report", "--pdf", code=1)
     assert said.stderr.startswith("engram: no browser that prints is found on PATH (looked for chromium, ")
-    assert 1 == said.stderr.count("\n")
-    assert 1 == len(list(tmp_path.glob("engram-store/runs/*/report.html")))  # the page is there all the same
+    assert said.stderr.count("\n") == 1
+    assert len(list(tmp_path.glob("engram-store/runs/*/report.html"))) == 1  # the page is there all the same
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_browser_that_does_not_print_is_one_line(engram: Here, tmp_path: Path,
     engram.env[pages.BROWSER] = str(program)
     said = engram("report", "--pdf", code=1).stderr
     assert line.format(program) in said
-    assert 1 == said.count("\n")
+    assert said.count("\n") == 1
 
 
 def test_the_browser_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,12 +24,12 @@ def asked(folder: Path, address: str = "none", **given: Any) -> Spec:
 
 def test_where_there_is_no_store_all_is_missing_and_none_is_made(tmp_path: Path) -> None:
     seen = preview.preview(asked(tmp_path, set={"parts": 3}))
-    assert [
+    assert seen["tasks"] == [
         {"task": "toys.part", "planned": 3, "stored": 0, "missing": 3},
         {"task": "toys.total", "planned": 1, "stored": 0, "missing": 1},
-    ] == seen["tasks"]
-    assert (None, 1, "toys", None) == tuple(seen[name] for name in ("expected_seconds", "slots", "audit", "preset"))
-    assert [] == list(tmp_path.iterdir())
+    ]
+    assert tuple(seen[name] for name in ("expected_seconds", "slots", "audit", "preset")) == (None, 1, "toys", None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_stored_is_not_to_run_and_the_rest_is_expected_to_take_as_long(tmp_path: Path) -> None:
@@ -38,20 +38,20 @@ def test_what_is_stored_is_not_to_run_and_the_rest_is_expected_to_take_as_long(t
     timings = Journal(store.folder("runs", done.run)).folder / "timings.json"
     timings.write_text('{"toys.part": [2.0], "toys.total": [1.0], "around, none": [10.0]}')
     seen = preview.preview(asked(tmp_path, set={"parts": 5}))
-    assert (6, 3, 3) == (seen["planned"], seen["stored"], seen["missing"])
+    assert (seen["planned"], seen["stored"], seen["missing"]) == (6, 3, 3)
     named = unseal((timings.parent / "plan.json").read_bytes())
-    assert 4 == len(named["jobs"])
+    assert len(named["jobs"]) == 4
     again = preview.preview(asked(tmp_path, set={"parts": 3}))
     assert (0, 0.0, done.run) == (again["missing"], again["expected_seconds"], again["cells"][0]["run"])
 
 
 def test_jobs_that_cells_share_are_counted_once(tmp_path: Path) -> None:
     seen = preview.preview(asked(tmp_path, set={"parts": 3}, sweep={"label": ("a", "b")}))
-    assert (5, [{"label": "a"}, {"label": "b"}], [4, 4]) == (
+    assert (
         seen["planned"],
         [cell["setting"] for cell in seen["cells"]],
         [cell["planned"] for cell in seen["cells"]],
-    )
+    ) == (5, [{"label": "a"}, {"label": "b"}], [4, 4])
 
 
 @pytest.mark.parametrize(("address", "slots", "gpus"), [("none", 1, 1), ("local", 3, 4), (None, 3, 4)])
@@ -67,5 +67,5 @@ def test_the_speed_of_this_machine_is_kept_in_a_store_that_is_there(tmp_path: Pa
     open_store(tmp_path / "store")
     seen = preview.preview(Spec("unique_feature", "smoke", store=str(tmp_path / "store")))
     assert seen["seconds_low"] < seen["expected_seconds"] < seen["seconds_high"]
-    assert 1 == len(list((tmp_path / "store" / "speed").iterdir()))
-    assert ([], True) == (seen["unknown"], " here, " in seen["time"])
+    assert len(list((tmp_path / "store" / "speed").iterdir())) == 1
+    assert (seen["unknown"], " here, " in seen["time"]) == ([], True)

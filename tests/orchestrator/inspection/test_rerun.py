@@ -29,7 +29,7 @@ def keys(store: Store, task: str, way: str = "auto", **fields: Any) -> list[str]
 def test_a_job_that_gives_what_is_stored_is_the_same(store: Store) -> None:
     (total,) = keys(store, "toys.total", parts=2)
     said = rerun(store, total)
-    assert (True, [], 1, "toys.total") == (said["same"], said["differs"], said["rows"], said["task"])
+    assert (said["same"], said["differs"], said["rows"], said["task"]) == (True, [], 1, "toys.total")
     assert said["seconds"] >= 0
 
 
@@ -38,7 +38,7 @@ def test_a_job_that_gives_something_else_tells_where(store: Store, monkeypatch: 
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 5)  # a part's table names the process that computed it
     said = rerun(store, part)
-    assert (False, [{"column": "pid", "rows": 1, "largest": 5}]) == (said["same"], said["differs"])
+    assert (said["same"], said["differs"]) == (False, [{"column": "pid", "rows": 1, "largest": 5}])
 
 
 def test_what_is_not_stored_is_computed_and_compared_with_nothing(store: Store, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_tables_differ_by_column_row_and_distance(table: dict[str, Any], found: 
 def test_texts_and_not_a_numbers_are_compared_too() -> None:
     one = pa.table({"a": ["x", "y"], "b": [float("nan"), 1.0]})
     other = pa.table({"a": ["x", "z"], "b": [float("nan"), 1.5]})
-    assert [
+    assert differences(one, other) == [
         {"column": "a", "rows": 1, "largest": None},
         {"column": "b", "rows": 1, "largest": 0.5},
-    ] == differences(one, other)
+    ]

@@ -37,8 +37,8 @@ def rows(made: Made) -> list[dict[str, Any]]:
 
 
 def test_its_words_are_those_that_stored_searches_have() -> None:
-    assert ("search", "fresh", 0) == (SEARCHED, FRESH, search_results.START)
-    assert ("interrupted", "recommended") == (CUT, search_results.RECOMMENDED)
+    assert (SEARCHED, FRESH, search_results.START) == ("search", "fresh", 0)
+    assert (CUT, search_results.RECOMMENDED) == ("interrupted", "recommended")
 
 
 def test_a_search_that_has_ended_has_its_trials_and_its_answer(searched: Made) -> None:
@@ -46,15 +46,16 @@ def test_a_search_that_has_ended_has_its_trials_and_its_answer(searched: Made) -
     assert (searched.name, "tunable", 4, 4, True) == (found.name, found.audit, found.made, found.planned, found.ended)
     assert found.answer is not None
     assert searched.told["recommendation"] == found.answer.as_json()
-    assert ("recommended", "cleared") == (found.answer.answer, found.answer.tone)
+    assert (found.answer.answer, found.answer.tone) == ("recommended", "cleared")
     assert found.answer.low is not None
     assert found.answer.low > 0
     best = found.trial(found.answer.winner or 0)
     assert best is not None
-    assert {"rate": "0.006", "wide": "false"} == search_results.setting(best)
-    assert "rate=0.006, wide=false" == search_results.trial_name(best)
-    assert ["start, fresh seeds", "rate=0.006, wide=false, fresh seeds"] == [
-        search_results.trial_name(row) for row in found.trials if row["part"] == FRESH
+    assert search_results.setting(best) == {"rate": "0.006", "wide": "false"}
+    assert search_results.trial_name(best) == "rate=0.006, wide=false"
+    assert [search_results.trial_name(row) for row in found.trials if row["part"] == FRESH] == [
+        "start, fresh seeds",
+        "rate=0.006, wide=false, fresh seeds",
     ]
 
 
@@ -71,7 +72,7 @@ def test_a_search_without_all_of_them_has_not_ended(searched: Made, tmp_path: Pa
     there = rewritten(made, kept, search=search)
     assert not search_results.read_search(there).ended
     seen = status.status(there, open_store(str(made.store)))
-    assert "interrupted" == seen.state
+    assert seen.state == "interrupted"
 
 
 def test_a_search_that_has_just_begun_has_no_trials(searched: Made, tmp_path: Path) -> None:
@@ -80,8 +81,8 @@ def test_a_search_that_has_just_begun_has_no_trials(searched: Made, tmp_path: Pa
     for name in search_results.TABLES:
         (there.folder / "tables" / name / f"{name}.parquet").unlink()
     found = search_results.read_search(there)
-    assert ((), 0) == (found.trials, found.made)
-    assert 0 == results.export(there, open_store(str(made.store)), "front").table.num_rows
+    assert (found.trials, found.made) == ((), 0)
+    assert results.export(there, open_store(str(made.store)), "front").table.num_rows == 0
 
 
 def test_a_damaged_table_is_told_in_one_line(searched: Made, tmp_path: Path) -> None:
@@ -107,9 +108,9 @@ def test_of_a_private_choice_others_see_what_stands_for_it(searched: Made, tmp_p
     start.rewrite({**start.about(), "audit": "gone"})  # so that nobody knows what is private
     public = search_results.read_search(Disclosure().journal(there.folder))
     assert "ann" not in json.dumps([public.trials, public.settings, vars(public.answer)], default=str)
-    assert {"folder": "<withheld>,<withheld>", "rate": "log(0.1..1)"} == public.settings["over"]
+    assert public.settings["over"] == {"folder": "<withheld>,<withheld>", "rate": "log(0.1..1)"}
     assert public.answer is not None
-    assert "folder=<withheld>: memory falls." == public.answer.sentence
+    assert public.answer.sentence == "folder=<withheld>: memory falls."
     assert "ann" not in str(public.table("trials").to_pylist())
     assert "/home/ann/scans" in json.dumps(search_results.read_search(there).trials)
 

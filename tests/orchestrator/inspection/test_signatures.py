@@ -41,7 +41,7 @@ def test_a_signed_page_is_vouched_for_by_its_key_alone(engram: Here, page: Path,
     assert "there is no signature" in engram("verify", str(page), "--key", public, code=1).stdout
     assert f"{page}.sig\n" == engram("sign", str(page), "--key", str(key)).stdout
     (first, *_) = engram.json("verify", str(page), "--key", public)["checks"]
-    assert ("signature", "report.html.sig", "agrees") == (first["what"], first["name"], first["state"])
+    assert (first["what"], first["name"], first["state"]) == ("signature", "report.html.sig", "agrees")
     other = made_key(tmp_path / "other", "ecdsa")
     assert "not by this key" in engram("verify", str(page), "--key", f"{other}.pub", code=1).stdout
     engram("sign", str(page), "--key", str(other))  # signed anew
@@ -59,7 +59,7 @@ def test_sshs_own_command_checks_the_signature_that_the_docs_name(
     command = ["ssh-keygen", "-Y", "verify", "-f", str(signers), "-I", "auditor@example.org", "-n", "engram-report"]
     with page.open("rb") as file:
         ended = subprocess.run([*command, "-s", f"{page}.sig"], stdin=file, capture_output=True, text=True)
-    assert 0 == ended.returncode, ended.stderr
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_it_is_told_in_one_line_before_anything_is_made(
     assert all(extra.name in line for extra in absent) or "make -B" in line
     assert "expected time" not in said.stdout
     if arguments[0] != "search":
-        assert [] == list(engram.folder.iterdir())
+        assert list(engram.folder.iterdir()) == []
 
 
 def test_what_needs_no_package_that_is_absent_is_planned_and_stored_results_are_read(
@@ -57,7 +57,7 @@ def test_what_needs_no_package_that_is_absent_is_planned_and_stored_results_are_
     engram("run", *stored)
     remove(monkeypatch, *extras.EXTRAS)
     assert engram.json("plan", *linear)["missing"]
-    assert 0 == engram.json("run", *stored)["jobs"]["done"]
+    assert engram.json("run", *stored)["jobs"]["done"] == 0
 
 
 def test_show_list_and_doctor_tell_what_needs_it(engram: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,11 +66,11 @@ def test_show_list_and_doctor_tell_what_needs_it(engram: Here, monkeypatch: pyte
     assert "architectures (8 cells, needs timm)" in listed.stdout
     assert f"not installed: timm; {install_command([TIMM])}" in listed.stderr
     told = {audit["name"]: audit["extras"] for audit in engram.json("list")["audits"]}
-    assert ([], ["timm"]) == (told["deja_vu"]["quickstart"], told["deja_vu"]["architectures"])
+    assert (told["deja_vu"]["quickstart"], told["deja_vu"]["architectures"]) == ([], ["timm"])
     shown = engram("show", "deja_vu", "architectures").stdout
     assert "packages missing: timm (" in " ".join(shown.split())
     (preset,) = engram.json("show", "relational", "quickstart")["presets"]
-    assert {"transformers": True} == preset["extras"]
+    assert preset["extras"] == {"transformers": True}
 
 
 def test_every_audit_says_of_its_presets_only_packages_that_there_are() -> None:
@@ -87,7 +87,7 @@ def test_where_make_installs_the_advice_is_make_and_elsewhere_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "ROOT", tmp_path)
-    assert "pip install 'engram-audit[run,relational,privacy]'" == install_command([TRANSFORMERS, PEFT, OPACUS])
+    assert install_command([TRANSFORMERS, PEFT, OPACUS]) == "pip install 'engram-audit[run,relational,privacy]'"
     (tmp_path / "requirements.lock").touch()
     assert install_command([TIMM]).startswith("pip install")
     monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))

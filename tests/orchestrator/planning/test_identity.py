@@ -59,7 +59,7 @@ def test_version_config_and_inputs_are_in_the_key() -> None:
         key(Config(), ("a",)),
         key(Config(), ("b",)),
     }
-    assert 5 == len(keys)
+    assert len(keys) == 5
 
 
 def test_key_is_sha256_of_format_task_config_and_inputs(monkeypatch: pytest.MonkeyPatch) -> None:

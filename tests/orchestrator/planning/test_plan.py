@@ -42,12 +42,12 @@ def a_plan() -> Plan:
 
 def test_equal_jobs_are_one_and_inputs_come_first() -> None:
     plan = a_plan()
-    assert {"plan.leaf": 3, "plan.pair": 2, "plan.total": 1} == dict(plan.count())
+    assert dict(plan.count()) == {"plan.leaf": 3, "plan.pair": 2, "plan.total": 1}
     seen: set[str] = set()
     for key, inputs in plan.inputs.items():
         assert seen.issuperset(inputs)
         seen.add(key)
-    assert 2 == len(plan.roots["pairs"])
+    assert len(plan.roots["pairs"]) == 2
 
 
 def test_planning_twice_gives_the_same_keys() -> None:
@@ -64,7 +64,7 @@ def test_without_a_failed_job_what_gathers_goes_on_and_what_needs_it_is_lost() -
     plan = a_plan()
     lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
     less = plan.drop_keys({lost})
-    assert {"plan.leaf": 2, "plan.pair": 1, "plan.total": 1} == dict(less.count())
+    assert dict(less.count()) == {"plan.leaf": 2, "plan.pair": 1, "plan.total": 1}
     assert less.roots["summary"] != plan.roots["summary"]
     assert set(less.roots["pairs"]) < set(plan.roots["pairs"])
 
@@ -84,10 +84,10 @@ def test_what_gathers_goes_on_as_long_as_one_input_is_left() -> None:
         less = plan.drop_keys(lost)
         return [(less.task(key), job.config.value, len(job.inputs)) for key, job in less.jobs.items()]
 
-    assert [("plan.leaf", 1, 0), ("plan.total", 1, 1), ("plan.leaf", 2, 0), ("plan.total", 2, 2)] == left({first})
-    assert [("plan.leaf", 2, 0), ("plan.total", 2, 1)] == left({first, second})
-    assert [("plan.leaf", 0, 0), ("plan.leaf", 1, 0), ("plan.total", 1, 2), ("plan.total", 2, 1)] == left({third})
-    assert [] == left({first, second, third})
+    assert left({first}) == [("plan.leaf", 1, 0), ("plan.total", 1, 1), ("plan.leaf", 2, 0), ("plan.total", 2, 2)]
+    assert left({first, second}) == [("plan.leaf", 2, 0), ("plan.total", 2, 1)]
+    assert left({third}) == [("plan.leaf", 0, 0), ("plan.leaf", 1, 0), ("plan.total", 1, 2), ("plan.total", 2, 1)]
+    assert left({first, second, third}) == []
 
 
 def test_a_job_that_gathers_nothing_is_kept_where_it_reads_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_link_after_one_that_is_not_planned_is_kept_whatever_fails() -> None:
     before, link, other = Job(leaf, Number(0)), Job(leaf, Number(1)), Job(leaf, Number(2))
     plan = Plan.from_roots({"summary": Job(total, Number(), (replace(link, after=before), other))})
     lost = next(key for key, job in plan.jobs.items() if job.config == Number(2))
-    assert {"plan.leaf": 1, "plan.total": 1} == dict(plan.drop_keys({lost}).count())
+    assert dict(plan.drop_keys({lost}).count()) == {"plan.leaf": 1, "plan.total": 1}
 
 
 def test_what_a_key_waits_for_is_there_once() -> None:
@@ -128,7 +128,7 @@ def test_a_chain_deeper_than_pythons_stack_is_planned() -> None:
     job = Job(leaf, Number(0))
     for value in range(5000):
         job = Job(total, Number(value), (job,))
-    assert 5001 == len(Plan.from_roots({"summary": job}).jobs)
+    assert len(Plan.from_roots({"summary": job}).jobs) == 5001
 
 
 # Chains
@@ -144,7 +144,7 @@ def a_chain(length: int) -> list[Job]:
 def test_links_come_in_their_order_however_they_are_asked_for_and_their_keys_know_nothing_of_it() -> None:
     links = a_chain(4)
     plan = Plan.from_roots({"summary": tuple(reversed(links))})
-    assert [0, 1, 2, 3] == [job.config.value for job in plan.jobs.values()]
+    assert [job.config.value for job in plan.jobs.values()] == [0, 1, 2, 3]
     alone = Plan.from_roots({"summary": tuple(Job(leaf, link.config) for link in links)})
     assert list(alone.jobs) == list(plan.jobs)
     keys = list(plan.jobs)
@@ -158,7 +158,7 @@ def test_a_link_before_that_nothing_asks_for_is_not_planned_and_not_waited_for_b
     keys = list(Plan.from_roots({"summary": tuple(links)}).jobs)
     plan = Plan.from_roots({"summary": links[-1]})
     assert [keys[2]] == list(plan.jobs)
-    assert () == plan.dependencies(keys[2])
+    assert plan.dependencies(keys[2]) == ()
     assert [keys[1], keys[0]] == list(plan.chain(keys[2]))
 
 
@@ -176,21 +176,21 @@ def test_a_link_that_waits_has_those_before_it_planned_though_nothing_reads_them
     assert [(keys[0],), (keys[1],), (keys[2],)] == [plan.dependencies(key) for key in keys[1:4]]
     assert Plan.from_roots({"summary": Job(total, Number(), (replace(links[3], after=None),))}).roots == plan.roots
     less = plan.drop_keys({keys[2]})
-    assert {} == dict(less.jobs)
+    assert dict(less.jobs) == {}
 
 
 def test_a_link_that_one_reader_waits_for_and_another_does_not_is_planned() -> None:
     first = Job(leaf, Number(0))
     second, again = (Job(leaf, Number(1), after=first, waits=waits) for waits in (False, True))
     third = Job(leaf, Number(2), after=second)
-    assert 3 == len(Plan.from_roots({"summary": (third, again)}).jobs)
-    assert 3 == len(Plan.from_roots({"summary": (again, third)}).jobs)
+    assert len(Plan.from_roots({"summary": (third, again)}).jobs) == 3
+    assert len(Plan.from_roots({"summary": (again, third)}).jobs) == 3
 
 
 def test_cells_that_reach_different_epochs_share_a_chain_in_its_order() -> None:
     longer, other = (Plan.from_roots({"summary": links}) for links in (a_chain(4)[3], tuple(a_chain(3))))
     union = Plan.union([longer, other])
-    assert [0, 1, 2, 3] == [job.config.value for job in union.jobs.values()]
+    assert [job.config.value for job in union.jobs.values()] == [0, 1, 2, 3]
     assert len(union.after) == 3
 
 
@@ -198,14 +198,14 @@ def test_what_comes_after_a_lost_link_is_lost_and_so_is_what_reads_it() -> None:
     links = a_chain(3)
     plan = Plan.from_roots({"summary": Job(total, Number(), tuple(links)), "last": Job(pair, Number(), (links[2],))})
     second = list(plan.jobs)[1]
-    assert 4 == len(plan.dependents({second}))
+    assert len(plan.dependents({second})) == 4
     less = plan.drop_keys({second})
-    assert [0, 0] == [job.config.value for job in less.jobs.values()]
+    assert [job.config.value for job in less.jobs.values()] == [0, 0]
     assert {"summary"} == set(less.roots)
 
 
 def test_a_long_chain_is_planned_in_no_time() -> None:
-    assert 5000 == len(Plan.from_roots({"summary": tuple(reversed(a_chain(5000)))}).jobs)
+    assert len(Plan.from_roots({"summary": tuple(reversed(a_chain(5000)))}).jobs) == 5000
 
 
 def test_links_that_come_after_each_other_are_refused() -> None:

@@ -35,9 +35,9 @@ def asked(audit: str, preset: str, **settings: object) -> Plan:
 def test_the_work_is_shared_by_the_slots_and_the_start_comes_on_top() -> None:
     plan, part, total = a_plan(8)
     seconds = {part: 3.0, total: 1.0, other_runs.startup_group("local"): 5.0}
-    assert 5.0 + (8 * 3.0 + 1.0) / 2 == price_plan(plan, list(plan.jobs), seconds, 2).here.expected
+    assert price_plan(plan, list(plan.jobs), seconds, 2).here.expected == 5.0 + (8 * 3.0 + 1.0) / 2
     alone = price_plan(plan, list(plan.jobs), seconds, 1, "none")
-    assert (8 * 3.0 + 1.0, True, ()) == (alone.here.expected, alone.ran_here, alone.unknown)
+    assert (alone.here.expected, alone.ran_here, alone.unknown) == (8 * 3.0 + 1.0, True, ())
     assert alone.here.low < alone.here.expected < alone.here.high
 
 
@@ -51,7 +51,7 @@ def test_jobs_that_ask_for_a_gpu_share_the_gpus_and_not_the_slots() -> None:
 
 def test_jobs_that_wait_for_one_another_take_their_sum_however_many_slots_there_are() -> None:
     plan, part, total = a_plan(8)
-    assert 4.0 == price_plan(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected
+    assert price_plan(plan, list(plan.jobs), {part: 3.0, total: 1.0}, 100).here.expected == 4.0
 
 
 def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_the_least() -> None:
@@ -59,8 +59,9 @@ def test_what_is_stored_takes_no_time_and_of_what_is_like_nothing_the_rest_is_th
     assert Price(Span(0.0, 0.0, 0.0), ran_here=True) == price_plan(plan, [], {}, 2)
     some = price_plan(plan, list(plan.jobs), {total: 8.0}, 2, "none")
     assert (("toys.part",), (some.here.low, None)) == (some.unknown, some.bounds)
-    assert "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference" == describe_price(
-        some, 2
+    assert (
+        describe_price(some, 2)
+        == "at least 6 s on 2 workers: nothing like toys.part has run here, or for the reference"
     )
     assert "unknown: nothing like toys.part, toys.total" in describe_price(price_plan(plan, list(plan.jobs), {}, 2), 2)
 
@@ -75,7 +76,7 @@ def test_what_never_ran_here_is_priced_by_the_reference_and_the_speed_of_this_ma
     slow = Speed(3 * reference.speed.product, 3 * reference.speed.convolution)
     monkeypatch.setattr(reference_timings, "machine_speed", lambda kept: slow)
     slower = price_plan(plan, list(plan.jobs), {}, 2, "none")
-    assert () == same.unknown
+    assert same.unknown == ()
     assert not same.ran_here
     assert slower.here.expected == pytest.approx(3 * same.here.expected)
     one = price_plan(plan, list(plan.jobs), {}, 1, "none")
@@ -102,7 +103,7 @@ def test_private_trainings_have_a_price_and_cost_more_than_others(monkeypatch: p
     for cell in pin_cells(resolve_cells(spec), {}):
         plan = plan_of(cell)
         price = price_plan(plan, list(plan.jobs), {}, 2, "none")
-        assert () == price.unknown
+        assert price.unknown == ()
         assert price.here.low < price.here.expected < price.here.high
     units = load_reference().units
     privately = {unit: seconds for unit, seconds in units.items() if unit.startswith("privately ")}
@@ -133,13 +134,13 @@ def test_a_network_on_images_of_another_size_is_scaled_and_an_unknown_one_bounde
     assert larger.expected == pytest.approx(0.4)
     assert larger.high / larger.expected > 2
     assert reference.estimate_work({"train mine.net:build on 28x28x1": 100.0}) is None
-    assert (1e-2, 1e-1) == pytest.approx(reference.bounds("train mine.net:build on 28x28x1", 100.0))
+    assert pytest.approx(reference.bounds("train mine.net:build on 28x28x1", 100.0)) == (1e-2, 1e-1)
 
 
 def test_a_task_on_more_tables_lies_on_the_power_law_through_those_that_were_timed() -> None:
     reference = Reference(HERE, {}, {"sums": [(10, 1.0), (40, 16.0)]}, {})
-    assert [1.0, 4.0, 16.0] == pytest.approx([reference.estimate_task("sums", n).expected for n in (10, 20, 40)])  # type: ignore[union-attr]
-    assert 32.0 == pytest.approx(reference.estimate_task("sums", 80).expected)  # type: ignore[union-attr]
+    assert pytest.approx([reference.estimate_task("sums", n).expected for n in (10, 20, 40)]) == [1.0, 4.0, 16.0]  # type: ignore[union-attr]
+    assert pytest.approx(reference.estimate_task("sums", 80).expected) == 32.0  # type: ignore[union-attr]
     assert reference.estimate_task("others", 10) is None
 
 
@@ -179,7 +180,7 @@ def test_a_kept_speed_that_is_none_is_measured_again(tmp_path: Path, text: str) 
 
 
 def test_two_measurements_that_disagree_say_by_how_much() -> None:
-    assert (2.0, 2.0) == pytest.approx(Speed(4e-3, 4e-3).against(Speed(1e-3, 4e-3)))
+    assert pytest.approx(Speed(4e-3, 4e-3).against(Speed(1e-3, 4e-3))) == (2.0, 2.0)
 
 
 def test_every_kind_of_job_of_a_first_run_has_a_price_for_its_time_left() -> None:

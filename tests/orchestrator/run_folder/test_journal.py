@@ -104,9 +104,9 @@ def test_a_damaged_run_file_stops_its_own_run_in_one_line_and_no_other(
     assert (1, text) == (line.count("\n"), path.read_text())
     assert line == engram("runs").stderr
     assert {hurt: "unreadable", other: "finished"} == states(engram)
-    assert 0 == engram.json(*OTHER)["jobs"]["done"]
+    assert engram.json(*OTHER)["jobs"]["done"] == 0
     path.parent.rename(engram.folder / "away")
-    assert {"planned": 3, "stored": 3, "done": 0, "failed": 0} == engram.json(*RUN)["jobs"]
+    assert engram.json(*RUN)["jobs"] == {"planned": 3, "stored": 3, "done": 0, "failed": 0}
 
 
 @pytest.mark.parametrize("name", ["plan.json", "run.json"])
@@ -117,7 +117,7 @@ def test_run_status_and_resume_agree_of_every_flipped_bit(engram: Here, hurt: st
     for _ in range(5):
         path.write_bytes(flipped(good, chance.randrange(len(good)), chance.randrange(8)))
         said = {engram(*command, code=1).stderr for command in (RUN, ("status", hurt), ("resume", hurt))}
-        assert 1 == len(said)
+        assert len(said) == 1
 
 
 @pytest.mark.parametrize("name", ["plan.json", "run.json"])
@@ -144,8 +144,8 @@ def test_files_of_older_versions_without_a_digest_are_read(engram: Here, hurt: s
         path = folder(engram, hurt) / name
         path.write_text(json.dumps(run_files.unseal(path.read_bytes())))
         assert b"sha256" not in path.read_bytes()
-    assert "finished" == engram.json("status", hurt)["state"]
-    assert 0 == engram.json("resume", hurt, "--address", "none")["jobs"]["done"]
+    assert engram.json("status", hurt)["state"] == "finished"
+    assert engram.json("resume", hurt, "--address", "none")["jobs"]["done"] == 0
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -194,13 +194,13 @@ def test_timings_of_another_form_are_passed_over(engram: Here, hurt: str, other:
     for run in (hurt, other):
         (folder(engram, run) / "timings.json").write_text(text)
     assert engram.json("plan", "toys", "parts=4")["expected_seconds"] is None
-    assert "finished" == engram.json(*OTHER)["state"]
+    assert engram.json(*OTHER)["state"] == "finished"
 
 
 def test_of_timings_what_are_seconds_counts(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "timings.json").write_text('{"a": [1.0, "x", 3], "b": {}, "c": []}')
-    assert {"a": 2.0} == other_runs.mean_seconds(tmp_path)
+    assert other_runs.mean_seconds(tmp_path) == {"a": 2.0}
 
 
 def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_drivers_of_one_process_number_make_one_run_together(tmp_path: Path, mon
     monkeypatch.setattr(run_files, "seal", interleaved)
     first.create({"audit": "toys", "by": "first"}, plan)
     assert ("second", set(plan.jobs)) == (first.about()["by"], set(first.tasks()))
-    assert ["toys-1"] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == ["toys-1"]
 
 
 @pytest.mark.parametrize(
@@ -240,20 +240,20 @@ def test_the_last_start_is_read_from_there_on_whatever_came_before_or_is_torn(tm
     journal = Journal(tmp_path)
     begun = {"event": "started", "planned": 2, "stored": 0, "tasks": {}}
     told = {"event": "failed", "key": "a", "task": "b", "error": 'it said "event": "started"'}
-    assert [] == journal.last_start()
+    assert journal.last_start() == []
     journal.append([{"event": "finished"}])
-    assert ["finished"] == [event["event"] for event in journal.last_start()]
+    assert [event["event"] for event in journal.last_start()] == ["finished"]
     journal.append([begun, {"event": "interrupted"}, begun, told])
-    assert ["started", "failed"] == [event["event"] for event in journal.last_start()]
+    assert [event["event"] for event in journal.last_start()] == ["started", "failed"]
     with open(tmp_path / "events.jsonl", "a") as log:
         log.write('{"time": "now", "event": "started", "planned": -1}\n')
-    assert ["started", "failed"] == [event["event"] for event in journal.last_start()]
+    assert [event["event"] for event in journal.last_start()] == ["started", "failed"]
 
 
 def test_a_cell_keeps_what_asks_for_it_alone() -> None:
     for cell in pin_cells(resolve_cells(ASKED), {}):
         asked = cell_description(cell)["asked"]
-        assert ("three", {}, 1) == (asked["preset"], asked["sweep"], asked["tolerate"])
+        assert (asked["preset"], asked["sweep"], asked["tolerate"]) == ("three", {}, 1)
         assert {"label": "x", **cell.setting} == asked["set"]
         (again,) = resolve_cells(Spec("toys", asked["preset"], asked["set"]))
         assert cell.config == again.config
@@ -315,7 +315,7 @@ def test_a_result_that_both_cells_found_stored_comes_once(cells: tuple[Journal, 
     one.append([at(0, "started"), at(1, "stored", results={"train": ["a", "b"]})])
     other.append([at(0, "started"), at(2, "stored", results={"train": ["b", "c"], "test": ["d"]}), at(3, "finished")])
     found = [event["results"] for event in MergedLog(cells).read() if event["event"] == "stored"]
-    assert [{"train": ["a", "b"]}, {"train": ["c"], "test": ["d"]}] == found
+    assert found == [{"train": ["a", "b"]}, {"train": ["c"], "test": ["d"]}]
 
 
 def test_the_last_start_is_read_by_kind(cells: tuple[Journal, Journal]) -> None:
@@ -323,8 +323,8 @@ def test_the_last_start_is_read_by_kind(cells: tuple[Journal, Journal]) -> None:
     done = {"task": "train", "seconds": 1.0}
     journal.append([at(0, "started"), at(1, "done", key="aa", **done)])
     journal.append([at(5, "started"), at(6, "done", key="bb", **done), at(7, "done", key="bb", **done), at(8, "lost")])
-    assert ["started", "done", "done", "lost"] == [event["event"] for event in journal.last_start()]
-    assert ["started", "lost"] == [event["event"] for event in journal.last_start(("started", "lost"))]
+    assert [event["event"] for event in journal.last_start()] == ["started", "done", "done", "lost"]
+    assert [event["event"] for event in journal.last_start(("started", "lost"))] == ["started", "lost"]
     assert {"bb"} == journal.last_computed()
 
 
@@ -350,8 +350,8 @@ def test_a_log_read_in_pieces_is_the_log_read_at_once(cells: tuple[Journal, Jour
 def test_what_another_log_may_still_precede_is_awaited(cells: tuple[Journal, Journal]) -> None:
     cells[0].append([at(0, "started"), {"time": now(), "event": "lost"}])
     log = MergedLog(cells)
-    assert [("started", "")] == kinds(log, settled=False)
-    assert [("lost", "")] == kinds(log)
+    assert kinds(log, settled=False) == [("started", "")]
+    assert kinds(log) == [("lost", "")]
 
 
 def test_a_single_log_is_read_as_it_stands_up_to_a_position(cells: tuple[Journal, Journal]) -> None:
@@ -360,9 +360,9 @@ def test_a_single_log_is_read_as_it_stands_up_to_a_position(cells: tuple[Journal
     log = MergedLog(cells[:1])
     assert events == log.read()
     assert (cells[0].folder / "events.jsonl").stat().st_size == log.position
-    assert [] == log.read()
+    assert log.read() == []
 
 
 def test_what_the_cells_did_before_there_was_a_sweep_is_not_the_sweeps(cells: tuple[Journal, Journal]) -> None:
     cells[0].append([at(0, "started"), at(1, "finished"), at(5, "started")])
-    assert [("started", "")] == kinds(MergedLog(cells, since=at(4, "")["time"]))
+    assert kinds(MergedLog(cells, since=at(4, "")["time"])) == [("started", "")]

@@ -32,7 +32,7 @@ def test_a_runs_timings_are_known_to_the_next(tmp_path: Path) -> None:
     )
     known = other_runs.mean_seconds(store.folder("runs"))
     (part,) = (seconds for group, seconds in known.items() if group.startswith("toys.part"))
-    assert 0.09 < part
+    assert part > 0.09
 
 
 def run(runs: Path, name: str, parts: int) -> set[str]:
@@ -50,10 +50,10 @@ def test_an_earlier_living_run_claims_what_it_shares_and_its_log_says_whether_it
         [(name, (holder, shared, idle))] = neighbours.find_claims(ours).items()
         assert ("theirs", os.getpid(), ours & theirs, 0.0) == (name, holder.pid, shared, idle)
         seconds[0] = 30.0
-        assert 30.0 == neighbours.find_claims(ours)["theirs"][2]
+        assert neighbours.find_claims(ours)["theirs"][2] == 30.0
         Journal(tmp_path / "theirs").append([{"event": "done"}])
-        assert 0.0 == neighbours.find_claims(ours)["theirs"][2]
-    assert {} == neighbours.find_claims(ours)
+        assert neighbours.find_claims(ours)["theirs"][2] == 0.0
+    assert neighbours.find_claims(ours) == {}
 
 
 def test_of_two_runs_the_later_one_leaves_to_the_earlier_one_and_not_the_other_way_round(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_runs_that_have_ended_are_not_looked_at(tmp_path: Path, monkeypatch: pyt
     listed: list[str] = []
     whole = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(os.fspath(path)), whole(path))[1])
-    assert {} == ConcurrentRuns(tmp_path, ["ours"], 0.0).find_claims(keys)
+    assert ConcurrentRuns(tmp_path, ["ours"], 0.0).find_claims(keys) == {}
     assert {".drivers"} >= {Path(path).name for path in listed}
 
 
@@ -129,6 +129,6 @@ def test_runs_are_listed_again_only_when_there_is_a_new_one(store: Store, monkey
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(os.fspath(path)), whole(path))[1])
     for link in links:
         states.pass_over(plan, link, done)
-    assert 1 == listed.count(str(runs))
+    assert listed.count(str(runs)) == 1
     monkeypatch.undo()
     assert {links[-1]} == store.states()

@@ -64,9 +64,9 @@ def load(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
 
 def test_a_finished_run_is_resumed_without_planning_it_again(store: Store, report: Report, planned: list[Cell]) -> None:
     again = resume(report.run, store, HERE)
-    assert ("finished", {"planned": 4, "stored": 4, "done": 0, "failed": 0}) == (again.state, again.jobs)
+    assert (again.state, again.jobs) == ("finished", {"planned": 4, "stored": 4, "done": 0, "failed": 0})
     assert (report.roots, report.summary) == (again.roots, again.summary)
-    assert [] == planned
+    assert planned == []
 
 
 @pytest.mark.parametrize("damage", ["delete", "flip"])
@@ -83,7 +83,7 @@ def test_a_result_that_is_gone_or_damaged_is_computed_again(
     again = resume(report.run, store, HERE)
     assert ("finished", 1, int(damage == "flip")) == (again.state, again.jobs["done"], again.damaged)
     assert report.summary == again.summary
-    assert 1 == len(planned)  # the plan is made once a job of it is needed
+    assert len(planned) == 1  # the plan is made once a job of it is needed
 
 
 def test_a_recorded_plan_says_what_the_plan_says(store: Store, report: Report) -> None:
@@ -125,7 +125,7 @@ def test_it_is_planned_again_once_anything_has_changed(
             open_plan(journal(store, report))
     else:
         assert list(report.roots["parts"]) == list(open_plan(journal(store, report)).roots["parts"])
-    assert 1 == len(planned)
+    assert len(planned) == 1
 
 
 def test_a_process_that_may_have_planned_with_an_older_source_records_nothing(

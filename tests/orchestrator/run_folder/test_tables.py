@@ -62,7 +62,7 @@ def test_parts_that_hold_a_result_twice_are_mended_at_the_end(store: Store, tmp_
     one.publish(keys)
     for part in (tmp_path / "elsewhere").glob("*.parquet"):  # put there without the lock, which not all disks have
         part.rename(folder / part.name)
-    assert 240 == len(numbers(folder))
+    assert len(numbers(folder)) == 240
     other.publish(keys)
     assert list(range(150)) == numbers(folder)
 
@@ -97,7 +97,7 @@ def test_a_result_that_is_gone_is_left_out_and_said_and_the_others_are_published
 
 def test_nothing_is_made_where_there_is_nothing_to_publish(store: Store, tmp_path: Path) -> None:
     tables.Publisher(tmp_path / "parts", "toys-1", store, ["ab" * 32]).publish(set(), look=True)
-    assert ["store"] == sorted(path.name for path in tmp_path.iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 
 def test_parts_of_other_inputs_are_removed(store: Store) -> None:
@@ -111,7 +111,7 @@ def test_parts_of_other_inputs_are_removed(store: Store) -> None:
 def test_the_rows_of_a_table_leave_out_what_is_not_there_and_nothing_else(store: Store) -> None:
     _, keys, _ = publishers(store, 0)
     place(store, keys[1]).unlink()
-    assert [0, 2] == rows(store, *keys[:3])
+    assert rows(store, *keys[:3]) == [0, 2]
     assert tables.read(store, [keys[1]]) is None
     place(store, keys[2]).write_bytes(b"odd")
     with pytest.raises(Damaged):
@@ -133,11 +133,11 @@ def flat_rows(*settings: object) -> pa.Table:
 
 def test_a_setting_becomes_columns_of_its_own_types_after_it() -> None:
     taken = flatten_table(flat_rows({"model": "canary", "p": 1}, {"p": 0.5, "told": True}, None), "toys-1")
-    assert ["run", "metric", "setting", "setting.model", "setting.p", "setting.told", "estimate"] == taken.schema.names
+    assert taken.schema.names == ["run", "metric", "setting", "setting.model", "setting.p", "setting.told", "estimate"]
     types = [taken.schema.field(f"setting.{name}").type for name in ("model", "p", "told")]
     assert [pa.string(), pa.float64(), pa.bool_()] == types
-    assert [1.0, 0.5, None] == taken["setting.p"].to_pylist()
-    assert ["toys-1"] * 3 == taken["run"].to_pylist()
+    assert taken["setting.p"].to_pylist() == [1.0, 0.5, None]
+    assert taken["run"].to_pylist() == ["toys-1"] * 3
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_a_column_is_what_pyarrow_makes_of_the_values(values: list[Any]) -> None
 def test_what_is_no_setting_adds_nothing() -> None:
     torn = pa.table({"setting": ["{torn", "[1]"], "run": ["mine", "mine"]})
     taken = flatten_table(torn, "toys-1")
-    assert {"cell.run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2} == taken.to_pydict()
-    assert 0 == flatten_table(pa.table({}), "toys-1").num_columns
+    assert taken.to_pydict() == {"cell.run": ["toys-1"] * 2, "setting": ["{torn", "[1]"], "run": ["mine"] * 2}
+    assert flatten_table(pa.table({}), "toys-1").num_columns == 0
 
 
 def test_a_table_without_rows_has_the_run_and_its_own_columns() -> None:
-    assert ["run", "metric", "setting", "estimate"] == flatten_table(flat_rows(), "toys-1").schema.names
+    assert flatten_table(flat_rows(), "toys-1").schema.names == ["run", "metric", "setting", "estimate"]
 
 
 def test_runs_join_in_pandas_without_parsing() -> None:
@@ -179,7 +179,7 @@ def test_runs_join_in_pandas_without_parsing() -> None:
         for run in ("toys-1", "toys-2")
     ]
     models = pd.concat(both).pivot(index="run", columns="setting.model", values="estimate")
-    assert {"canary": {"toys-1": 0.0, "toys-2": 0.0}, "twin": {"toys-1": 1.0, "toys-2": 1.0}} == models.to_dict()
+    assert models.to_dict() == {"canary": {"toys-1": 0.0, "toys-2": 0.0}, "twin": {"toys-1": 1.0, "toys-2": 1.0}}
 
 
 def test_parts_of_an_earlier_version_are_written_anew(tmp_path: Path) -> None:

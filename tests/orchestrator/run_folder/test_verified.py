@@ -68,7 +68,7 @@ def test_a_finished_run_that_nothing_has_written_to_is_not_read_again(
     told: list[str] = []
     again = resume(report.run, store, HERE, lambda event: told.append(event["event"]))
     assert ([], log) == (read, (folder_of(store, run) / "events.jsonl").read_bytes())
-    assert ["planned", "finished"] == told
+    assert told == ["planned", "finished"]
     assert (report.state, report.jobs, report.roots) == (again.state, again.jobs, again.roots)
     assert report.summary == again.summary
 
@@ -103,8 +103,8 @@ def test_what_is_damaged_is_found_and_made_anew(
     assert int(what == "result") == again.jobs["done"]
     assert (what == "result" and damage is not Path.unlink) == bool(again.damaged)
     assert before == part.read_bytes()
-    assert [] == list(store.verify(store.keys()))
-    assert "finished" == status(Journal(folder), store).state
+    assert list(store.verify(store.keys())) == []
+    assert status(Journal(folder), store).state == "finished"
 
 
 def test_all_is_read_again_where_stamps_are_not_certain(

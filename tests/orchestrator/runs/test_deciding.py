@@ -43,14 +43,14 @@ def summed(report: Report) -> list[float]:
 
 def test_a_run_ends_at_the_pair_that_decides_and_its_tables_hold_these_pairs(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(ASKED, folder=str(tmp_path)))
-    assert ("decided", 0) == (report.state, report.exit_code)
+    assert (report.state, report.exit_code) == ("decided", 0)
     assert set(range(20, 26)) == computed(tmp_path).keys()
     assert [float(sum(range(20, 26)))] == summed(report)
     assert list(range(20, 26)) == report.table("parts")["number"].to_pylist()
-    assert {"planned": 14, "stored": 8, "done": 8, "failed": 0} == report.jobs
+    assert report.jobs == {"planned": 14, "stored": 8, "done": 8, "failed": 0}
     journal = Journal(Path(store.location) / "runs" / report.run)
     seen = status(journal, store)
-    assert [("decided", SAID)] * 2 == [(each.state, each.note) for each in (report, seen)]
+    assert [(each.state, each.note) for each in (report, seen)] == [("decided", SAID)] * 2
     assert seen.finished
     assert not find_garbage(store)
     assert results.read(journal, store, "parts").table.num_rows == 6
@@ -65,20 +65,20 @@ def test_a_decided_run_has_nothing_to_do_and_stays_decided(store: Store) -> None
 
 def test_without_evidence_all_pairs_are_computed_and_the_run_finishes(store: Store) -> None:
     report = run(store, replace(ASKED, first=150))
-    assert ("finished", "") == (report.state, report.note)
-    assert {"planned": 14, "stored": 14, "done": 14, "failed": 0} == report.jobs
+    assert (report.state, report.note) == ("finished", "")
+    assert report.jobs == {"planned": 14, "stored": 14, "done": 14, "failed": 0}
 
 
 def test_the_last_pair_may_decide_and_then_nothing_is_left_out(store: Store) -> None:
-    assert "finished" == run(store, replace(ASKED, parts=6)).state
+    assert run(store, replace(ASKED, parts=6)).state == "finished"
 
 
 def test_results_beyond_the_deciding_pair_are_kept_and_do_not_count(store: Store) -> None:
     whole = run(store, replace(ASKED, level=0.0))
     decided = run(store)
-    assert "finished" == whole.state
+    assert whole.state == "finished"
     assert [float(sum(range(20, 26)))] == summed(decided)
-    assert 3 == decided.jobs["done"] + 1  # the evidence and the sum of six
+    assert decided.jobs["done"] + 1 == 3  # the evidence and the sum of six
     assert set(whole.roots["parts"]) <= store.keys()
 
 
@@ -89,11 +89,11 @@ def numbers(plan: Plan) -> list[int]:
 def test_a_round_has_as_many_pairs_as_run_at_a_time_and_any_beyond_the_sixth_leave_it_the_deciding_one() -> None:
     rounds = Rounds.of(cell(), plan_of(cell()))
     assert rounds is not None
-    assert [20, 21, 22, 23, 24] == numbers(rounds.next(3, 2))
-    assert [20, 21, 22, 23] == numbers(rounds.first(4))
+    assert numbers(rounds.next(3, 2)) == [20, 21, 22, 23, 24]
+    assert numbers(rounds.first(4)) == [20, 21, 22, 23]
     tables = [toys.compute(toys.Part(number)) for number in range(20, 32)]
-    assert [None] * 6 + [6] * 7 == [rounds.decided(tables[:leading]) for leading in range(13)]
-    assert SAID == rounds.describe(6, 6)
+    assert [rounds.decided(tables[:leading]) for leading in range(13)] == [None] * 6 + [6] * 7
+    assert rounds.describe(6, 6) == SAID
     for to_its_end in (cell(replace(ASKED, level=0.0)), Cell("toys", ASKED)):
         assert Rounds.of(to_its_end, plan_of(to_its_end)) is None
 
@@ -101,10 +101,10 @@ def test_a_round_has_as_many_pairs_as_run_at_a_time_and_any_beyond_the_sixth_lea
 def test_a_pair_that_failed_before_the_end_keeps_the_later_ones_from_counting(store: Store, tmp_path: Path) -> None:
     config = replace(ASKED, trouble="raise", at=23, folder=str(tmp_path))
     failed = run(store, config)
-    assert ("failed", 3) == (failed.state, failed.exit_code)
+    assert (failed.state, failed.exit_code) == ("failed", 3)
     assert not {30, 31} & computed(tmp_path).keys()  # nothing is computed after the round of the failure
     (tmp_path / "mended").touch()
-    assert "decided" == resume(failed.run, store, HERE).state
+    assert resume(failed.run, store, HERE).state == "decided"
 
 
 def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(
@@ -113,7 +113,7 @@ def test_a_pair_beyond_the_end_may_fail_and_nobody_needs_it(
     monkeypatch.setattr(Driver, "slots", lambda _: 12)  # a round of all pairs
     report = run(store, replace(ASKED, trouble="raise", at=27, folder=str(tmp_path)))
     assert set(range(20, 32)) == computed(tmp_path).keys()
-    assert ("decided", ()) == (report.state, report.failures)
+    assert (report.state, report.failures) == ("decided", ())
     assert [float(sum(range(20, 26)))] == summed(report)
 
 
@@ -148,8 +148,8 @@ def test_results_that_are_damaged_as_soon_as_they_are_written_pause_a_run_after_
 
     monkeypatch.setattr(Driver, "drive", drive_and_damage)
     report = run(store)
-    assert ("paused", 1, [True] * 3) == (report.state, report.exit_code, driven)
-    assert "results are damaged again and again after they were written; check the disk" == report.note
+    assert (report.state, report.exit_code, driven) == ("paused", 1, [True] * 3)
+    assert report.note == "results are damaged again and again after they were written; check the disk"
 
 
 def test_a_run_that_is_stopped_between_two_rounds_is_interrupted(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,25 +162,25 @@ def test_a_run_that_is_stopped_between_two_rounds_is_interrupted(store: Store, m
     monkeypatch.setattr(Driver, "drive", drive_and_stop)
     monkeypatch.setattr(Driver, "slots", lambda _: 2)
     report = run(store)
-    assert ("interrupted", "it was asked to", 2) == (report.state, report.note, report.jobs["done"])
+    assert (report.state, report.note, report.jobs["done"]) == ("interrupted", "it was asked to", 2)
 
 
 def test_a_result_that_was_removed_makes_a_decided_run_an_interrupted_one(store: Store) -> None:
     report = run(store)
     _file(store, report.roots["parts"][0]).unlink()
-    assert "interrupted" == status(Journal(Path(store.location) / "runs" / report.run), store).state
+    assert status(Journal(Path(store.location) / "runs" / report.run), store).state == "interrupted"
 
 
 def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_path: Path) -> None:
     asked = Spec("toys", set={"first": 20, "level": 0.05, "parts": 5, "folder": str(tmp_path)})
     few = start([replace(cell(replace(ASKED, parts=5, folder=str(tmp_path))), asked=asked)], store, HERE)
-    assert "finished" == few.state
+    assert few.state == "finished"
     journal = Journal(Path(store.location) / "runs" / few.run)
     longer = with_more_pairs(journal, 12)
     assert longer.asked is not None
     assert {**asked.set, "parts": 12} == longer.asked.set
     more = start([longer], store, HERE)
-    assert ("decided", 3) == (more.state, more.jobs["done"])
+    assert (more.state, more.jobs["done"]) == ("decided", 3)
     assert {1} == set(computed(tmp_path).values())
     with pytest.raises(SpecError, match="most is 5; it must be above 5"):
         with_more_pairs(journal, 5)
@@ -191,8 +191,8 @@ def test_more_pairs_go_on_from_the_first_ones_and_may_decide(store: Store, tmp_p
 def test_a_sweep_ends_each_of_its_cells_by_itself(store: Store) -> None:
     cells = [cell(replace(ASKED, first=first), first=first) for first in (20, 150)]
     report = start(cells, store, HERE)
-    assert ["decided", "finished"] == [each.state for each in report.cells]
-    assert ("decided", 0) == (report.state, report.exit_code)
+    assert [each.state for each in report.cells] == ["decided", "finished"]
+    assert (report.state, report.exit_code) == ("decided", 0)
     with pytest.raises(SpecError, match="has several runs; name the one that is to go on"):
         with_more_pairs(Journal(Path(store.location) / "runs" / report.run), 20)
 
@@ -202,10 +202,10 @@ def test_failures_are_not_tolerated_where_each_pair_counts(store: Store) -> None
     for cells in ([cell()], [cell(level=1), whole]):
         with pytest.raises(SpecError, match="tolerate is 2; it must be 0"):
             start(cells, store, replace(HERE, tolerate=2))
-    assert "finished" == start([whole], store, replace(HERE, tolerate=2)).state
+    assert start([whole], store, replace(HERE, tolerate=2)).state == "finished"
 
 
 def test_the_log_names_the_jobs_that_are_not_needed_once(store: Store) -> None:
     (event,) = [event for event in logged(store, run(store)) if event["event"] == "curtailed"]
-    assert 8 == len(event["keys"])
-    assert 2 == len(event["instead"])
+    assert len(event["keys"]) == 8
+    assert len(event["instead"]) == 2

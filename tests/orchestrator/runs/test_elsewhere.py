@@ -60,21 +60,22 @@ def test_a_run_is_seen_and_read_from_a_machine_that_knows_only_the_bucket(
     s3: Server, machine: Callable[[str], Machine]
 ) -> None:
     here, there = machine("here"), machine("there")
-    assert {"planned": 7, "stored": 0} == {
-        name: here.json("plan", "toys", "--preset", "few")[name] for name in ("planned", "stored")
+    assert {name: here.json("plan", "toys", "--preset", "few")[name] for name in ("planned", "stored")} == {
+        "planned": 7,
+        "stored": 0,
     }
-    assert [] == s3.names()  # a plan makes no store
+    assert s3.names() == []  # a plan makes no store
     ended = here.json("run", "toys", "--preset", "few", "--address", "none")
-    assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
+    assert (ended["state"], ended["jobs"]["done"]) == ("finished", 7)
     assert [ended["run"]] == [each["run"] for each in there.json("runs")["runs"]]
-    assert "finished" == there.json("status")["state"]
-    assert [15.0] == [row["estimate"] for row in there.json("results", ended["run"])]
-    assert {"checked": 7, "damaged": []} == there.json("verify")
-    assert 0 == there.json("run", "toys", "--preset", "few", "--address", "none")["jobs"]["done"]
+    assert there.json("status")["state"] == "finished"
+    assert [row["estimate"] for row in there.json("results", ended["run"])] == [15.0]
+    assert there.json("verify") == {"checked": 7, "damaged": []}
+    assert there.json("run", "toys", "--preset", "few", "--address", "none")["jobs"]["done"] == 0
     kept = {name.removeprefix(f"audits/runs/{ended['run']}/") for name in s3.names(f"audits/runs/{ended['run']}")}
     assert {"run.json", "plan.json", "events.jsonl", "timings.json"} <= kept
-    assert 2 == sum(name.endswith(".parquet") for name in kept)
-    assert [] == s3.names("audits/claims")
+    assert sum(name.endswith(".parquet") for name in kept) == 2
+    assert s3.names("audits/claims") == []
     assert here.folder / "engram-runs" / BUCKET / "audits" / "runs" / ended["run"] in list(
         (here.folder / "engram-runs").rglob("toys-*")
     )
@@ -96,11 +97,11 @@ def test_what_a_run_has_settled_is_kept_in_the_bucket_for_all_machines(
     for name in s3.names("audits/results"):
         s3.delete(name)
     (log / "slow").touch()  # it would be chosen otherwise now
-    assert 4 == there.json("resume", run, "--address", "none")["jobs"]["done"]
+    assert there.json("resume", run, "--address", "none")["jobs"]["done"] == 4
     assert {("stack", "part 0")} == ways(run)
-    assert ["0"] == (log / "chosen.log").read_text().split()
+    assert (log / "chosen.log").read_text().split() == ["0"]
     assert (text, [kept]) == (s3.get(kept), s3.names(f"audits/runs/{run}/ways"))
-    assert [] == s3.names("audits/claims")
+    assert s3.names("audits/claims") == []
 
 
 def test_a_damaged_result_is_found_by_verify_and_computed_again(
@@ -113,8 +114,8 @@ def test_a_damaged_result_is_found_by_verify_and_computed_again(
     s3.flip(f"audits/results/{keys[0][:2]}/{keys[0]}.arrow", 5000)
     s3.delete(f"audits/results/{keys[1][:2]}/{keys[1]}.arrow")
     assert [keys[0]] == here.json("verify", code=1)["damaged"]
-    assert 2 == here.json("resume", here.json("runs")["runs"][0]["run"], "--address", "none")["jobs"]["done"]
-    assert {"checked": 7, "damaged": []} == here.json("verify")
+    assert here.json("resume", here.json("runs")["runs"][0]["run"], "--address", "none")["jobs"]["done"] == 2
+    assert here.json("verify") == {"checked": 7, "damaged": []}
 
 
 def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
@@ -125,12 +126,12 @@ def test_a_second_driver_elsewhere_is_refused_and_sees_the_first(
     first = here.shell.start(*command)
     here.shell.until(lambda: len(s3.names("audits/results")) >= 3, first)
     seen = there.json("status")
-    assert "running" == seen["state"]
+    assert seen["state"] == "running"
     assert f"already has a driver: process {first.pid} on" in there(*command, code=1).stderr
     (log / "go").touch()
     assert "finished" in first.communicate(timeout=HANGING)[0]
     assert Counter(range(5)) == computed(log)
-    assert "finished" == there.json("status")["state"]
+    assert there.json("status")["state"] == "finished"
 
 
 def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
@@ -141,15 +142,15 @@ def test_a_killed_run_is_resumed_on_another_machine_and_computes_nothing_twice(
     here.shell.until((log / "began.log").exists, first)
     first.kill()
     first.wait()
-    assert 3 == len(s3.names("audits/results"))
+    assert len(s3.names("audits/results")) == 3
     (log / "go").touch()
-    assert "interrupted" == there.json("status")["state"]
+    assert there.json("status")["state"] == "interrupted"
     ended = there.json("resume", "--address", "none")
-    assert ("finished", 7, 4) == (ended["state"], ended["jobs"]["stored"], ended["jobs"]["done"])
+    assert (ended["state"], ended["jobs"]["stored"], ended["jobs"]["done"]) == ("finished", 7, 4)
     assert Counter([*range(6), 3]) == computed(log)  # one was running when it died
-    assert "finished" == here.json("status")["state"]
+    assert here.json("status")["state"] == "finished"
     events = [json.loads(line) for line in s3.get(f"audits/runs/{ended['run']}/events.jsonl").splitlines()]
-    assert 2 == sum(event["event"] == "started" for event in events)
+    assert sum(event["event"] == "started" for event in events) == 2
 
 
 def test_a_run_until_decided_ends_at_the_same_pair_on_two_machines_as_on_one(
@@ -160,7 +161,7 @@ def test_a_run_until_decided_ends_at_the_same_pair_on_two_machines_as_on_one(
     first = here.shell.start(*asked, "12", "--address", "none")
     here.shell.until((log / "began.log").exists, first)
     beside = there.shell.start(*asked, "14", "--address", "none")  # of the same pairs, at the same time
-    there.shell.until(lambda: 2 == sum("run.json" in name for name in s3.names("audits/runs")), beside)
+    there.shell.until(lambda: sum("run.json" in name for name in s3.names("audits/runs")) == 2, beside)
     first.kill()
     first.wait()
     (log / "go").touch()
@@ -173,12 +174,12 @@ def test_a_run_until_decided_ends_at_the_same_pair_on_two_machines_as_on_one(
         stores = [open_store(PLACE), open_store(alone.env["ENGRAM_STORE"])]
         journals = [Journal(store.folder("runs", undisturbed["run"])) for store in stores]
         seen = [status(journal, store) for journal, store in zip(journals, stores, strict=True)]
-        assert ["decided"] * 2 == [each.state for each in seen]
+        assert [each.state for each in seen] == ["decided"] * 2
         assert seen[0].note == seen[1].note
         for name in ("summary", "evidence"):
             apart, whole = (read(*each, name).table for each in zip(journals, stores, strict=True))
             assert apart.equals(whole)
-    assert "decided" == ended["state"]
+    assert ended["state"] == "decided"
     assert set(range(20, 26)) == computed(log).keys()
 
 
@@ -194,16 +195,16 @@ def test_a_server_that_goes_away_is_a_pause_and_the_same_command_goes_on(
     (log / "go").touch()
     try:
         _, err = run.communicate(timeout=HANGING)
-        assert 1 == run.returncode, err
+        assert run.returncode == 1, err
         assert PLACE in err
         assert "paused" in err
         assert "Traceback" not in err
         refused = here("status", code=1).stderr
         assert "it cannot be reached" in refused
-        assert 1 == len(refused.strip().splitlines())
+        assert len(refused.strip().splitlines()) == 1
     finally:
         s3.start()
-    assert "finished" == here.json(*command)["state"]
+    assert here.json(*command)["state"] == "finished"
     assert Counter([*range(6), 3]) == computed(log)
 
 
@@ -215,7 +216,7 @@ def test_a_cluster_s_workers_write_to_the_bucket_what_they_write_to_a_folder(
     # Workers have the keys to the bucket where the cluster was started with them.
     for store, address in ((PLACE, "local"), ("./engram-store", ray_cluster.address)):
         ended = here.shell.json("run", "toys", "--preset", "few", "--address", address, "--store", store)
-        assert ("finished", 7) == (ended["state"], ended["jobs"]["done"])
+        assert (ended["state"], ended["jobs"]["done"]) == ("finished", 7)
     bucket, folder = open_store(PLACE), open_store(here.folder / "engram-store")
     assert bucket.keys() == folder.keys()
     for name in folder.keys() | bucket.keys():

@@ -88,8 +88,8 @@ def test_every_cell_and_the_sweep_get_their_pages_and_what_cannot_be_drawn_is_to
 ) -> None:
     sweep = replace(ended("both", "failed"), cells=(ended("one"), ended("two")))
     found = follow(session, sweep, execution=Execution())
-    assert [("one", False), ("two", False), ("both", False)] == drawn
-    assert ["the report cannot be drawn"] == told
+    assert drawn == [("one", False), ("two", False), ("both", False)]
+    assert told == ["the report cannot be drawn"]
     folder = store.folder("runs")
     assert (folder / "both" / pages.PAGE, "failed") == (found.page, found.state)
     assert [folder / "one" / pages.PAGE, None] == [cell.page for cell in found.cells]
@@ -129,7 +129,7 @@ def test_a_page_that_was_never_drawn_is_drawn_though_nothing_was_computed(
     session: Session, drawn: list[tuple[str, bool]]
 ) -> None:
     follow(session, ended("one", done=0), execution=Execution())
-    assert [("one", False)] == drawn
+    assert drawn == [("one", False)]
 
 
 def test_the_report_says_where_each_run_is_tracked_and_what_could_not_be_delivered(
@@ -137,8 +137,8 @@ def test_the_report_says_where_each_run_is_tracked_and_what_could_not_be_deliver
 ) -> None:
     delivery = Delivered(["not tracked in full"], {"one": "http://host/one", "both": "http://host/both"})
     found = follow(session, replace(ended("both"), cells=(ended("one"), ended("two"))), delivery)
-    assert ["not tracked in full"] == told
-    assert ("http://host/both", ["http://host/one", None]) == (found.mlflow, [cell.mlflow for cell in found.cells])
+    assert told == ["not tracked in full"]
+    assert (found.mlflow, [cell.mlflow for cell in found.cells]) == ("http://host/both", ["http://host/one", None])
 
 
 def test_tracking_is_given_up_when_asked_again_or_when_an_interrupted_run_has_waited_long_enough(
@@ -169,15 +169,15 @@ def test_a_folder_that_cannot_be_shared_is_told_and_the_run_has_ended_as_it_has(
         raise StoreError("the bucket is away")
 
     monkeypatch.setattr(session, "share", share)
-    assert "finished" == follow(session, ended("one")).state
-    assert ([True], ["what is noted of the run stays on this machine for now: the bucket is away"]) == (shared, told)
+    assert follow(session, ended("one")).state == "finished"
+    assert (shared, told) == ([True], ["what is noted of the run stays on this machine for now: the bucket is away"])
 
 
 def test_without_mlflow_a_line_says_that_nothing_is_tracked_and_off_says_nothing(
     session: Session, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert finalise.delivery(session, None, Execution(mlflow="off")) is None
-    assert [] == told
+    assert told == []
     found = finalise.delivery(session, "both", Execution(experiment="wards"))
     assert found is not None
     assert ("wards", f"sqlite:///{session.store.folder('mlflow') / 'mlflow.db'}") == (

@@ -64,14 +64,14 @@ def test_a_damaged_result_that_a_full_disk_keeps_in_its_place_counts_in_neither_
                     (disk / "filling" / str(number)).touch()
 
     report = run(store, fill)
-    assert "paused" == report.state
+    assert report.state == "paused"
     assert "cannot be set aside" in report.note
-    assert ("6 of 7", "6 of 7") == counts(store, report, capsys)
+    assert counts(store, report, capsys) == ("6 of 7", "6 of 7")
     for path in (disk / "filling").iterdir():
         path.unlink()
     again = run(store)
-    assert ("finished", 1) == (again.state, again.jobs["done"])
-    assert ("7 of 7", "7 of 7") == counts(store, again, capsys)
+    assert (again.state, again.jobs["done"]) == ("finished", 1)
+    assert counts(store, again, capsys) == ("7 of 7", "7 of 7")
 
 
 def test_a_result_that_is_stored_though_its_write_is_refused_counts_in_the_progress_too(
@@ -86,8 +86,8 @@ def test_a_result_that_is_stored_though_its_write_is_refused_counts_in_the_progr
 
     monkeypatch.setattr(LocalStore, "write", write_and_refuse)
     report = run(store, progress.take)
-    assert ("paused", 1, 1) == (report.state, report.jobs["done"], progress.there)
-    assert ("1 of 7", "1 of 7") == counts(store, report, capsys)
+    assert (report.state, report.jobs["done"], progress.there) == ("paused", 1, 1)
+    assert counts(store, report, capsys) == ("1 of 7", "1 of 7")
 
 
 def test_an_old_traceback_that_cannot_be_removed_stops_nothing(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,4 +95,4 @@ def test_an_old_traceback_that_cannot_be_removed_stops_nothing(disk: Path, monke
         raise Unwritable("cannot write failures: Read-only file system (EROFS)")
 
     monkeypatch.setattr(LocalStore, "clear_failure", refuse)
-    assert "finished" == run(open_store(str(disk / "store"))).state
+    assert run(open_store(str(disk / "store"))).state == "finished"

@@ -53,9 +53,9 @@ def logged(store: Store, report: Report) -> list[dict[str, Any]]:
 
 def test_a_run_computes_its_plan_and_its_tables_say_so(store: Store, tmp_path: Path) -> None:
     report = run(store, folder=str(tmp_path))
-    assert ("finished", 0) == (report.state, report.exit_code)
-    assert {"planned": 7, "stored": 7, "done": 7, "failed": 0} == report.jobs
-    assert [15.0] == report.table("summary")["estimate"].to_pylist()
+    assert (report.state, report.exit_code) == ("finished", 0)
+    assert report.jobs == {"planned": 7, "stored": 7, "done": 7, "failed": 0}
+    assert report.table("summary")["estimate"].to_pylist() == [15.0]
     assert list(range(6)) == report.table("parts")["number"].to_pylist()
     assert Counter(range(6)) == computed(tmp_path)
 
@@ -65,11 +65,11 @@ def test_the_same_command_again_computes_nothing_and_logs_once_what_is_stored(st
     events: list[Mapping[str, Any]] = []
     second = run(store, folder=str(tmp_path), events=events)
     assert first.run == second.run
-    assert {"planned": 7, "stored": 7, "done": 0, "failed": 0} == second.jobs
+    assert second.jobs == {"planned": 7, "stored": 7, "done": 0, "failed": 0}
     assert Counter(range(6)) == computed(tmp_path)
     (found,) = [event["results"] for event in logged(store, second) if event["event"] == "stored"]
     assert {"toys.part": list(first.roots["parts"]), "toys.total": list(first.roots["summary"])} == found
-    assert ["step", "planned", "step", "finished"] == [event["event"] for event in events]
+    assert [event["event"] for event in events] == ["step", "planned", "step", "finished"]
 
 
 def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: Store) -> None:
@@ -77,7 +77,7 @@ def test_the_parquet_parts_hold_each_row_once_after_any_number_of_starts(store: 
         report = run(store, parts=150)
     folder = Path(store.location) / "runs" / report.run / "tables"
     assert sorted(range(150)) == sorted(pq.read_table(folder / "parts")["number"].to_pylist())
-    assert 1 == pq.read_table(folder / "summary").num_rows
+    assert pq.read_table(folder / "summary").num_rows == 1
 
 
 @pytest.mark.parametrize("together", [None, 1, 2, 5, 64])
@@ -89,17 +89,17 @@ def test_how_many_jobs_share_a_call_does_not_change_a_table(store: Store, togeth
 def test_jobs_that_cannot_be_computed_together_are_computed_alone(store: Store, tmp_path: Path) -> None:
     events: list[Mapping[str, Any]] = []
     report = run(store, replace(HERE, together=4), events, parts=4, trouble="together", folder=str(tmp_path))
-    assert "finished" == report.state
+    assert report.state == "finished"
     assert Counter(range(4)) == computed(tmp_path)
     assert "RuntimeError: not all of these at once" in {event.get("cause") for event in events}
 
 
 def test_a_failed_job_ends_alone_and_the_run_says_which(store: Store, tmp_path: Path) -> None:
     report = run(store, trouble="raise", at=2, folder=str(tmp_path))
-    assert ("failed", 3) == (report.state, report.exit_code)
-    assert {"planned": 7, "stored": 5, "done": 5, "failed": 1} == report.jobs
+    assert (report.state, report.exit_code) == ("failed", 3)
+    assert report.jobs == {"planned": 7, "stored": 5, "done": 5, "failed": 1}
     ((key, task, error),) = report.failures
-    assert ("toys.part", "ValueError: part 2 cannot be had") == (task, error)
+    assert (task, error) == ("toys.part", "ValueError: part 2 cannot be had")
     assert "Traceback" in (store.failure(key) or "")
     with pytest.raises(EngramError, match="nothing in 'summary'"):
         report.table("summary")
@@ -109,31 +109,31 @@ def test_resume_tries_what_failed_again_and_nothing_else(store: Store, tmp_path:
     failed = run(store, trouble="raise", at=2, folder=str(tmp_path))
     (tmp_path / "mended").touch()
     report = resume(failed.run, store, HERE)
-    assert {"planned": 7, "stored": 7, "done": 2, "failed": 0} == report.jobs
+    assert report.jobs == {"planned": 7, "stored": 7, "done": 2, "failed": 0}
     assert Counter({**dict.fromkeys(range(6), 1), 2: 2}) == computed(tmp_path)
     assert store.failure(failed.failures[0][0]) is None
 
 
 def test_a_tolerated_failure_leaves_tables_of_what_is_there(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(HERE, tolerate=1), trouble="raise", at=5, folder=str(tmp_path))
-    assert ("failed", 3) == (report.state, report.exit_code)
-    assert [(10.0, 5)] == [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()]
+    assert (report.state, report.exit_code) == ("failed", 3)
+    assert [(row["estimate"], row["n"]) for row in report.table("summary").to_pylist()] == [(10.0, 5)]
     assert report.jobs == status(Journal(store.folder("runs", report.run)), store).jobs
     folder = Path(store.location) / "runs" / report.run / "tables"
-    assert [10.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+    assert pq.read_table(folder / "summary")["estimate"].to_pylist() == [10.0]
     (tmp_path / "mended").touch()
     whole = resume(report.run, store, HERE)
-    assert [15.0] == whole.table("summary")["estimate"].to_pylist()
-    assert [15.0] == pq.read_table(folder / "summary")["estimate"].to_pylist()
+    assert whole.table("summary")["estimate"].to_pylist() == [15.0]
+    assert pq.read_table(folder / "summary")["estimate"].to_pylist() == [15.0]
 
 
 def test_where_all_failed_and_that_was_tolerated_there_is_no_summary_and_no_answer(store: Store) -> None:
     report = run(store, replace(HERE, tolerate=1), parts=1, trouble="raise", at=0)
-    assert ("failed", 3) == (report.state, report.exit_code)
+    assert (report.state, report.exit_code) == ("failed", 3)
     journal = Journal(store.folder("runs", report.run))
-    assert [] == results.summary(journal, store).table.to_pylist()
+    assert results.summary(journal, store).table.to_pylist() == []
     assert results.answer(journal, store) is None
-    assert {} == facts.metrics(journal, store, None)
+    assert facts.metrics(journal, store, None) == {}
 
 
 def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
@@ -143,7 +143,7 @@ def test_more_failures_than_tolerated_leave_no_summary(store: Store) -> None:
 
 def test_with_fail_fast_the_rest_is_not_started(store: Store, tmp_path: Path) -> None:
     report = run(store, replace(HERE, fail_fast=True), trouble="raise", at=0, folder=str(tmp_path))
-    assert "failed" == report.state
+    assert report.state == "failed"
     assert Counter([0]) == computed(tmp_path)
 
 
@@ -165,13 +165,13 @@ def test_a_harmed_result_is_found_computed_again_and_said(store: Store, tmp_path
         one.write_bytes(other.read_bytes())
     events: list[Mapping[str, Any]] = []
     after = run(store, folder=str(tmp_path), events=events)
-    assert "finished" == after.state
+    assert after.state == "finished"
     assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
     assert before.table("parts").column("number") == after.table("parts").column("number")
     if harm != "delete":  # what is not there is planned like anything new
-        assert 1 == after.damaged
+        assert after.damaged == 1
         assert [before.roots["parts"][0]] == [event["key"] for event in events if event["event"] == "damaged"]
-        assert 1 == len(list((Path(store.location) / "quarantine").glob("*.arrow")))
+        assert len(list((Path(store.location) / "quarantine").glob("*.arrow"))) == 1
 
 
 def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store, tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_a_result_deleted_during_the_run_is_computed_again_and_said(store: Store
             _file(store, event["key"]).unlink()
 
     report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, observe)
-    assert "finished" == report.state
-    assert 1 == report.damaged
+    assert report.state == "finished"
+    assert report.damaged == 1
     assert {"missing"} == {event["event"] for event in events} - {"planned", "done", "finished", "step", "ready"}
     assert Counter({**dict.fromkeys(range(6), 1), 0: 2}) == computed(tmp_path)
 
@@ -203,8 +203,8 @@ def test_one_flipped_bit_under_many_readers_costs_one_computation_and_fails_noth
     data[len(data) // 3] ^= 1
     _file(store, shared).write_bytes(data)
     after = run(store, replace(HERE, together=12), **fields)
-    assert ("finished", 0) == (after.state, after.exit_code)
-    assert (13, 0, 1) == (after.jobs["done"], after.jobs["failed"], after.damaged)
+    assert (after.state, after.exit_code) == ("finished", 0)
+    assert (after.jobs["done"], after.jobs["failed"], after.damaged) == (13, 0, 1)
     assert Counter(dict.fromkeys(range(13), 2)) == computed(tmp_path)
 
 
@@ -248,7 +248,7 @@ def test_a_driver_that_was_taken_over_writes_nothing_more_and_says_who_has_the_r
     assert (log, [path for path in paths if path.parent.name != ".drivers"]) == files()
     assert {"step", "planned", "ready", "done"} == {event["event"] for event in events}
     [lease] = runs.glob("*/lease.json")
-    assert "theirs" == json.loads(lease.read_text())["token"]
+    assert json.loads(lease.read_text())["token"] == "theirs"
 
 
 def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path) -> None:
@@ -262,13 +262,13 @@ def test_a_sweep_computes_what_its_cells_share_once(store: Store, tmp_path: Path
         for label in ("a", "b")
     ]
     report = start(cells, store, HERE, None)
-    assert "finished" == report.state
+    assert report.state == "finished"
     assert Counter(range(6)) == computed(tmp_path)
-    assert [6.0, 6.0, 15.0, 15.0] == [cell.table("summary")["estimate"][0].as_py() for cell in report.cells]
-    assert {"planned": 10, "stored": 10, "done": 10, "failed": 0} == report.jobs
+    assert [cell.table("summary")["estimate"][0].as_py() for cell in report.cells] == [6.0, 6.0, 15.0, 15.0]
+    assert report.jobs == {"planned": 10, "stored": 10, "done": 10, "failed": 0}
     again = resume(report.run, store, HERE)
-    assert {"planned": 10, "stored": 10, "done": 0, "failed": 0} == again.jobs
-    assert 4 == len(again.cells)
+    assert again.jobs == {"planned": 10, "stored": 10, "done": 0, "failed": 0}
+    assert len(again.cells) == 4
 
 
 def test_a_sweep_needs_no_more_threads_than_one_run(store: Store) -> None:
@@ -276,7 +276,7 @@ def test_a_sweep_needs_no_more_threads_than_one_run(store: Store) -> None:
     begun: list[int] = []
     cells = [Cell("toys", toys.Config(parts=1, first=first)) for first in range(30)]
     start(cells, store, HERE, lambda event: begun.append(len(set(threading.enumerate()) - before)))
-    assert 2 == max(begun)  # the lease's heart, and what answers a signal
+    assert max(begun) == 2  # the lease's heart, and what answers a signal
 
 
 def test_again_is_a_new_run_that_reuses_the_results(store: Store, tmp_path: Path) -> None:
@@ -295,8 +295,8 @@ def test_a_time_limit_interrupts_and_the_same_command_goes_on(store: Store, tmp_
     cells = [Cell("toys", toys.Config(parts=8, folder=str(tmp_path)))]
     execution = replace(HERE, stop_after=2.5, together=1)
     report = start(cells, store, execution, observe, clock=Clock(monotonic=lambda: done[0]))
-    assert ("interrupted", 130, 3) == (report.state, report.exit_code, report.jobs["stored"])
-    assert "finished" == start(cells, store, HERE).state
+    assert (report.state, report.exit_code, report.jobs["stored"]) == ("interrupted", 130, 3)
+    assert start(cells, store, HERE).state == "finished"
     assert Counter(range(8)) == computed(tmp_path)
 
 
@@ -346,9 +346,9 @@ def test_an_unknown_run_is_named(store: Store) -> None:
 def test_a_record_says_where_and_how_a_result_was_made(store: Store) -> None:
     report = run(store)
     record = store.record(report.roots["summary"][0])
-    assert "toys.total" == record["task"]
+    assert record["task"] == "toys.total"
     assert list(report.roots["parts"]) == record["inputs"]
-    assert {"label": ""} == record["config"]
+    assert record["config"] == {"label": ""}
     assert record["worker"].endswith(f":{os.getpid()}")
     assert {"numpy", "pyarrow", "python"} <= set(record["versions"])
     json.dumps(dict(record))
@@ -375,9 +375,9 @@ def test_a_way_is_chosen_once_for_a_run_and_kept_when_it_goes_on(store: Store, t
     for key in list(Journal(Path(store.location) / "runs" / report.run).roots()["parts"])[:3]:
         (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
     again = resume(report.run, store, HERE)
-    assert 3 == again.jobs["done"]
+    assert again.jobs["done"] == 3
     assert {("stack", "part 0")} == ways(store, report)
-    assert ["0"] == chosen(tmp_path)
+    assert chosen(tmp_path) == ["0"]
 
 
 def test_a_forced_way_is_used_and_destroys_no_choice_and_names_no_other_run(store: Store, tmp_path: Path) -> None:
@@ -397,22 +397,22 @@ def test_a_forced_way_is_used_and_destroys_no_choice_and_names_no_other_run(stor
     assert {("loop", "force")} == ways(store, run(store, replace(HERE, way="loop"), **fields))
     lose(auto)
     assert {("stack", "part 0")} == ways(store, resume(auto.run, store, HERE))
-    assert ["0"] == chosen(tmp_path)
+    assert chosen(tmp_path) == ["0"]
 
 
 def test_other_runs_choose_for_themselves_and_the_cells_of_a_sweep_choose_once(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"trouble": "choose", "folder": str(tmp_path)}
     cells = [Cell("toys", toys.Config(parts=2, first=first, **fields)) for first in (0, 10)]
     swept = start(cells, store, HERE)
-    assert ["0"] == chosen(tmp_path)
-    assert ["ways"] == [path.name for path in Path(store.location, "runs", swept.run).glob("way*")]
+    assert chosen(tmp_path) == ["0"]
+    assert [path.name for path in Path(store.location, "runs", swept.run).glob("way*")] == ["ways"]
     for report in swept.cells:
         for key in Journal(Path(store.location) / "runs" / report.run).roots()["parts"]:
             (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
     assert {2} == {resume(report.run, store, HERE).jobs["done"] for report in swept.cells}
-    assert ["0"] == chosen(tmp_path)
+    assert chosen(tmp_path) == ["0"]
     run(store, parts=2, first=20, **fields)
-    assert ["0", "20"] == chosen(tmp_path)
+    assert chosen(tmp_path) == ["0", "20"]
 
 
 def test_the_models_of_one_step_are_at_most_as_many_as_share_a_call(store: Store, tmp_path: Path) -> None:
@@ -429,11 +429,11 @@ def test_a_run_whose_choice_cannot_be_kept_pauses_and_goes_on_once_it_can(store:
         (Path(store.location) / "results" / key[:2] / f"{key}.arrow").unlink()
     (folder / "ways").write_text("in the way")
     paused = resume(name, store, HERE)
-    assert ("paused", 1) == (paused.state, paused.exit_code)
+    assert (paused.state, paused.exit_code) == ("paused", 1)
     assert str(folder / "ways") in paused.note
-    assert 0 == paused.jobs["failed"]
+    assert paused.jobs["failed"] == 0
     (folder / "ways").unlink()
-    assert "finished" == resume(name, store, HERE).state
+    assert resume(name, store, HERE).state == "finished"
     assert {("stack", "part 0")} == ways(store, paused)
 
 
@@ -442,9 +442,9 @@ def test_a_run_killed_between_its_choice_and_its_results_goes_on_with_that_choic
     driver = multiprocessing.get_context("spawn").Process(target=run, args=(store,), kwargs=fields)
     driver.start()
     driver.join()
-    assert -signal.SIGKILL == driver.exitcode
+    assert driver.exitcode == -signal.SIGKILL
     (tmp_path / "mended").touch()
     (tmp_path / "slow").touch()
     report = run(store, **fields)
     assert ("finished", {("stack", "part 0")}) == (report.state, ways(store, report))
-    assert ["0"] == chosen(tmp_path)
+    assert chosen(tmp_path) == ["0"]

@@ -79,9 +79,9 @@ def test_a_link_to_nothing_in_a_results_place_is_set_aside_and_computed_anew(
     path.unlink()
     path.symlink_to(path.name if target == "itself" else target)
     again = run(store, folder=str(tmp_path))
-    assert (("finished", 0), 1, 7) == (ended(again), again.jobs["done"], computed(tmp_path))
+    assert (ended(again), again.jobs["done"], computed(tmp_path)) == (("finished", 0), 1, 7)
     assert path.is_file()
-    assert [] == list(store.verify(store.keys()))
+    assert list(store.verify(store.keys())) == []
 
 
 def test_a_run_with_a_result_that_cannot_be_read_pauses_and_names_it(
@@ -94,14 +94,14 @@ def test_a_run_with_a_result_that_cannot_be_read_pauses_and_names_it(
         patch.setattr(os, "open", refusing(lambda each, _: each == path, errno.EACCES))
         events: list[Mapping[str, Any]] = []
         again = run(store, events, folder=str(tmp_path))
-    assert PAUSED == ended(again)
+    assert ended(again) == PAUSED
     assert f"cannot read {path}: Permission denied" == again.note
-    assert {"planned": 7, "stored": 6, "done": 0, "failed": 0} == again.jobs
+    assert again.jobs == {"planned": 7, "stored": 6, "done": 0, "failed": 0}
     told = [event["event"] for event in events if event["event"] != "step"]
-    assert ["planned", "paused"] == told  # and nothing is said to be computed again
-    assert "paused" == status(Journal(store.folder("runs", report.run)), store).state
-    assert ("finished", 0) == ended(run(store, folder=str(tmp_path)))
-    assert 6 == computed(tmp_path)
+    assert told == ["planned", "paused"]  # and nothing is said to be computed again
+    assert status(Journal(store.folder("runs", report.run)), store).state == "paused"
+    assert ended(run(store, folder=str(tmp_path))) == ("finished", 0)
+    assert computed(tmp_path) == 6
 
 
 def test_a_run_with_a_damaged_result_that_cannot_be_set_aside_pauses_and_names_it(store: Store, tmp_path: Path) -> None:
@@ -116,12 +116,12 @@ def test_a_run_with_a_damaged_result_that_cannot_be_set_aside_pauses_and_names_i
     with pytest.raises(Unwritable):  # at once, where the store is opened anew
         open_store(store.location)
     again = resume(report.run, store, HERE)
-    assert PAUSED == ended(again)
+    assert ended(again) == PAUSED
     assert f"result {key} is damaged" in again.note
     assert str(quarantine) in again.note or "cannot be set aside" in again.note
     quarantine.unlink()
-    assert ("finished", 0) == ended(run(open_store(store.location), folder=str(tmp_path)))
-    assert 7 == computed(tmp_path)
+    assert ended(run(open_store(store.location), folder=str(tmp_path))) == ("finished", 0)
+    assert computed(tmp_path) == 7
 
 
 def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
@@ -133,7 +133,7 @@ def test_a_cell_of_a_sweep_is_finished_where_another_ones_result_cannot_be_read(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refusing(lambda each, _: each == path, errno.EACCES))
         swept = start(cells, store, HERE)
-    assert ("paused", ["finished", "paused"]) == (swept.state, [cell.state for cell in swept.cells])
+    assert (swept.state, [cell.state for cell in swept.cells]) == ("paused", ["finished", "paused"])
 
 
 def test_the_end_of_a_sweep_lists_the_store_as_often_for_many_cells_as_for_few(
@@ -154,7 +154,7 @@ def test_the_end_of_a_sweep_lists_the_store_as_often_for_many_cells_as_for_few(
 def test_a_cell_that_was_not_begun_since_another_failed_is_not_called_finished(store: Store) -> None:
     cells = [Cell("toys", toys.Config(parts=1, first=first, trouble="raise", at=first)) for first in (0, 10)]
     swept = start(cells, store, replace(HERE, fail_fast=True))
-    assert [("failed", 0), ("interrupted", 0)] == [(cell.state, cell.jobs["stored"]) for cell in swept.cells]
+    assert [(cell.state, cell.jobs["stored"]) for cell in swept.cells] == [("failed", 0), ("interrupted", 0)]
 
 
 # Commits that are refused
@@ -167,12 +167,12 @@ def test_a_commit_refused_for_whatever_reason_pauses_and_nothing_is_computed_ove
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", refusing(lambda path, _: "tmp" in path.parts, number, os.link))
         report = run(store, folder=str(tmp_path))
-    assert PAUSED == ended(report)
+    assert ended(report) == PAUSED
     assert "cannot write" in report.note
     assert f"({errno.errorcode[number]})" in report.note
-    assert 1 == computed(tmp_path)
-    assert ("finished", 0) == ended(run(store, folder=str(tmp_path)))
-    assert 7 == computed(tmp_path)
+    assert computed(tmp_path) == 1
+    assert ended(run(store, folder=str(tmp_path))) == ("finished", 0)
+    assert computed(tmp_path) == 7
 
 
 # Logs and tables
@@ -195,11 +195,11 @@ def test_a_run_whose_log_cannot_be_written_any_more_pauses_and_the_same_command_
 
         report = start([Cell("toys", toys.Config(folder=str(tmp_path)))], store, HERE, fill)
     log = Path(store.location) / "runs" / report.run / "events.jsonl"
-    assert PAUSED == ended(report)
+    assert ended(report) == PAUSED
     assert f"cannot write {log}: No space left on device" == report.note
-    assert 7 == report.jobs["stored"]
+    assert report.jobs["stored"] == 7
     again = run(store, folder=str(tmp_path))
-    assert (("finished", 0), 6) == (ended(again), computed(tmp_path))
+    assert (ended(again), computed(tmp_path)) == (("finished", 0), 6)
     assert list(range(6)) == rows(store, again)
 
 
@@ -209,12 +209,12 @@ def test_a_run_whose_tables_cannot_be_written_pauses_and_the_same_command_writes
     with monkeypatch.context() as patch:
         patch.setattr(pq, "write_table", full_disk)
         report = run(store, folder=str(tmp_path))
-    assert PAUSED == ended(report)
+    assert ended(report) == PAUSED
     assert f"cannot write {store.location}/runs/{report.run}/tables/" in report.note
     assert "No space left on device" in report.note
-    assert "paused" == status(Journal(store.folder("runs", report.run)), store).state
+    assert status(Journal(store.folder("runs", report.run)), store).state == "paused"
     again = run(store, folder=str(tmp_path))
-    assert (("finished", 0), 6) == (ended(again), computed(tmp_path))
+    assert (ended(again), computed(tmp_path)) == (("finished", 0), 6)
     assert list(range(6)) == rows(store, again)
 
 
@@ -237,7 +237,7 @@ def test_what_the_log_could_not_take_for_a_while_is_written_in_its_order(
                     patch.undo()
 
         report = start([Cell("toys", toys.Config())], store, HERE, fill)
-    assert ("finished", 0) == ended(report)
+    assert ended(report) == ("finished", 0)
     events = list(Journal(Path(store.location) / "runs" / report.run).events())
     assert done == [event["key"] for event in events if event["event"] == "done"]
     kinds = [event["event"] for event in events if event["event"] not in ("ready", "running", "step")]
@@ -272,13 +272,13 @@ def test_a_result_that_came_out_differently_is_told_with_where_it_lies(
         events.append(event)
         if event["event"] == "done" and not any(earlier["event"] == "done" for earlier in events[:-1]):
             key = Journal(store.folder("runs", name)).roots()["parts"][5]
-            assert WriteEffect.NEW == store.write(key, other, {})
+            assert store.write(key, other, {}) == WriteEffect.NEW
 
     name = run(open_store(str(Path(store.location).with_name("other")))).run
     report = start([Cell("toys", toys.Config())], store, HERE, observe)
-    assert (("finished", 0), 1) == (ended(report), report.differing)
-    assert 1 == len(list((Path(store.location) / "conflicts").glob("*.arrow")))
-    assert 0 == verdict.display(report, store.location, json=True)
+    assert (ended(report), report.differing) == (("finished", 0), 1)
+    assert len(list((Path(store.location) / "conflicts").glob("*.arrow"))) == 1
+    assert verdict.display(report, store.location, json=True) == 0
     said = capsys.readouterr().err
     assert "1 result came out differently when computed once more" in said
     assert f"{store.location}/conflicts" in said

@@ -45,9 +45,9 @@ def test_an_event_is_logged_by_the_runs_whose_job_it_is_and_told_once(store: Sto
     session.take([done(shared)])
     session.take([done(own)])
     session.take([{"event": "told", "line": "for all"}])
-    assert ["started", "done", "told"] == events(one)
-    assert ["started", "done", "done", "told"] == events(two)
-    assert ["planned", "done", "done", "told"] == [event["event"] for event in told]
+    assert events(one) == ["started", "done", "told"]
+    assert events(two) == ["started", "done", "done", "told"]
+    assert [event["event"] for event in told] == ["planned", "done", "done", "told"]
     assert len({event["time"] for event in told if event.get("key") == shared}) == 1
 
 
@@ -69,7 +69,7 @@ def test_what_a_log_could_not_take_is_lacking_until_it_could(store: Store) -> No
     log.write_bytes(kept)
     session.end([(one, {"event": "finished", "jobs": {}})])
     assert session.lacking is None
-    assert ["started", "done", "done", "finished"] == events(one)
+    assert events(one) == ["started", "done", "done", "finished"]
     assert list(keys) == [event["key"] for event in one.journal.events() if "key" in event]
 
 
@@ -84,7 +84,7 @@ def test_tables_that_cannot_be_written_are_lacking_until_they_can(store: Store) 
     (one.journal.folder / "tables").unlink()
     session.publish(last=True)
     assert session.lacking is None
-    assert 1 == len(list((one.journal.folder / "tables" / "summary").glob("*.parquet")))
+    assert len(list((one.journal.folder / "tables" / "summary").glob("*.parquet"))) == 1
 
 
 def test_results_that_came_out_differently_are_kept_in_mind(store: Store) -> None:
@@ -108,8 +108,8 @@ def test_a_result_in_a_bucket_is_read_once_and_one_that_is_gone_or_in_no_table_i
     read: list[str] = []
     fetch = Bucket.fetch  # which `get` calls
     monkeypatch.setattr(Bucket, "fetch", lambda self, name: (read.append(name), fetch(self, name))[1])
-    assert {} == session.verify()
-    assert {} == session.verify()
+    assert session.verify() == {}
+    assert session.verify() == {}
     session.publish(last=True)
     results = [name.rpartition("/")[2].removesuffix(".arrow") for name in read if name.startswith("results/")]
     in_tables = {key for keys in one.plan.roots.values() for key in keys}
@@ -141,4 +141,4 @@ def test_tables_are_written_while_the_driver_goes_on(store: Store, monkeypatch: 
     assert [first, second] == [event["key"] for event in one.journal.events() if "key" in event]
     release.set()
     session.publish(last=True)
-    assert 2 == pq.read_table(one.journal.folder / "tables" / "parts").num_rows
+    assert pq.read_table(one.journal.folder / "tables" / "parts").num_rows == 2

@@ -32,8 +32,8 @@ def offered(folder: Path, name: str) -> Shell:
 def test_a_new_audit_runs_and_its_test_passes_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     written = Here(tmp_path).json("new", "audit", "word_gap", "--into", "mine")
-    assert ["word_gap.py", "test_word_gap.py", "pyproject.toml"] == [Path(path).name for path in written["files"]]
-    assert ["engram run word_gap --preset smoke", "python -m pytest mine/test_word_gap.py"] == written["next"][1:]
+    assert [Path(path).name for path in written["files"]] == ["word_gap.py", "test_word_gap.py", "pyproject.toml"]
+    assert written["next"][1:] == ["engram run word_gap --preset smoke", "python -m pytest mine/test_word_gap.py"]
     shell = offered(folder, "word_gap")
     said = shell("run", "word_gap", "--preset", "smoke", "--address", "none").stdout
     assert "Memorised: " in said
@@ -54,7 +54,7 @@ def test_a_new_audit_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
         done = subprocess.run(
             [sys.executable, "-m", *command], capture_output=True, text=True, cwd=tmp_path, timeout=HANGING
         )
-        assert 0 == done.returncode, done.stdout
+        assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.slow
@@ -62,14 +62,14 @@ def test_a_new_audit_is_typed(tmp_path: Path) -> None:
     new_audit("word_gap", tmp_path)
     command = ("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(tmp_path / "word_gap.py"))
     done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, cwd=ROOT, timeout=600)
-    assert 0 == done.returncode, done.stdout
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("name", ["", "A", "9lives", "two words", "class", "../up", "x" * 31])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SpecError, match="it must be 2 to 30 small letters, digits and underscores"):
         new_audit(name, tmp_path)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -78,20 +78,20 @@ def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
 def test_a_package_is_not_named_as_another_module_is(tmp_path: Path, name: str, whose: str) -> None:
     with pytest.raises(SpecError, match=f"NAME is '{name}', a module .*{whose}.*; give another name"):
         new_audit(name, tmp_path)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_of_the_same_name_is_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "word_gap").mkdir()
     monkeypatch.syspath_prepend(tmp_path)  # as `python -m orchestrator` has the current folder
-    assert 3 == len(new_audit("word_gap", tmp_path / "word_gap").files)
+    assert len(new_audit("word_gap", tmp_path / "word_gap").files) == 3
 
 
 def test_where_pytest_is_not_installed_it_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pytest", None)
     monkeypatch.chdir(tmp_path)
     following = new_audit("word_gap", tmp_path).following
-    assert ("python -m pip install pytest", "python -m pytest test_word_gap.py") == following[-2:]
+    assert following[-2:] == ("python -m pip install pytest", "python -m pytest test_word_gap.py")
 
 
 def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_name_that_is_taken_and_a_file_that_is_there_are_left_alone(tmp_path: 
     (tmp_path / "word_gap.py").write_text("mine")
     with pytest.raises(SpecError, match=r"word_gap\.py is there already"):
         new_audit("word_gap", tmp_path)
-    assert ["word_gap.py"] == [path.name for path in tmp_path.iterdir()]
+    assert [path.name for path in tmp_path.iterdir()] == ["word_gap.py"]
     (tmp_path / "file").write_text("")
     with pytest.raises(EngramError, match="cannot be written: Not a directory"):
         new_audit("word_gap", tmp_path / "file" / "deeper")

@@ -21,19 +21,19 @@ def call(gpus: float) -> Call:
 def test_calls_use_the_share_of_a_gpu_that_they_hold_and_others_a_processor() -> None:
     budget = Budget(Execution(max_gpu_hours=1.0, prices=Prices(gpu=2.0, cpu=0.5, currency="EUR")))
     budget.charge([call(0.25), call(0.25), call(0.0)], 3600.0)
-    assert (0.5, 1.0, 1.5) == (budget.gpu_hours, budget.cpu_hours, budget.cost)
+    assert (budget.gpu_hours, budget.cpu_hours, budget.cost) == (0.5, 1.0, 1.5)
     assert budget.spent is None
     budget.charge([call(1.0)], 1800.0)
-    assert "1 GPU hours are used, of at most 1 (--max-gpu-hours)" == budget.spent
+    assert budget.spent == "1 GPU hours are used, of at most 1 (--max-gpu-hours)"
 
 
 def test_a_cost_ends_it_and_without_limits_nothing_does() -> None:
     budget = Budget(Execution(max_cost=1.0, prices=Prices(cpu=0.5, currency="EUR")))
     budget.charge([call(0.0)], 2 * 3600.0)
-    assert "1 EUR are spent, of at most 1 EUR (--max-cost)" == budget.spent
+    assert budget.spent == "1 EUR are spent, of at most 1 EUR (--max-cost)"
     unlimited = Budget(Execution())
     unlimited.charge([call(1.0)], 1e9)
-    assert (False, None) == (unlimited.limited, unlimited.spent)
+    assert (unlimited.limited, unlimited.spent) == (False, None)
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def file_of(store: Store, key: str) -> Path:
 
 def test_each_link_goes_on_from_the_one_before_and_no_epoch_is_trained_twice(store: Store, tmp_path: Path) -> None:
     report = run(store, models=2, epochs=6, link=2, folder=str(tmp_path))
-    assert "finished" == report.state
+    assert report.state == "finished"
     assert once(2, 6) == trained(tmp_path)
-    assert [0, 2, 4] * 2 == continued(store, report)
+    assert continued(store, report) == [0, 2, 4] * 2
     assert values(unbroken(tmp_path, models=2, epochs=6)) == values(report)
     assert set() == store.states()
 
@@ -85,7 +85,7 @@ def test_a_chain_is_finished_before_others_begin(store: Store) -> None:
     seen: list[set[str]] = []
     cell = Cell("chains", chains.Config(models=3, epochs=3))
     report = start([cell], store, replace(HERE, together=1), lambda _: seen.append(store.states()))
-    assert "finished" == report.state
+    assert report.state == "finished"
     assert max(map(len, seen)) <= 3  # not more than one for each chain, and few chains at one time
 
 
@@ -95,12 +95,12 @@ def test_a_killed_run_goes_on_from_the_last_link_that_was_stored(store: Store, t
     driver = multiprocessing.get_context("spawn").Process(target=run, args=(store,), kwargs=fields)
     driver.start()
     driver.join()
-    assert -signal.SIGKILL == driver.exitcode
+    assert driver.exitcode == -signal.SIGKILL
     assert (1 if at > 1 else 0) == len(store.states())
     (tmp_path / "mended").touch()
     report = run(store, **fields)
     assert ("finished", once(1, 6)) == (report.state, trained(tmp_path))
-    assert [0, 2, 4] == continued(store, report)
+    assert continued(store, report) == [0, 2, 4]
     assert set() == store.states()
 
 
@@ -125,7 +125,7 @@ def test_a_harmed_state_is_as_good_as_none_and_said_in_a_line(store: Store, tmp_
     (tmp_path / "mended").touch()
     events: list[Mapping[str, Any]] = []
     report = run(store, events=events, **fields, trouble="raise", at=3)
-    assert ("finished", [0, 0]) == (report.state, continued(store, report))
+    assert (report.state, continued(store, report)) == ("finished", [0, 0])
     assert values(unbroken(tmp_path, models=1, epochs=4)) == values(report)
     lines = [event["line"] for event in events if event["event"] == "told"]
     assert (0 if harm == "delete" else 1) == len(lines)
@@ -144,7 +144,7 @@ def test_without_the_nearest_state_a_link_goes_on_from_one_further_back(store: S
     store.write_state(first, states[first])
     (tmp_path / "mended").touch()
     report = run(store, **fields)
-    assert 1 == continued(store, report)[-1]
+    assert continued(store, report)[-1] == 1
     assert set() == store.states()
 
 
@@ -153,21 +153,21 @@ def test_links_after_a_failed_one_are_not_run_and_go_on_from_its_start_once_it_i
 ) -> None:
     fields: dict[str, Any] = {"models": 2, "epochs": 4, "folder": str(tmp_path), "trouble": "raise", "at": 2}
     report = run(store, **fields)
-    assert ("failed", 3) == (report.state, report.exit_code)
-    assert {"planned": 9, "stored": 5, "done": 5, "failed": 1} == report.jobs
+    assert (report.state, report.exit_code) == ("failed", 3)
+    assert report.jobs == {"planned": 9, "stored": 5, "done": 5, "failed": 1}
     assert {"epoch 2 cannot be had"} == {error.partition(": ")[2] for _, _, error in report.failures}
     assert {report.roots["links"][0]} == store.states()  # a run that is not finished needs it
     (tmp_path / "mended").touch()
     again = resume(report.run, store, HERE)
     assert ("finished", once(2, 4)) == (again.state, trained(tmp_path))
-    assert [0, 1, 2, 3] * 2 == continued(store, again)
+    assert continued(store, again) == [0, 1, 2, 3] * 2
     assert set() == store.states()
 
 
 def test_where_a_failed_link_is_tolerated_the_tables_go_without_those_after_it(store: Store, tmp_path: Path) -> None:
     fields: dict[str, Any] = {"models": 2, "epochs": 4, "folder": str(tmp_path), "trouble": "raise", "at": 2}
     report = run(store, replace(HERE, tolerate=1), **fields)
-    assert [11.0] == report.table("summary")["estimate"].to_pylist()  # 1 of the one, 1 + 2 + 3 + 4 of the other
+    assert report.table("summary")["estimate"].to_pylist() == [11.0]  # 1 of the one, 1 + 2 + 3 + 4 of the other
     assert Counter({"0:1": 1, **{f"1:{epoch}": 1 for epoch in range(1, 5)}}) == trained(tmp_path)
 
 
@@ -187,9 +187,9 @@ def test_an_unbroken_training_can_be_kept_and_trained_longer_too(store: Store, t
 
 def test_without_keep_the_states_of_an_earlier_run_with_it_go(store: Store) -> None:
     run(store, KEEPING, epochs=2)
-    assert 2 == len(store.states())
+    assert len(store.states()) == 2
     run(store, KEEPING, epochs=2)
-    assert 2 == len(store.states())
+    assert len(store.states()) == 2
     run(store, epochs=2)
     assert set() == store.states()
 
@@ -198,10 +198,10 @@ def test_a_state_stays_as_long_as_another_unfinished_run_needs_it(store: Store, 
     fields: dict[str, Any] = {"models": 1, "folder": str(tmp_path), "trouble": "raise", "at": 3}
     longer = run(store, epochs=4, **fields)
     short = run(store, epochs=2, **fields)
-    assert ("failed", "finished") == (longer.state, short.state)
+    assert (longer.state, short.state) == ("failed", "finished")
     assert {short.roots["ends"][0]} == store.states()
     (tmp_path / "mended").touch()
-    assert "finished" == resume(longer.run, store, HERE).state
+    assert resume(longer.run, store, HERE).state == "finished"
     assert (once(1, 4), set()) == (trained(tmp_path), store.states())
 
 
@@ -218,16 +218,16 @@ def test_a_store_that_cannot_take_a_state_is_a_pause(
 
     monkeypatch.setattr(atomic_write, "replace", full)
     paused = run(store, **fields)
-    assert ("paused", 0) == (paused.state, paused.jobs["done"])
+    assert (paused.state, paused.jobs["done"]) == ("paused", 0)
     assert "No space left" in paused.note
     monkeypatch.undo()
-    assert "finished" == run(store, **fields).state
+    assert run(store, **fields).state == "finished"
 
 
 def test_a_link_stored_without_a_state_is_not_computed_again_for_it(store: Store, tmp_path: Path) -> None:
     run(store, models=1, epochs=2, folder=str(tmp_path))
     longer = run(store, models=1, epochs=4, folder=str(tmp_path))
-    assert [0, 1, 0, 3] == continued(store, longer)
+    assert continued(store, longer) == [0, 1, 0, 3]
     assert values(unbroken(tmp_path, models=1, epochs=4)) == values(longer)
 
 

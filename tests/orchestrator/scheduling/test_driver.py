@@ -59,7 +59,7 @@ def test_a_cluster_that_goes_with_the_wish_to_stop_is_an_interrupt_and_otherwise
     stop = Stop()
     driver = Driver(store, lambda: Gone(store.location, stop), lambda event: None, stop)
     driver.drive(plan, set())
-    assert "SIGTERM" == driver.stopped
+    assert driver.stopped == "SIGTERM"
     with pytest.raises(ClusterError, match="gone"):
         Driver(store, lambda: Gone(store.location, None), lambda event: None, Stop()).drive(plan, set())
 
@@ -73,7 +73,7 @@ def test_a_cluster_that_cannot_start_since_the_run_is_to_stop_is_an_interrupt(st
 
     driver = Driver(store, opened, lambda event: None, stop)
     driver.drive(Plan.from_roots(toys.plan(toys.Config())), set())
-    assert "SIGTERM" == driver.stopped
+    assert driver.stopped == "SIGTERM"
 
 
 class Busy(LocalExecutor):
@@ -135,10 +135,10 @@ def test_an_interrupt_waits_for_a_job_of_this_process_no_longer_than_the_grace(
     threading.Thread(target=interrupt).start()
     events: list[Mapping[str, Any]] = []
     report = run(store, events, trouble="wait", at=0, folder=str(tmp_path))  # nobody ever lets it go
-    assert ("interrupted", 130, 0) == (report.state, report.exit_code, report.jobs["done"])
+    assert (report.state, report.exit_code, report.jobs["done"]) == ("interrupted", 130, 0)
     assert "stopping: nothing more is begun, 1 running call may take" in told(events)[0]
     (tmp_path / "go").touch()
-    assert "finished" == run(store, [], trouble="wait", at=0, folder=str(tmp_path)).state
+    assert run(store, [], trouble="wait", at=0, folder=str(tmp_path)).state == "finished"
 
 
 def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and_that_is_said(
@@ -153,7 +153,7 @@ def test_jobs_that_a_run_shares_with_one_that_does_nothing_are_computed_here_and
     events: list[Mapping[str, Any]] = []
     with acquire([other]):
         report = run(store, events, parts=7)
-    assert ("finished", 8) == (report.state, report.jobs["done"])
+    assert (report.state, report.jobs["done"]) == ("finished", 8)
     who = f"process {os.getpid()} on "
     waits, *_, gives_up = told(events)
     assert waits.startswith(f"waiting for toys-hung ({who}")

@@ -76,16 +76,16 @@ def test_stored_jobs_are_not_sent() -> None:
 def test_only_alike_jobs_share_a_call() -> None:
     plan = a_plan(4, step=1)
     sizes = [len(call) for call in drain(Schedule(plan, set(), together=8))]
-    assert [2, 2, 1] == sizes
+    assert sizes == [2, 2, 1]
 
 
 def test_short_jobs_share_calls_once_their_seconds_are_known() -> None:
     plan = a_plan(400)
     schedule = Schedule(plan, set(), slots=2)
     calls = drain(schedule, lambda key: Done(key, 0.001, "here:1"))
-    assert 1 == len(calls[0])
-    assert 64 == max(map(len, calls))
-    assert 401 == sum(map(len, calls))
+    assert len(calls[0]) == 1
+    assert max(map(len, calls)) == 64
+    assert sum(map(len, calls)) == 401
 
 
 def test_long_jobs_do_not_share_calls() -> None:
@@ -98,14 +98,14 @@ def test_a_failed_job_is_final_and_the_rest_goes_on() -> None:
     schedule = Schedule(plan, set())
     drain(schedule, lambda key: Failed(key, "ValueError: no", "...") if key == bad else done(key))
     assert {bad} == set(schedule.failed)
-    assert 2 == len(schedule.done)
+    assert len(schedule.done) == 2
     assert schedule.over
 
 
 def test_with_fail_fast_nothing_is_sent_after_a_failure() -> None:
     plan = a_plan(3)
     schedule = Schedule(plan, set(), fail_fast=True)
-    assert 1 == len(drain(schedule, lambda key: Failed(key, "ValueError: no", "...")))
+    assert len(drain(schedule, lambda key: Failed(key, "ValueError: no", "..."))) == 1
     assert schedule.over
 
 
@@ -130,10 +130,10 @@ def test_a_group_is_halved_until_the_culprit_is_alone_and_only_it_is_set_aside()
         sizes.append(len(call.items))
         poisoned = culprit in keys(call)
         answer(schedule, call, (lambda key: Lost(key, "worker died", died=True)) if poisoned else done)
-    assert [8, 4, 4, 2, 2, 1, 1] == sizes[:7]
+    assert sizes[:7] == [8, 4, 4, 2, 2, 1, 1]
     assert {culprit} == set(schedule.failed)
     assert f"its worker died {DEATHS} times; the last time: worker died" == schedule.failed[culprit].error
-    assert 7 == len(schedule.done)
+    assert len(schedule.done) == 7
 
 
 def test_a_lost_node_is_never_held_against_a_job() -> None:
@@ -156,9 +156,9 @@ def test_a_run_pauses_where_nothing_at_all_succeeds() -> None:
     while call := schedule.next():
         delays.append(call.delay)
         answer(schedule, call, lambda key: Lost(key, "the network is down"))
-    assert FRUITLESS == len(delays)
+    assert len(delays) == FRUITLESS
     assert sorted(delays) == delays
-    assert "nothing can be run: the network is down" == schedule.paused
+    assert schedule.paused == "nothing can be run: the network is down"
 
 
 def test_back_off_doubles_up_to_a_minute() -> None:
@@ -167,7 +167,7 @@ def test_back_off_doubles_up_to_a_minute() -> None:
     while call := schedule.next():
         delays.append(call.delay)
         answer(schedule, call, lambda key: Lost(key, "the network is down"))
-    assert [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] == delays
+    assert delays == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
 
 def test_losses_are_forgotten_whenever_something_succeeds() -> None:
@@ -218,7 +218,7 @@ def test_a_store_that_refuses_is_a_pause_and_loses_nothing() -> None:
     assert schedule.next() is None
     answer(schedule, second)
     assert schedule.over
-    assert "No space left on device" == schedule.paused
+    assert schedule.paused == "No space left on device"
     assert set(keys(second)) == schedule.done
     assert not schedule.failed
 
@@ -301,7 +301,7 @@ def test_calls_become_smaller_towards_the_end_so_that_no_slot_waits() -> None:
     plan = a_plan(100)
     group = next(iter(plan.groups.values()))
     schedule = Schedule(plan, set(), slots=3, seconds={group: 0.01})
-    assert [16, 14, 11, 9, 8, 7, 5] == sizes(sent(schedule))[:7]
+    assert sizes(sent(schedule))[:7] == [16, 14, 11, 9, 8, 7, 5]
 
 
 def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_readers_are_not() -> None:
@@ -315,8 +315,8 @@ def test_a_result_that_is_damaged_again_and_again_is_set_aside_itself_and_its_re
             answer(schedule, call, lambda key: done(key) if key == base else Missing(key, (base,)))
     assert [base] == list(schedule.failed)
     assert f"was missing or damaged {REOPENED} times" in schedule.failed[base].error
-    assert REOPENED == schedule.damaged
-    assert 2 * REOPENED + REOPENED - 1 == calls
+    assert schedule.damaged == REOPENED
+    assert calls == 2 * REOPENED + REOPENED - 1
     assert (set(), True) == (schedule.done, schedule.over)
 
 
@@ -403,13 +403,13 @@ def test_what_failed_earlier_in_the_run_is_not_sent_again() -> None:
     schedule = Schedule(plan, set(), failed={bad: Failed(bad, "ValueError: no", "")})
     sent = drain(schedule)
     assert bad not in [key for call in sent for key in call]
-    assert 1 == len(sent)
+    assert len(sent) == 1
 
 
 def test_the_window_is_the_callers_and_the_schedule_scales() -> None:
     plan = a_plan(20_000)
     schedule = Schedule(plan, set(), slots=2, together=64)
-    assert 20_001 == sum(map(len, drain(schedule)))
+    assert sum(map(len, drain(schedule))) == 20_001
 
 
 @task(version=1, name="schedule.train", gpus=1.0)
@@ -451,49 +451,49 @@ def sizes(calls: list[Call]) -> list[int]:
 
 def test_without_a_gpu_a_task_that_asks_for_one_is_sent_as_any_other() -> None:
     calls = sent(Schedule(trainings(4, scores=2), set(), slots=2))
-    assert [1] * 6 == sizes(calls)
+    assert sizes(calls) == [1] * 6
     assert {(0.0, 1)} == {(call.gpus, call.sharers) for call in calls}
 
 
 def test_each_gpu_gets_one_call_with_its_share_of_what_is_ready() -> None:
     calls = sent(Schedule(trainings(100), set(), slots=16, gpus=4))
-    assert [25, 25, 25, 25] == sizes(calls)
+    assert sizes(calls) == [25, 25, 25, 25]
     assert {(1.0, 1)} == {(call.gpus, call.sharers) for call in calls}
 
 
 def test_a_job_takes_as_many_gpus_as_are_asked_for_and_shares_none() -> None:
     schedule = Schedule(trainings(8, scores=1), set(), slots=16, gpus=5, gpus_per_job=2)
     first, second, scores = sent(schedule)
-    assert [(2.0, 1), (2.0, 1), (0.0, 1)] == [(call.gpus, call.sharers) for call in (first, second, scores)]
-    assert [4, 4, 1] == sizes([first, second, scores])
+    assert [(call.gpus, call.sharers) for call in (first, second, scores)] == [(2.0, 1), (2.0, 1), (0.0, 1)]
+    assert sizes([first, second, scores]) == [4, 4, 1]
     answer(schedule, first, taught(0.2))
-    assert 1 == schedule.on_gpus
+    assert schedule.on_gpus == 1
 
 
 def test_calls_of_other_tasks_run_beside_those_on_gpus() -> None:
     schedule = Schedule(trainings(100, scores=3), set(), slots=16, gpus=2)
     calls = sent(schedule)
-    assert ["schedule.train"] * 2 + ["schedule.score"] * 3 == [call.task for call in calls]
-    assert [1.0, 1.0, 0.0, 0.0, 0.0] == [call.gpus for call in calls]
-    assert 2 == schedule.on_gpus
+    assert [call.task for call in calls] == ["schedule.train"] * 2 + ["schedule.score"] * 3
+    assert [call.gpus for call in calls] == [1.0, 1.0, 0.0, 0.0, 0.0]
+    assert schedule.on_gpus == 2
 
 
 def test_without_room_for_others_a_gpu_still_gets_its_call() -> None:
     schedule = Schedule(trainings(10, scores=3), set(), slots=2, gpus=1)
-    assert ["schedule.train"] == [call.task for call in iter(lambda: schedule.next(room=False), None)]
-    assert ["schedule.score"] * 3 == [call.task for call in sent(schedule)]
+    assert [call.task for call in iter(lambda: schedule.next(room=False), None)] == ["schedule.train"]
+    assert [call.task for call in sent(schedule)] == ["schedule.score"] * 3
 
 
 def test_a_call_alone_teaches_how_many_share_a_gpu_and_how_many_jobs_each_carries() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1)
     (first,) = sent(schedule)
-    assert 512 == len(first.items)
+    assert len(first.items) == 512
     answer(schedule, first, taught(busy=0.5))
     calls = sent(schedule)
-    assert [40, 40, 40] == sizes(calls)  # two at one time and the next one
+    assert sizes(calls) == [40, 40, 40]  # two at one time and the next one
     assert {(0.5, 2)} == {(call.gpus, call.sharers) for call in calls}
     answer(schedule, calls[0], taught(busy=0.9))
-    assert [(40, 2)] == [(len(call.items), call.sharers) for call in sent(schedule)]
+    assert [(len(call.items), call.sharers) for call in sent(schedule)] == [(40, 2)]
 
 
 def test_on_more_gpus_as_many_more_calls_are_sent() -> None:
@@ -527,11 +527,11 @@ def test_towards_the_end_calls_become_smaller_and_all_is_sent() -> None:
         answer(schedule, running.pop(0), taught(busy=0.5, stack=20))
         more = sent(schedule)
         running, found = running + more, found + sizes(more)
-    assert [80, 80, 80, 80, 80, 72] == found[:6]
+    assert found[:6] == [80, 80, 80, 80, 80, 72]
     assert sorted(found, reverse=True) == found
     assert set(plan.jobs) == schedule.done
     assert schedule.over
-    assert 0 == schedule.on_gpus
+    assert schedule.on_gpus == 0
 
 
 def test_a_shared_gpu_that_lacks_memory_is_shared_by_fewer() -> None:
@@ -565,33 +565,33 @@ def test_a_call_that_does_not_fit_a_gpu_comes_back_in_halves() -> None:
     (first,) = sent(schedule)
     answer(schedule, first, lambda key: Lost(key, "OutOfMemoryError: CUDA out of memory", exhausted="device"))
     halves = sent(schedule)
-    assert ([4, 4], [1.0, 1.0]) == (sizes(halves), [call.gpus for call in halves])
+    assert (sizes(halves), [call.gpus for call in halves]) == ([4, 4], [1.0, 1.0])
     for call in halves:
         answer(schedule, call)
-    assert 0 == schedule.on_gpus
+    assert schedule.on_gpus == 0
 
 
 def test_a_given_number_of_jobs_to_a_call_holds_on_gpus_too() -> None:
-    assert [3, 3] == sizes(sent(Schedule(trainings(100), set(), gpus=2, together=3)))
+    assert sizes(sent(Schedule(trainings(100), set(), gpus=2, together=3))) == [3, 3]
 
 
 def test_where_calls_cannot_share_a_gpu_one_is_sent_at_a_time() -> None:
     schedule = Schedule(trainings(2000), set(), gpus=1, sharers=1)
     (first,) = sent(schedule)
     answer(schedule, first, taught(busy=0.1))
-    assert [(40, 1, 1.0)] == [(len(call.items), call.sharers, call.gpus) for call in sent(schedule)]
+    assert [(len(call.items), call.sharers, call.gpus) for call in sent(schedule)] == [(40, 1, 1.0)]
 
 
 def test_gpus_that_come_and_go_are_followed() -> None:
     schedule = Schedule(trainings(100), set(), slots=4)
-    assert 0.0 == (schedule.next() or Call(0, "", (), 1.0)).gpus
+    assert (schedule.next() or Call(0, "", (), 1.0)).gpus == 0.0
     schedule.gpus = 1
     calls = sent(schedule)
-    assert ([99], [1.0]) == (sizes(calls), [call.gpus for call in calls])
+    assert (sizes(calls), [call.gpus for call in calls]) == ([99], [1.0])
     schedule.gpus = 0
     answer(schedule, calls[0], lambda key: Lost(key, "its node went away"))
     assert {0.0} == {call.gpus for call in sent(schedule)}
-    assert 0 == schedule.on_gpus
+    assert schedule.on_gpus == 0
 
 
 # Chains
@@ -647,7 +647,7 @@ def test_links_after_a_failed_one_are_never_sent_and_other_chains_go_on() -> Non
     assert {second} == set(schedule.failed)
     assert {first, *others} == schedule.done
     again = Schedule(plan, schedule.done, failed=schedule.failed)
-    assert (None, True) == (again.next(), again.over)
+    assert (again.next(), again.over) == (None, True)
     assert third not in again.done
 
 
@@ -708,7 +708,7 @@ def test_each_type_of_gpu_is_filled_by_its_own_measurements() -> None:
     """Of 100 bytes a training, the small GPU holds a stack and the large one three, each half or a tenth busy."""
     schedule = of_types(small=1, large=2)
     first = sent(schedule)
-    assert ["large", "large", "small"] == sorted(call.gpu_type for call in first)
+    assert sorted(call.gpu_type for call in first) == ["large", "large", "small"]
     for call in first:
         device, busy = (1500.0, 0.5) if call.gpu_type == "small" else (3500.0, 0.1)
         answer(schedule, call, taught(busy, stack=10, member=100.0, device=device))
@@ -723,7 +723,7 @@ def test_a_call_for_a_type_of_gpu_that_has_gone_is_sent_elsewhere() -> None:
     schedule.gpus, schedule.gpu_types = 1, {"large": 1}
     assert all(map(schedule.misplaced, calls))  # nothing needs to be told apart any more
     schedule.take_back(calls)
-    assert [""] == [call.gpu_type for call in sent(schedule)]
+    assert [call.gpu_type for call in sent(schedule)] == [""]
 
 
 def test_a_growing_cluster_is_asked_for_as_many_gpus_as_the_jobs_are_worth() -> None:
@@ -731,7 +731,7 @@ def test_a_growing_cluster_is_asked_for_as_many_gpus_as_the_jobs_are_worth() -> 
         schedule = Schedule(trainings(2000), set(), gpus=1)
         schedule.growing = True
         (first,) = sent(schedule)
-        assert FIRST_GROWING == len(first.items)
+        assert len(first.items) == FIRST_GROWING
 
         def measured(key: str, seconds: float = seconds) -> Outcome:
             return Done(key, seconds, "here:1", measured=GpuMeasurement(16, 1.0, 1000.0, 0.9))

@@ -22,9 +22,9 @@ def test_the_first_signal_asks_and_is_acknowledged_and_the_second_ends(number: s
     stop.running = 2
     with stop.handle_signals(said.put):
         os.kill(os.getpid(), number)
-        assert (
+        assert said.get(timeout=HANGING) == (
             "stopping: nothing more is begun, 2 running calls may take 10 s to end; Ctrl-C again to stop at once"
-        ) == said.get(timeout=HANGING)
+        )
         assert number.name == stop.reason
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
@@ -53,14 +53,14 @@ def test_a_signal_is_acknowledged_although_the_main_thread_does_not_come_back_fr
         library.pthread_mutex_unlock(mutex)
     other.join()
     assert heard[0].startswith("stopping: nothing more is begun")
-    assert "SIGINT" == stop.reason
+    assert stop.reason == "SIGINT"
 
 
 def test_the_first_reason_stands() -> None:
     stop = Stop()
     stop.ask("time limit")
     stop.ask("SIGINT")
-    assert "time limit" == stop.reason
+    assert stop.reason == "time limit"
 
 
 def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_what_is_computed_in_this_thread_gets_its_grace_and_no_more(monkeypatch:
         with pytest.raises(OutOfTime):
             compute()
         time.sleep(0.05)  # nothing is interrupted that is not computed
-    assert 1 == len(swallowed)
+    assert len(swallowed) == 1
 
 
 def test_a_signal_outside_of_what_is_computed_interrupts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,4 +92,4 @@ def test_a_signal_outside_of_what_is_computed_interrupts_nothing(monkeypatch: py
         os.kill(os.getpid(), signal.SIGINT)
         with stop.computing_here():
             time.sleep(0.05)
-    assert "SIGINT" == stop.reason
+    assert stop.reason == "SIGINT"

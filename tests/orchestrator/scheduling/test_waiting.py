@@ -48,14 +48,14 @@ def test_a_limit_is_many_times_the_longest_and_minutes_at_least() -> None:
     for seconds in (90.0, 100.0, 5.0):
         limits.learn("train", seconds)
     limits.learn("score", 0.001)
-    assert FLOOR == limits.limit({"score": 64})
-    assert TIMES * 300.0 == limits.limit({"train": 3})
+    assert limits.limit({"score": 64}) == FLOOR
+    assert limits.limit({"train": 3}) == TIMES * 300.0
 
 
 def test_a_given_limit_is_that_of_each_job_known_or_not() -> None:
     limits = TimeLimits(7.0)
     limits.learn("train", 1000.0)
-    assert 14.0 == limits.limit({"train": 1, "score": 1})
+    assert limits.limit({"train": 1, "score": 1}) == 14.0
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_whom_a_run_waits_for_is_said_once_and_then_after_longer_and_longer_whil
         "one that does nothing for 10 min is waited for no longer"
     )
     apart = [after - before for before, after in zip([0, *told], told, strict=False)]
-    assert ELSEWHERE == told[0]
+    assert told[0] == ELSEWHERE
     assert sorted(apart) == apart
-    assert LONGEST == apart[-1]
+    assert apart[-1] == LONGEST
     assert len(told) < 35
 
 
@@ -94,18 +94,18 @@ def test_what_moves_is_waited_for_anew(waiting: Waiting, lines: list[str]) -> No
         if not second % 5:
             waiting.reset("elsewhere")
         waiting.report_elsewhere(float(second), {}, set())
-    assert [] == lines
+    assert lines == []
 
 
 def test_calls_of_which_nothing_comes_back_are_named(waiting: Waiting, lines: list[str]) -> None:
     old, new = (Call(1, "toys.part", (Item(key, "toys:part", None),)) for key in ("12ab", "34cd"))
     for second in range(int(HERE) + 2):
         waiting.report_running(float(second), [(old, second + 0.0), (new, 1.0)], lambda call: 3600.0)
-    assert [
+    assert lines == [
         "nothing has come back for 5 min; 2 calls running, the oldest for 5 min: toys.part 12ab; "
         "no job like it has ended yet, so it is ended and sent again after 1 h; "
         "`--timeout` (10m, say) sets a shorter limit"
-    ] == lines
+    ]
 
 
 def test_what_a_run_that_does_nothing_shares_is_computed_here_until_it_goes_on(
@@ -117,8 +117,8 @@ def test_what_a_run_that_does_nothing_shares_is_computed_here_until_it_goes_on(
     assert {"a", "b"} == left(PATIENCE)
     assert {"a", "b"} == left(PATIENCE + 1, longest=3600.0)  # its jobs may take that long
     assert [set(), set()] == [left(PATIENCE + 1), left(PATIENCE + 2)]
-    assert [
+    assert lines == [
         "toys-1 (process 77 on another) has done nothing for 10 min 1 s; "
         "the 2 jobs that it shares with this run are computed here"
-    ] == lines
+    ]
     assert {"a", "b"} == left(0.0)

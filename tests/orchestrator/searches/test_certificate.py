@@ -72,7 +72,7 @@ def test_a_search_that_goes_on_says_how_and_one_without_an_answer_certifies_noth
     whole = search(answered(RECOMMENDED))
     told = recommendation.certificate(replace(whole, trials=whole.trials[:5]), objectives)
     assert told is not None
-    assert ("Go on with the search, which is not finished: engram search --resume tunable-search-1.",) == told.steps
+    assert told.steps == ("Go on with the search, which is not finished: engram search --resume tunable-search-1.",)
     assert recommendation.certificate(replace(whole, answer=None), objectives) is None
 
 

@@ -72,19 +72,19 @@ def test_what_is_no_domain_is_refused(written: object, of: type | None, said: st
 
 
 def test_a_value_from_a_range_has_as_many_digits_as_matter_and_stays_inside() -> None:
-    assert 0.000346 == Range(1e-4, 1e-2).round_value(0.00034567891)
-    assert 0.1243 == Range(0.1243, 0.2).round_value(0.12431)  # not below its end
-    assert 0.1236 == Range(0.1, 0.1236).round_value(0.12359)
-    assert 7 == Range(4, 64, whole=True).round_value(7)
+    assert Range(1e-4, 1e-2).round_value(0.00034567891) == 0.000346
+    assert Range(0.1243, 0.2).round_value(0.12431) == 0.1243  # not below its end
+    assert Range(0.1, 0.1236).round_value(0.12359) == 0.1236
+    assert Range(4, 64, whole=True).round_value(7) == 7
 
 
 def test_a_grid_has_as_many_points_as_its_values_make() -> None:
-    assert 6 == size(space({"a": "1,2,3", "b": "x,y"}, {}))
+    assert size(space({"a": "1,2,3", "b": "x,y"}, {})) == 6
     assert size(space({"a": "1,2,3", "b": "1..2"}, {"b": float})) is None
 
 
 def test_a_field_is_given_once_and_at_least_one() -> None:
-    assert {"a": "1,2"} == parse_domains(["a=1,2"])
+    assert parse_domains(["a=1,2"]) == {"a": "1,2"}
     with pytest.raises(SpecError, match="a is given twice"):
         parse_domains(["a=1,2", "a=3,4"])
     with pytest.raises(SpecError, match="needs a field to vary"):
@@ -155,7 +155,7 @@ def test_the_name_is_of_what_is_searched_and_not_of_how_long() -> None:
         asked(set={"epochs": 4}),
         asked(sampler="optuna"),
     ]
-    assert 6 == len({name, *(other.name for other in others)})
+    assert len({name, *(other.name for other in others)}) == 6
 
 
 def test_a_search_is_reopened_as_it_was_asked_and_made_longer() -> None:
@@ -170,10 +170,10 @@ def test_a_search_is_reopened_as_it_was_asked_and_made_longer() -> None:
 def test_a_trial_is_the_start_with_other_fields_epochs_and_seed() -> None:
     rungs = asked(rungs=(2, 4, 8))
     cell = rungs.cell({"rate": "0.02"}, epochs=4, seed=7)
-    assert (0.02, 4, 7, 2) == (cell.config.rate, cell.config.epochs, cell.config.seed, cell.config.link)
-    assert {"rate": "0.02", "epochs": 4, "seed": 7} == cell.setting
+    assert (cell.config.rate, cell.config.epochs, cell.config.seed, cell.config.link) == (0.02, 4, 7, 2)
+    assert cell.setting == {"rate": "0.02", "epochs": 4, "seed": 7}
     assert replace(rungs.start.config, rate=0.02) == rungs.cell({"rate": 0.02}).config
-    assert (0.5, 0.02) == ((set_ := asked(set={"rate": 0.5})).start.config.rate, set_.cell({"rate": 0.02}).config.rate)
+    assert ((set_ := asked(set={"rate": 0.5})).start.config.rate, set_.cell({"rate": 0.02}).config.rate) == (0.5, 0.02)
 
 
 @pytest.mark.parametrize("audit", [name for name in audits.names() if audits.find(name).audit.objectives is not None])

@@ -46,19 +46,19 @@ def test_the_front_is_what_no_other_trial_dominates(objectives: Objectives) -> N
         trial(7, 0.0, 1.00, part=FRESH),
         replace(trial(8, 0.0, 1.0, FAILED), memorization=None),
     ]
-    assert [4, 3, 1, 5] == [each.number for each in front(made, objectives)]
-    assert [] == front([], objectives)
+    assert [each.number for each in front(made, objectives)] == [4, 3, 1, 5]
+    assert front([], objectives) == []
 
 
 def test_equal_trials_are_both_on_the_front(objectives: Objectives) -> None:
-    assert [1, 2] == [each.number for each in front([trial(2, 1.0, 0.5), trial(1, 1.0, 0.5)], objectives)]
+    assert [each.number for each in front([trial(2, 1.0, 0.5), trial(1, 1.0, 0.5)], objectives)] == [1, 2]
 
 
 def test_where_less_utility_is_better_the_front_follows_it(objectives: Objectives) -> None:
     density = audits.find("density").audit.objectives
     assert density is not None
-    assert [1] == [each.number for each in front([trial(1, 1.0, 290.0), trial(2, 1.0, 291.0)], density)]
-    assert [2] == [each.number for each in front([trial(1, 1.0, 290.0), trial(2, 1.0, 291.0)], objectives)]
+    assert [each.number for each in front([trial(1, 1.0, 290.0), trial(2, 1.0, 291.0)], density)] == [1]
+    assert [each.number for each in front([trial(1, 1.0, 290.0), trial(2, 1.0, 291.0)], objectives)] == [2]
 
 
 def test_trials_come_back_from_their_table(objectives: Objectives) -> None:
@@ -68,9 +68,9 @@ def test_trials_come_back_from_their_table(objectives: Objectives) -> None:
         Trial(0, SEARCHED, {"a": [1, 2], "b": None, "c": True}, FAILED, note="it broke"),
     ]
     rows = table(made, objectives)
-    assert TRIALS == rows.schema
-    assert [0, 1, 2] == rows["trial"].to_pylist()
-    assert [False, True, False] == rows["front"].to_pylist()
+    assert rows.schema == TRIALS
+    assert rows["trial"].to_pylist() == [0, 1, 2]
+    assert rows["front"].to_pylist() == [False, True, False]
     assert sorted(made, key=lambda each: each.number) == read(rows.to_pylist())
 
 

@@ -30,12 +30,12 @@ def test_listing_names_imports_no_audit() -> None:
         "print('toys' in sys.modules, [m for m in sys.modules if m.startswith('tasks.audits.')], 'toys' in names)"
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=ENV)
-    assert "False [] True" == said.stdout.strip()
+    assert said.stdout.strip() == "False [] True"
 
 
 def test_an_audit_comes_with_the_question_it_answers() -> None:
     found = audits.find("toys")
-    assert (toys.AUDIT, "How far does a sum get when its parts are lost?") == (found.audit, found.question)
+    assert (found.audit, found.question) == (toys.AUDIT, "How far does a sum get when its parts are lost?")
 
 
 def test_an_audit_that_a_module_only_passes_on_is_documented_where_it_is_written(
@@ -70,10 +70,10 @@ def test_a_package_whose_audit_cannot_be_had_is_named_in_one_line(
     assert "broken" in audits.names()
     with pytest.raises(EngramError) as raised:
         audits.find("broken")
-    assert 1 == raised.value.exit_code
+    assert raised.value.exit_code == 1
     assert problem in str(raised.value)
     assert "package broken" in str(raised.value)
-    assert 1 == len(str(raised.value).splitlines())
+    assert len(str(raised.value).splitlines()) == 1
 
 
 def test_a_package_cannot_take_the_name_of_one_of_our_audits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_installed_packages_are_looked_through_once_and_again_where_the_path_has
     monkeypatch.syspath_prepend(tmp_path / "new")
     for _ in range(3):
         audits.find("toys")
-    assert ["engram.audits"] == looked
+    assert looked == ["engram.audits"]
     offer(tmp_path / "newer", "later", "later:AUDIT")
     assert "later" not in audits.names()
     monkeypatch.syspath_prepend(tmp_path / "newer")

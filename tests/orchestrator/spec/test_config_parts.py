@@ -20,8 +20,8 @@ class Wide:
 
 
 def test_the_parts_of_a_config_are_its_fields_and_other_values_have_none() -> None:
-    assert {"size": 5} == parts(Inner())
-    assert [None] * 4 == [parts(value) for value in (Dataset("digits"), (Inner(),), {"size": 5}, Inner)]
+    assert parts(Inner()) == {"size": 5}
+    assert [parts(value) for value in (Dataset("digits"), (Inner(),), {"size": 5}, Inner)] == [None] * 4
 
 
 def test_a_walk_comes_to_everything_by_its_path() -> None:

@@ -15,8 +15,8 @@ OWN = ["deja_vu", "density", "forgetting", "membership", "relational", "unique_f
 @pytest.mark.parametrize("name", OWN)
 def test_no_field_of_any_audit_lacks_a_meaning(name: str) -> None:
     fields = describe_fields(audits.find(name).audit)
-    assert [] == [path for path, field in fields.items() if not field.meaning.endswith(".")]
-    assert [] == [path for path, field in fields.items() if field.published == {} and not field.below]
+    assert [path for path, field in fields.items() if not field.meaning.endswith(".")] == []
+    assert [path for path, field in fields.items() if field.published == {} and not field.below] == []
 
 
 @pytest.mark.parametrize("name", OWN)
@@ -33,19 +33,19 @@ def test_a_field_has_its_type_default_range_and_published_values() -> None:
     assert set(canaries.published or {}) == {"100", "30", "1"}
     assert "figure3a" in (canaries.published or {})["30"]
     assert (
-        "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY"
-        == fields["question.training.network"].allowed
+        fields["question.training.network"].allowed
+        == "one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY"
     )
     assert fields["seed"].published is None
 
 
 def test_fields_below_others_are_there_by_their_dotted_paths() -> None:
     fields = describe_fields(audits.find("forgetting").audit)
-    assert "required" == fields["query.control.images.data"].default
+    assert fields["query.control.images.data"].default == "required"
     assert fields["query.control.images.held_back"].allowed == "between 0 and 1"
     controlled = [path for path in fields["query"].below if "control" in path]
     assert controlled[:2] == ["query.control", "query.control.images"]
-    assert "words" == describe_fields(audits.find("unique_feature").audit)["feature.words"].of
+    assert describe_fields(audits.find("unique_feature").audit)["feature.words"].of == "words"
 
 
 def test_an_unknown_field_is_refused_with_the_nearest_also_of_those_below() -> None:

@@ -105,7 +105,7 @@ def test_what_an_audit_declares_is_pinned_in_its_own_way_and_once() -> None:
     config = Spoken((Sentence("one"), Sentence("three")), Sentence("one"))
     (cell,) = pin_cells([Cell("made_up", config)], known)
     assert Spoken((Sentence("one", "3"), Sentence("three", "5")), Sentence("one", "3")) == cell.config
-    assert {"asked": "ot"} == known
+    assert known == {"asked": "ot"}
 
 
 def test_of_an_audits_own_kinds_too_a_slip_is_the_users_and_what_is_gone_the_machines() -> None:
@@ -135,23 +135,23 @@ def test_each_kind_of_ours_says_itself_what_is_wrong(thing: Pinnable, is_slip: b
 
 
 def test_of_fields_that_vary_together_the_first_is_enough() -> None:
-    assert ["data", "network"] == distinguishing_fields(TABLE)
+    assert distinguishing_fields(TABLE) == ["data", "network"]
 
 
 def test_every_field_of_a_grid_is_needed() -> None:
-    assert ["a", "b"] == distinguishing_fields([{"a": a, "b": b} for a in (1, 2) for b in ([1, 2], None)])
+    assert distinguishing_fields([{"a": a, "b": b} for a in (1, 2) for b in ([1, 2], None)]) == ["a", "b"]
 
 
 def test_a_field_that_is_everywhere_the_same_tells_nothing() -> None:
-    assert ["b"] == distinguishing_fields([{"a": {"x": 1}, "b": 1}, {"a": {"x": 1}, "b": True}])
-    assert [] == distinguishing_fields([{"a": 1}, {"a": 1}])
-    assert [] == distinguishing_fields([])
+    assert distinguishing_fields([{"a": {"x": 1}, "b": 1}, {"a": {"x": 1}, "b": True}]) == ["b"]
+    assert distinguishing_fields([{"a": 1}, {"a": 1}]) == []
+    assert distinguishing_fields([]) == []
 
 
 def test_a_cell_is_named_as_a_command_line_would_ask_for_it() -> None:
     setting = {"data": "mnist", "dropout": True, "epochs": [1, 2], "burnt": None, "feature": {"text": "A"}}
-    assert "data=mnist, dropout=true, epochs=[1,2], burnt=null" == label(setting, [*setting][:4])
-    assert 'feature={"text": "A"}' == label(setting, ["feature", "absent"])
+    assert label(setting, [*setting][:4]) == "data=mnist, dropout=true, epochs=[1,2], burnt=null"
+    assert label(setting, ["feature", "absent"]) == 'feature={"text": "A"}'
 
 
 @pytest.mark.parametrize(

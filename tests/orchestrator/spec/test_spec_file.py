@@ -39,9 +39,9 @@ def test_none_is_a_word_and_null_says_nothing(tmp_path: Path) -> None:
 
 def test_a_number_or_a_text_where_either_may_be_is_taken_as_it_is(tmp_path: Path) -> None:
     text = "audit: toys\nexecution: {together: 4, timeout: 90, stop_after: 1.5}\n"
-    assert {"together": 4, "timeout": 90.0, "stop_after": 1.5} == read(tmp_path, text).execution
+    assert read(tmp_path, text).execution == {"together": 4, "timeout": 90.0, "stop_after": 1.5}
     text = "audit: toys\nexecution: {together: '4', timeout: '90'}\n"
-    assert {"together": 4, "timeout": 90.0} == read(tmp_path, text).execution
+    assert read(tmp_path, text).execution == {"together": 4, "timeout": 90.0}
 
 
 def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_part_without_content_says_nothing(tmp_path: Path) -> None:
 def test_what_is_no_specification_is_one_line_that_says_where(tmp_path: Path, text: str | bytes, said: str) -> None:
     with pytest.raises(SpecError) as error:
         read(tmp_path, text)
-    assert (True, 1) == (said in str(error.value), len(str(error.value).splitlines()))
+    assert (said in str(error.value), len(str(error.value).splitlines())) == (True, 1)
     assert str(error.value).startswith(str(tmp_path / "asked.yaml"))
 
 
@@ -119,11 +119,11 @@ def test_values_on_a_command_line_are_read_as_in_a_file() -> None:
     for text in ("{a: 2024-13-45}", "{a: !!timestamp x}", "{a: &b 1, c: *b}", "{a: 1, a: 2}", "{a", "{" * 3000):
         with pytest.raises(SpecError, match=r"write it as \{name: value, \.\.\.\}"):
             fields._mapping(text, "privacy")
-    assert {"a": 1.5} == fields._mapping("{a: 1.5}", "privacy")
+    assert fields._mapping("{a: 1.5}", "privacy") == {"a": 1.5}
 
 
 def test_plain_values_are_read_and_what_is_wrong_has_its_place() -> None:
-    assert {"a": [1, None, True, "x"]} == parse_yaml("a: [1, null, true, x]")
+    assert parse_yaml("a: [1, null, true, x]") == {"a": [1, None, True, "x"]}
     with pytest.raises(YamlError) as error:
         parse_yaml("a: 1\nb: !!float x")
-    assert (2, 4) == (error.value.line, error.value.column)
+    assert (error.value.line, error.value.column) == (2, 4)

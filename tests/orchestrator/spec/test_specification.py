@@ -73,16 +73,16 @@ def test_equal_cells_of_a_sweep_are_one() -> None:
 
 def test_a_sweep_may_vary_the_scale() -> None:
     found = resolve.resolve_cells(Spec("toys", "few", sweep={"scale": ("tiny", "full")}))
-    assert [(2, {"scale": "tiny"}), (6, {"scale": "full"})] == [(cell.config.parts, cell.setting) for cell in found]
+    assert [(cell.config.parts, cell.setting) for cell in found] == [(2, {"scale": "tiny"}), (6, {"scale": "full"})]
 
 
 def test_a_preset_of_several_configs_is_a_cell_for_each_and_its_setting_is_what_they_differ_in() -> None:
     found = [(cell.preset, cell.setting) for cell in resolve.resolve_cells(Spec("toys", "three"))]
-    assert [
+    assert found == [
         ("three", {"parts": 2, "first": 0, "label": ""}),
         ("three", {"parts": 3, "first": 1, "label": "b"}),
         ("three", {"parts": 3, "first": 1, "label": "c"}),
-    ] == found
+    ]
 
 
 def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_same_are_one() -> None:
@@ -92,8 +92,10 @@ def test_a_field_that_is_set_holds_for_every_cell_and_cells_that_come_to_the_sam
         Cell("toys", toys.Config(3, 1, seconds=2.0, label="x"), "three", {"parts": 3, "first": 1}),
     ] == found
     tiny = resolve.resolve_cells(Spec("toys", "three", {"scale": "tiny"}))
-    assert [{"first": 0, "label": ""}, {"first": 1, "label": "b"}, {"first": 1, "label": "c"}] == [
-        cell.setting for cell in tiny
+    assert [cell.setting for cell in tiny] == [
+        {"first": 0, "label": ""},
+        {"first": 1, "label": "b"},
+        {"first": 1, "label": "c"},
     ]
 
 
@@ -113,7 +115,7 @@ def test_a_sweep_over_a_preset_of_several_configs_varies_each_of_them() -> None:
 
 def test_configs_that_differ_in_the_kind_of_a_part_differ_in_the_whole_of_it() -> None:
     plain = [{"a": {"b": 1, "c": 2}, "d": None}, {"a": {"b": 1, "c": 3}, "d": {"e": 1}}]
-    assert ["a.c", "d"] == list(config_parts.differing_paths(plain))
+    assert list(config_parts.differing_paths(plain)) == ["a.c", "d"]
 
 
 def test_a_preset_without_a_config_is_refused() -> None:
@@ -161,7 +163,7 @@ def test_a_specification_that_cannot_be_is_refused_in_one_line(asked: Spec, prob
     with pytest.raises(SpecError) as raised:
         resolve.resolve_cells(asked)
     assert problem in str(raised.value)
-    assert 1 == len(str(raised.value).splitlines())
+    assert len(str(raised.value).splitlines()) == 1
 
 
 def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
@@ -169,7 +171,7 @@ def test_every_data_set_in_a_config_is_pinned_however_deep() -> None:
     (cell,) = resolve.pin_cells([Cell("x", Outer())], known)
     assert 64 == len(cell.config.data.digest) == len(cell.config.inner.probe.digest)
     assert cell.config.data == cell.config.more[0]
-    assert 1 == cell.config.number
+    assert cell.config.number == 1
     assert {cell.config.data.digest, cell.config.inner.probe.digest} == set(known.values())
 
 
@@ -178,11 +180,11 @@ def test_a_digest_that_is_known_is_not_computed_again() -> None:
     resolve.pin_cells([Cell("x", Dataset("digits"))], known)
     (stamp,) = known
     (cell,) = resolve.pin_cells([Cell("x", Dataset("digits"))], {stamp: "f" * 64})
-    assert "f" * 64 == cell.config.digest
+    assert cell.config.digest == "f" * 64
 
 
 def test_commas_inside_brackets_belong_to_a_swept_value() -> None:
-    assert {"a": ["1", "2"], "b.c": ["[1,2]", "(3,4)"]} == specification.sweeps(["a=1,2", "b.c=[1,2],(3,4)"])
+    assert specification.sweeps(["a=1,2", "b.c=[1,2],(3,4)"]) == {"a": ["1", "2"], "b.c": ["[1,2]", "(3,4)"]}
 
 
 @pytest.mark.parametrize("texts", [["parts"], ["=3"], ["parts=1", "parts=2"]])
@@ -219,7 +221,7 @@ def test_a_file_says_all_that_the_command_line_can(tmp_path: Path) -> None:
         way="stack",
     )
     assert expected == specification.execution(asked)
-    assert "s" == asked.store
+    assert asked.store == "s"
 
 
 def test_to_wait_for_a_gpu_takes_a_cluster() -> None:
@@ -238,7 +240,7 @@ def test_the_command_line_goes_over_the_file(tmp_path: Path) -> None:
     flags = Spec("", "many", {"label": "c"}, {"first": ("5", "6")}, {"together": None}, "t")
     asked = resolve.read_spec(path, flags)
     assert [toys.Config(3, first=5, label="c"), toys.Config(3, first=6, label="c")] == configs(asked)
-    assert ("many", "t") == (asked.preset, asked.store)
+    assert (asked.preset, asked.store) == ("many", "t")
     assert Execution("none") == specification.execution(asked)
 
 
@@ -249,7 +251,7 @@ def test_nested_mappings_set_a_part_of_a_nested_config(tmp_path: Path) -> None:
     )
     (config,) = configs(resolve.read_spec(path, Spec("")))
     question = config.question
-    assert ("X", 5, 1, 2) == (config.feature.text, config.feature.size, question.canaries, question.training.epochs)
+    assert (config.feature.text, config.feature.size, question.canaries, question.training.epochs) == ("X", 5, 1, 2)
 
 
 @pytest.mark.parametrize("name", ["nowhere.yaml", "./nowhere", "."])

@@ -21,24 +21,24 @@ GUARD = 60  # seconds that only a hang lasts
 
 def test_of_two_linked_files_the_first_stays(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    assert [True, False] == [
+    assert [
         atomic_write.link(tmp_path, path, b"fir", b"st"),
         atomic_write.link(tmp_path, path, b"second"),
-    ]
-    assert (["a"], b"first") == (os.listdir(tmp_path), path.read_bytes())
+    ] == [True, False]
+    assert (os.listdir(tmp_path), path.read_bytes()) == (["a"], b"first")
 
 
 def test_of_two_files_in_one_place_the_last_stays_where_that_is_wanted(tmp_path: Path) -> None:
     for text in (b"first", b"second"):
         atomic_write.replace(tmp_path, tmp_path / "a", text)
-    assert (["a"], b"second") == (os.listdir(tmp_path), (tmp_path / "a").read_bytes())
+    assert (os.listdir(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"second")
 
 
 def test_nothing_is_left_where_a_file_cannot_be_placed(tmp_path: Path) -> None:
     for put in (atomic_write.link, atomic_write.replace):
         with pytest.raises(FileNotFoundError):
             put(tmp_path, tmp_path / "nowhere" / "a", b"text")
-    assert [] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == []
 
 
 def test_only_old_unfinished_files_are_swept(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_only_old_unfinished_files_are_swept(tmp_path: Path) -> None:
         if name.startswith("old"):
             os.utime(tmp_path / name, (0, 0))
     atomic_write.sweep(tmp_path, 3600)
-    assert ["new.unfinished", "old.arrow"] == sorted(os.listdir(tmp_path))
+    assert sorted(os.listdir(tmp_path)) == ["new.unfinished", "old.arrow"]
 
 
 def test_a_refusal_says_what_where_and_how_much(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_lock_excludes_others_as_long_as_it_is_held_and_its_file_stays(tmp_pat
     with file_lock(path):
         assert not free(path)
     assert free(path)
-    assert ["lock"] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == ["lock"]
 
 
 def test_threads_of_one_process_exclude_one_another(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_file_system_without_locks_is_worked_on_without(
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", failing(number))
     with file_lock(tmp_path / "lock"):
-        assert ["lock"] == os.listdir(tmp_path)
+        assert os.listdir(tmp_path) == ["lock"]
 
 
 def test_a_lock_that_cannot_be_had_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_of_drivers_that_claim_a_run_at_once_one_gets_it(azure: Azurite) -> None
         list(pool.map(claim, range(WRITERS)))
     (claimed,) = got
     claimed.release()
-    assert [] == bucket.objects("claims")
+    assert bucket.objects("claims") == []
 
 
 def test_objects_are_deleted_whether_or_not_they_are_there(azure: Azurite) -> None:
@@ -72,7 +72,7 @@ def test_objects_are_deleted_whether_or_not_they_are_there(azure: Azurite) -> No
     for name in ("a", "b"):
         bucket.put(name, b"")
     bucket.delete("none", "a", "none either", "b")
-    assert [] == azure.names()
+    assert azure.names() == []
 
 
 def test_a_run_is_resumed_from_what_lies_in_the_container(
@@ -81,7 +81,7 @@ def test_a_run_is_resumed_from_what_lies_in_the_container(
     here = Execution(address="none", mlflow="off", report=False)
     cell = Cell("toys", toys.Config(parts=3))
     first = start([cell], open_store(PLACE), here)
-    assert ("finished", 4) == (first.state, first.jobs["done"])
+    assert (first.state, first.jobs["done"]) == ("finished", 4)
     monkeypatch.setenv("ENGRAM_RUNS", f"{tmp_path}/another machine")
     azure.delete(f"store/results/{first.roots['parts'][0][:2]}/{first.roots['parts'][0]}.arrow")
     again = start([cell], open_store(PLACE), here)

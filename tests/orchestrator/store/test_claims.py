@@ -60,7 +60,7 @@ def test_a_second_driver_is_refused_at_once_and_told_by_whom(bucket: Bucket) -> 
         with pytest.raises(Held, match=f"{RUN} already has a driver: process {os.getpid()} on"):
             claims.claim(bucket, RUN)
         claims.claim(bucket, "toys-another").release()
-    assert [] == bucket.objects("claims")
+    assert bucket.objects("claims") == []
     claims.claim(bucket, RUN).release()
 
 
@@ -127,17 +127,17 @@ def test_of_two_that_find_a_dead_driver_one_takes_its_run_over(bucket: Bucket, m
 def test_one_heart_beats_for_all_runs_of_a_driver(bucket: Bucket) -> None:
     runs = [f"toys-{number}" for number in range(5)]
     with claims.claim(bucket, *runs, beat=0.05) as claim:
-        assert [True] == [thread.daemon for thread in threading.enumerate() if thread.name == "claim"]
-        wait_until(lambda: 6 == len(bucket.objects("claims")))
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "claim"] == [True]
+        wait_until(lambda: len(bucket.objects("claims")) == 6)
         [beat] = bucket.objects("claims/.beats")
         assert beat.name.endswith(".json")
         bucket.delete("claims/toys-3.json")
-        wait_until(lambda: 6 == len(bucket.objects("claims")))
+        wait_until(lambda: len(bucket.objects("claims")) == 6)
         assert not claim.lost
         with pytest.raises(Held, match="toys-3 already has a driver"):
             claims.claim(bucket, "toys-9", "toys-3")
         assert not bucket.holds("claims/toys-9.json")
-    assert [] == bucket.objects("claims")
+    assert bucket.objects("claims") == []
 
 
 def test_how_old_a_claim_is_is_judged_by_the_store_s_clock(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +145,8 @@ def test_how_old_a_claim_is_is_judged_by_the_store_s_clock(bucket: Bucket, monke
     now = time.time()
     for away in (-7200.0, 7200.0):
         monkeypatch.setattr(claims.time, "time", lambda away=away: now + away)
-        assert [RUN] == list(claims.living(bucket))
-    assert 1 == len(bucket.objects("claims"))  # what told the time is gone
+        assert list(claims.living(bucket)) == [RUN]
+    assert len(bucket.objects("claims")) == 1  # what told the time is gone
 
 
 def test_only_this_very_process_is_no_other_driver(bucket: Bucket) -> None:
@@ -178,9 +178,9 @@ def test_of_drivers_that_start_at_once_one_gets_the_run(served: Bucket) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (1, 5) == (len(got), len(refused))
+    assert (len(got), len(refused)) == (1, 5)
     got[0].release()
-    assert [] == served.objects("claims")
+    assert served.objects("claims") == []
 
 
 def test_a_claim_is_kept_up_and_its_loss_is_noticed(bucket: Bucket) -> None:
@@ -205,7 +205,7 @@ def test_what_is_no_other_driver_s_claim_takes_no_run_away(bucket: Bucket) -> No
             beats = bucket.objects("claims/.beats")
             wait_until(lambda before=beats: bucket.objects("claims/.beats") != before)
             assert not claim.lost
-    assert [] == bucket.objects("claims")
+    assert bucket.objects("claims") == []
 
 
 def test_a_claim_that_was_put_though_its_answer_was_lost_is_ours(
@@ -215,7 +215,7 @@ def test_a_claim_that_was_put_though_its_answer_was_lost_is_ours(
     bucket.put(NAME, json.dumps({"holder": asdict(mine)}).encode())
     monkeypatch.setattr(claims, "this_process", lambda _: mine)
     claims.claim(bucket, RUN).release()
-    assert [] == bucket.objects("claims")
+    assert bucket.objects("claims") == []
 
 
 def test_a_process_that_was_forked_releases_nothing(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,8 +249,8 @@ def test_an_object_that_is_no_claim_counts_for_a_minute(
         stop_clock(bucket, at_once, 60.0)
         with pytest.raises(Held, match="again and again"):
             claims.claim(bucket, RUN)
-        assert {} == claims.living(bucket)
-    assert [0.1, 0.2, 0.3, 0.4, 0.5, 0.6] == pytest.approx(pauses)  # six attempts, ever further apart
+        assert claims.living(bucket) == {}
+    assert pytest.approx(pauses) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]  # six attempts, ever further apart
     stop_clock(bucket, monkeypatch, 60.001)
     claims.claim(bucket, RUN).release()
 
@@ -258,14 +258,14 @@ def test_an_object_that_is_no_claim_counts_for_a_minute(
 def test_a_claim_is_one_request_besides_one_proof_of_the_server(served: Bucket, s3: Server) -> None:
     with s3.counting() as counts:
         claim = claims.claim(served, *(f"toys-{number}" for number in range(8)))
-    assert {"PUT": 8 + 2} == counts
+    assert counts == {"PUT": 8 + 2}
     with s3.counting() as counts:
         claim.release()
         claim.release()
-    assert {"LIST": 1, "POST": 1} == counts
+    assert counts == {"LIST": 1, "POST": 1}
 
 
 def test_drivers_elsewhere_are_known_by_run(bucket: Bucket, tmp_path: Path) -> None:
     elsewhere(bucket)
     with claims.claim(bucket, "toys-mine"):
-        assert {RUN: "other.cluster"} == {run: holder.host for run, holder in claims.living(bucket).items()}
+        assert {run: holder.host for run, holder in claims.living(bucket).items()} == {RUN: "other.cluster"}

@@ -124,13 +124,13 @@ def whole(root: Path, before: Callable[[Path], None]) -> None:
     there = found(store)
     assert there in (None, first, [7])
     if there is not None:
-        assert STATE == store.state(KEY)
+        assert store.state(KEY) == STATE
     outcome = commit(store)
     assert isinstance(outcome, Done)
     assert (there or [7]) == found(store)
-    assert STATE == store.state(KEY)
+    assert store.state(KEY) == STATE
     assert store.failure(KEY) is None
-    assert [] == list(store.verify(store.keys()))
+    assert list(store.verify(store.keys())) == []
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_commit_refused_at_any_call_is_a_pause_and_the_next_one_lands(
         if isinstance(outcome, Done):
             assert found(LocalStore(root)) is not None
         if not disk.refused.startswith("unlink"):
-            assert [] == os.listdir(root / "tmp"), disk.refused
+            assert os.listdir(root / "tmp") == [], disk.refused
         whole(root, before)
 
 
@@ -193,17 +193,17 @@ def test_what_was_reported_as_stored_outlives_a_power_cut(disk: Disk) -> None:
             assert set() == after(disk, eager).keys()
         stored = set()
         for key in (KEY, NEAR, OTHER):
-            assert WriteEffect.NEW == store.write(key, TABLE, {})
+            assert store.write(key, TABLE, {}) == WriteEffect.NEW
             stored.add(key)
             for eager in (False, True):
                 left = after(disk, eager)
                 assert stored == left.keys()
-                assert [] == list(left.verify(stored))
+                assert list(left.verify(stored)) == []
         for data in (b"one", b"another"):
             store.write_state(KEY, data)
             assert data == after(disk).state(KEY)
         store.write_failure(KEY, "it failed")
-        assert "it failed" == after(disk).failure(KEY)
+        assert after(disk).failure(KEY) == "it failed"
 
 
 def test_a_commit_waits_for_the_disk_no_more_than_its_file_system_asks(disk: Disk, names: Names) -> None:
@@ -225,7 +225,7 @@ def test_a_commit_waits_for_the_disk_no_more_than_its_file_system_asks(disk: Dis
             Names.NOTHING: ordered,
         }[names]
     )
-    assert ["open", "read", "close"] == read
+    assert read == ["open", "read", "close"]
 
 
 def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_before_it_was_on_the_disk(
@@ -238,7 +238,7 @@ def test_a_result_found_stored_outlives_a_power_cut_though_its_writer_died_befor
         disk.remembers = True
         disk.keep(disk.root / "new" / "store" / "results" / KEY[:2] / f"{KEY}.arrow")
         assert ({KEY} if names is Names.NOTHING else set()) == after(disk).keys()
-        assert WriteEffect.SAME == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        assert LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {}) == WriteEffect.SAME
         assert {KEY} == after(disk).keys()
 
 
@@ -250,9 +250,9 @@ def test_a_result_outlives_a_power_cut_though_the_maker_of_its_folder_died_befor
         disk.remembers = False
         LocalStore(disk.root / "new" / "store").write(NEAR, TABLE, {})
         disk.remembers = True
-        assert WriteEffect.NEW == LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {})
+        assert LocalStore(disk.root / "new" / "store").write(KEY, TABLE, {}) == WriteEffect.NEW
         left = after(disk)
-        assert TABLE == left.read(KEY)
+        assert left.read(KEY) == TABLE
 
 
 def test_a_result_that_took_a_damaged_ones_place_outlives_a_power_cut(disk: Disk) -> None:
@@ -260,10 +260,10 @@ def test_a_result_that_took_a_damaged_ones_place_outlives_a_power_cut(disk: Disk
         store = LocalStore(disk.root / "new" / "store")
         store.write(KEY, TABLE, {})
         os.truncate(place(Path(store.location)), 300)
-        assert WriteEffect.NEW == store.write(KEY, TABLE, {})
+        assert store.write(KEY, TABLE, {}) == WriteEffect.NEW
         left = after(disk)
-        assert TABLE == left.read(KEY)
-        assert 1 == len(list(Path(left.location, "quarantine").glob("*.arrow")))
+        assert left.read(KEY) == TABLE
+        assert len(list(Path(left.location, "quarantine").glob("*.arrow"))) == 1
 
 
 def test_what_a_run_keeps_outlives_a_power_cut(disk: Disk) -> None:
@@ -272,4 +272,4 @@ def test_what_a_run_keeps_outlives_a_power_cut(disk: Disk) -> None:
         store.folder("runs", "one")
         disk.keep(disk.root / "new" / "store")
         store.keep_run_file("one", "way.json", b"stack")
-        assert b"stack" == after(disk).read_run_file("one", "way.json")
+        assert after(disk).read_run_file("one", "way.json") == b"stack"

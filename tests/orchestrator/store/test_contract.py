@@ -90,7 +90,7 @@ def table(name: object) -> pa.Table:
 
 
 def put(store: Store, name: object) -> None:
-    assert WriteEffect.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
+    assert store.write(key(name), table(name), {"task": "t", "version": 1}) == WriteEffect.NEW
 
 
 def test_a_result_is_read_as_it_was_written(store: Store, place: Place) -> None:
@@ -153,9 +153,9 @@ def test_a_result_written_again_or_differently_leaves_the_first_in_its_place(sto
     put(store, "a")
     before = place.get(place.result("a"))
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
-    assert WriteEffect.SAME == store.write(key("a"), chunked, {"another": "record"})
-    assert [] == place.names("conflicts")
-    assert [WriteEffect.CONFLICT] * 2 == [store.write(key("a"), table("other"), {}) for _ in range(2)]
+    assert store.write(key("a"), chunked, {"another": "record"}) == WriteEffect.SAME
+    assert place.names("conflicts") == []
+    assert [store.write(key("a"), table("other"), {}) for _ in range(2)] == [WriteEffect.CONFLICT] * 2
     assert before == place.get(place.result("a"))
     [newcomer] = place.names("conflicts")
     assert newcomer.startswith(f"conflicts/{key('a')}.")
@@ -229,7 +229,7 @@ def test_writing_over_a_damaged_result_replaces_it(store: Store, place: Place) -
         put(store, "a")
         assert table("a") == store.read(key("a"))
         place.delete(place.result("a"))
-    assert 3 == sum(name.endswith(".arrow") for name in place.names("quarantine"))
+    assert sum(name.endswith(".arrow") for name in place.names("quarantine")) == 3
 
 
 def test_verify_names_exactly_what_is_wrong_in_order(store: Store, place: Place) -> None:
@@ -242,7 +242,7 @@ def test_verify_names_exactly_what_is_wrong_in_order(store: Store, place: Place)
         wrong = list(store.verify(key(number) for number in range(40)))
         assert [key(7), key(20), key(39)] == [name for name, _ in wrong]
         assert "no result" in str(wrong[2][1])
-    assert 2 == sum(name.endswith(".arrow") for name in place.names("quarantine"))
+    assert sum(name.endswith(".arrow") for name in place.names("quarantine")) == 2
 
 
 def test_verify_finds_the_result_of_a_job_in_the_place_of_its_input(store: Store, place: Place) -> None:
@@ -274,7 +274,7 @@ def test_a_failure_is_kept_beside_its_key_until_cleared(store: Store, place: Pla
     assert store.failure(key("a")) is None
     store.write_failure(key("a"), "first")
     store.write_failure(key("a"), "Traceback: \N{SNOWMAN} \udcff")
-    assert "Traceback: \N{SNOWMAN} ?" == store.failure(key("a"))
+    assert store.failure(key("a")) == "Traceback: \N{SNOWMAN} ?"
     assert key("a") not in store
     other = open_store(place.location)  # as a later start of the run has it
     other.clear_failure(key("a"))
@@ -287,13 +287,13 @@ def test_digests_are_remembered_by_all_who_add_to_them(store: Store, place: Plac
     one["mnist"], two["digits"] = "aa", "bb"
     del two["mnist"]
     two["photos"] = "cc"
-    assert {"digits": "bb", "photos": "cc"} == dict(open_store(place.location).digests())
+    assert dict(open_store(place.location).digests()) == {"digits": "bb", "photos": "cc"}
 
 
 def test_folders_are_made_and_lie_nowhere_else(store: Store) -> None:
     path = store.folder("runs", "one")
     assert path.is_dir()
-    assert ("one", "runs") == (path.name, path.parent.name)
+    assert (path.name, path.parent.name) == ("one", "runs")
     for parts in ((), ("",), (".",), ("..",), ("a/b",), ("runs", ""), ("runs", "a\0b"), ("runs", "..")):
         with pytest.raises(StoreError, match="no folder of the store can be called"):
             store.folder(*parts)
@@ -303,10 +303,10 @@ def test_a_store_is_only_made_where_that_is_allowed(place: Place) -> None:
     assert not is_there(place.location)
     with pytest.raises(StoreError, match="no store at"):
         open_store(place.location, create=False)
-    assert [] == place.names("")
+    assert place.names("") == []
     open_store(place.location)
     assert is_there(place.location)
-    assert ["engram-store.json"] == [name for name in place.names("") if "." in name]
+    assert [name for name in place.names("") if "." in name] == ["engram-store.json"]
 
 
 def test_a_folder_of_something_else_is_refused_and_left_alone(place: Place, tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_a_folder_of_something_else_is_refused_and_left_alone(place: Place, tmp_
     place.put("thesis.tex", b"mine")
     with pytest.raises(StoreError, match=r"not a store and not empty \(it holds thesis.tex\)"):
         open_store(place.location)
-    assert ["thesis.tex"] == place.names("")
+    assert place.names("") == ["thesis.tex"]
 
 
 def test_a_newer_store_is_refused(store: Store, place: Place) -> None:

@@ -22,8 +22,8 @@ def test_a_digest_is_remembered_and_forgotten(path: Path) -> None:
     known = opened(path)
     known["mnist"], known["digits"] = "aa", "bb"
     del known["mnist"]
-    assert ({"digits": "bb"}, 1) == (dict(known), len(known))
-    assert {"digits": "bb"} == dict(opened(path))
+    assert (dict(known), len(known)) == ({"digits": "bb"}, 1)
+    assert dict(opened(path)) == {"digits": "bb"}
     with pytest.raises(KeyError):
         del known["mnist"]
 
@@ -46,7 +46,7 @@ def test_of_many_that_add_at_one_time_nothing_is_lost(path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(GUARD)
-    assert 80 == len(opened(path))
+    assert len(opened(path)) == 80
 
 
 def test_a_changed_entry_is_not_taken_for_the_datas_identity(path: Path) -> None:
@@ -54,13 +54,13 @@ def test_a_changed_entry_is_not_taken_for_the_datas_identity(path: Path) -> None
     text = path.read_text()
     for bad in ("", "[]", "null", text[:-2], text.replace('"aa"', '"ab"'), json.dumps({"digests": {"mnist": "aa"}})):
         path.write_text(bad)
-        assert {} == dict(opened(path))
+        assert dict(opened(path)) == {}
     path.write_text(text)
-    assert {"mnist": "aa"} == dict(opened(path))
+    assert dict(opened(path)) == {"mnist": "aa"}
 
 
 def test_what_cannot_be_written_is_known_to_this_process_alone(tmp_path: Path) -> None:
     known = Digests(tmp_path / "gone" / "digests.json", tmp_path)
     known["mnist"] = "aa"
-    assert ({"mnist": "aa"}, []) == (dict(known), list(tmp_path.iterdir()))
-    assert {} == dict(Digests(tmp_path / "gone" / "digests.json", tmp_path))
+    assert (dict(known), list(tmp_path.iterdir())) == ({"mnist": "aa"}, [])
+    assert dict(Digests(tmp_path / "gone" / "digests.json", tmp_path)) == {}

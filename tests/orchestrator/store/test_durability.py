@@ -34,17 +34,17 @@ def test_the_file_system_that_a_folder_is_on_says_what_its_names_wait_for(
 
 
 def test_files_of_a_kernel_s_own_file_system_may_change_unseen() -> None:
-    assert "proc" == file_system(Path("/proc"))
+    assert file_system(Path("/proc")) == "proc"
     assert not is_stamping(Path("/proc"))
 
 
 def test_names_wait_for_their_folder_where_the_file_system_is_not_known(tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_text("22 27 0:0 / /proc rw,relatime - proc proc rw\nodd\n")
-    assert [Names.FOLDER] * 3 == [
+    assert [
         names_in(tmp_path, tmp_path / "mountinfo"),
         names_in(tmp_path, tmp_path / "nowhere"),
         names_in(tmp_path / "nowhere"),
-    ]
+    ] == [Names.FOLDER] * 3
 
 
 @pytest.mark.parametrize("names", Names)

@@ -74,7 +74,7 @@ def test_a_sealed_table_comes_back_with_its_record() -> None:
     entry.check(memoryview(data))
     assert TABLE.schema == entry.unseal(data, KEY).schema
     assert str(TABLE.to_pylist()) == str(entry.unseal(data, KEY).to_pylist())
-    assert {"key": KEY, "task": "t", "version": 1, "seconds": 0.5} == entry.record_of(data, KEY)
+    assert entry.record_of(data, KEY) == {"key": KEY, "task": "t", "version": 1, "seconds": 0.5}
 
 
 def test_any_arrow_reader_reads_a_sealed_table() -> None:
@@ -89,14 +89,14 @@ def test_every_single_bit_flip_is_found() -> None:
         if passes(data):
             missed.append(bit)
         data[bit // 8] ^= 1 << bit % 8
-    assert [] == missed
+    assert missed == []
     assert passes(data)
 
 
 def test_every_truncation_and_extension_is_found() -> None:
     data = sealed()
-    assert [] == [size for size in range(len(data)) if passes(data[:size])]
-    assert [] == [more for more in (b"\0", b"ARROW1", data, bytes(64)) if passes(data + more) or passes(more + data)]
+    assert [size for size in range(len(data)) if passes(data[:size])] == []
+    assert [more for more in (b"\0", b"ARROW1", data, bytes(64)) if passes(data + more) or passes(more + data)] == []
 
 
 def test_a_part_overwritten_with_zeros_is_found() -> None:
@@ -137,7 +137,7 @@ def test_chunks_with_different_dictionaries_are_stored() -> None:
     chunks = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c"]).dictionary_encode()])
     data = pa.py_buffer(sealed(pa.table({"name": chunks})))
     entry.check(memoryview(data))
-    assert ["a", "b", "c"] == entry.unseal(data, KEY)["name"].to_pylist()
+    assert entry.unseal(data, KEY)["name"].to_pylist() == ["a", "b", "c"]
 
 
 def test_tables_without_rows_or_columns_are_stored() -> None:
@@ -165,7 +165,7 @@ def test_content_does_not_depend_on_chunks_slices_or_storage(name: str) -> None:
 def test_content_sees_values_their_order_and_their_places(name: str) -> None:
     table = pa.table({"a": COLUMNS[name]})
     others = [table.slice(0, 3), table.slice(1), pa.concat_tables([table.slice(1), table.slice(0, 1)])]
-    assert 4 == len({content(table), *(content(other) for other in others)})
+    assert len({content(table), *(content(other) for other in others)}) == 4
 
 
 def test_content_sees_names_types_and_metadata() -> None:
@@ -224,8 +224,8 @@ def test_the_digest_is_that_of_schema_and_values_as_described() -> None:
 def test_the_digest_of_every_type_of_column_is_what_it_has_always_been() -> None:
     digests = "".join(content(pa.table({"a": column})) for column in COLUMNS.values())
     assert (
-        "e8cddf56b8341936ee0d96c67e10723884dfaa2fc4e68647b005ca34d3e6d64d"
-        == hashlib.sha256(digests.encode()).hexdigest()
+        hashlib.sha256(digests.encode()).hexdigest()
+        == "e8cddf56b8341936ee0d96c67e10723884dfaa2fc4e68647b005ca34d3e6d64d"
     )
 
 
@@ -274,7 +274,7 @@ def test_a_damaged_state_is_removed_and_that_is_said() -> None:
     store = Removing()
     error = entry.remove_damaged_state(store, STATE_KEY, ValueError("its bytes are odd"))  # type: ignore[arg-type]
     assert f"state {STATE_KEY} was damaged: its bytes are odd; it is removed" == str(error)
-    assert [STATE_KEY] == store.removed
+    assert store.removed == [STATE_KEY]
 
 
 def test_a_damaged_state_that_cannot_be_removed_is_said_too() -> None:

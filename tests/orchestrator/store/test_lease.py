@@ -80,7 +80,7 @@ def run(tmp_path: Path) -> Path:
 def left(tmp_path: Path) -> Path:
     """A folder with the lease of a driver that was killed."""
     process = driver(tmp_path / "run")
-    assert "have it" == said(process)
+    assert said(process) == "have it"
     process.kill()
     process.communicate()
     return tmp_path / "run"
@@ -101,7 +101,7 @@ def test_a_lease_is_held_until_it_is_released(tmp_path: Path) -> None:
 
 def test_a_second_driver_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     process = driver(tmp_path / "run")
-    assert "have it" == said(process)
+    assert said(process) == "have it"
     with pytest.raises(Held) as refused:
         alone(tmp_path / "run")
     line = str(refused.value)
@@ -119,7 +119,7 @@ def test_a_driver_is_refused_in_the_same_process_too(run: Path) -> None:
 
 def test_a_stopped_driver_still_has_its_lease(run: Path) -> None:
     process = driver(run)
-    assert "have it" == said(process)
+    assert said(process) == "have it"
     process.send_signal(signal.SIGSTOP)
     change(run, silent=3600)
     with pytest.raises(Held):
@@ -136,7 +136,7 @@ def test_the_lease_of_a_killed_driver_is_taken_over(left: Path) -> None:
 
 def test_a_killed_driver_that_nobody_collected_is_dead(run: Path) -> None:
     process = driver(run)
-    assert "have it" == said(process)
+    assert said(process) == "have it"
     os.kill(process.pid, signal.SIGKILL)  # and no wait: its parent is busy
     wait_until(lambda: holder(run) is None)
     alone(run).release()
@@ -219,7 +219,7 @@ def test_an_unreadable_lease_is_somebodys_until_it_is_old(run: Path) -> None:
 def test_of_drivers_that_start_at_one_time_exactly_one_wins(tmp_path: Path, left: Path, dead: bool) -> None:
     folder = left if dead else tmp_path / "new"
     drivers = [driver(folder, tmp_path / "go") for _ in range(8)]
-    assert ["ready"] * 8 == [said(process) for process in drivers]
+    assert [said(process) for process in drivers] == ["ready"] * 8
     (tmp_path / "go").touch()
     answers = [said(process) for process in drivers]
     [winner] = [process for process, answer in zip(drivers, answers, strict=True) if answer == "have it"]
@@ -242,7 +242,7 @@ def test_one_heart_beats_for_all_runs_of_a_driver(tmp_path: Path) -> None:
         assert written == {folder: (folder / "lease.json").stat().st_mtime_ns for folder in folders}
         assert {folder.name for folder in folders} == {name for name, _ in living_drivers(tmp_path)}
         assert all(holder(folder) for folder in folders)
-    assert [] == [*tmp_path.glob("*/lease.json"), *(tmp_path / DRIVERS).glob("*.json")]
+    assert [*tmp_path.glob("*/lease.json"), *(tmp_path / DRIVERS).glob("*.json")] == []
 
 
 def test_a_heartbeat_waits_for_no_disk(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,24 +261,24 @@ def test_of_runs_that_one_driver_asks_for_it_gets_all_or_none(tmp_path: Path) ->
         with pytest.raises(Held, match="b already has a driver"):
             acquire([tmp_path / "a", tmp_path / "b"])
         assert holder(tmp_path / "a") is None
-        assert ["b"] == [run for run, _ in living_drivers(tmp_path)]
+        assert [run for run, _ in living_drivers(tmp_path)] == ["b"]
 
 
 def test_drivers_are_known_without_a_look_at_the_runs_that_ended(tmp_path: Path) -> None:
     for i in range(3):
         alone(tmp_path / f"ended-{i}").release()
     dead = driver(tmp_path / "dead")
-    assert "have it" == said(dead)
+    assert said(dead) == "have it"
     dead.kill()
     dead.communicate()
     with alone(tmp_path / "alive") as lease:
         assert [("alive", lease.since)] == [(run, found.since) for run, found in living_drivers(tmp_path)]
         names = {path.name for path in (tmp_path / DRIVERS).iterdir()} - {CLOCK}
-        assert 1 == len(names)  # what the dead one left is gone
+        assert len(names) == 1  # what the dead one left is gone
 
 
 def test_drivers_that_cannot_be_listed_are_an_error_of_the_store_and_not_none(tmp_path: Path) -> None:
-    assert [] == [*living_drivers(tmp_path)]
+    assert [*living_drivers(tmp_path)] == []
     (tmp_path / DRIVERS).touch()
     with pytest.raises(Unreadable, match=rf"cannot read {tmp_path}/{re.escape(DRIVERS)}: Not a directory"):
         [*living_drivers(tmp_path)]
@@ -290,7 +290,7 @@ def test_a_driver_in_a_container_with_a_time_of_its_own_still_has_its_lease(run:
     process = subprocess.Popen(
         inside, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert "have it" == said(process)
+    assert said(process) == "have it"
     with pytest.raises(Held):
         alone(run)
     process.communicate("\n")
@@ -327,7 +327,7 @@ def test_a_driver_that_slept_finds_its_lease_lost_though_whoever_took_it_over_ha
     with alone(run):
         pass
     hours[0] = 8
-    assert ("run", None) == lease.lost
+    assert lease.lost == ("run", None)
     lease.release()
     assert not (run / "lease.json").exists()
 
@@ -373,11 +373,11 @@ def test_a_forked_child_does_not_give_the_lease_away(tmp_path: Path) -> None:
     out = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "run")], env=environment, capture_output=True, text=True
     )
-    assert "True\n" == out.stdout
+    assert out.stdout == "True\n"
 
 
 def test_the_lease_needs_nothing_heavy() -> None:
     script = "import sys, orchestrator.store.lease; print([m for m in ('pyarrow', 'numpy', 'ray') if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     out = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
-    assert "[]\n" == out.stdout
+    assert out.stdout == "[]\n"

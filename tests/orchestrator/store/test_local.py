@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def put(store: LocalStore, name: object) -> Path:
-    assert WriteEffect.NEW == store.write(key(name), table(name), {"task": "t", "version": 1})
+    assert store.write(key(name), table(name), {"task": "t", "version": 1}) == WriteEffect.NEW
     return place(store, name)
 
 
@@ -83,7 +83,7 @@ def python(script: str, *arguments: object, around: tuple[str, ...] = ()) -> "su
 
 def ended(process: "subprocess.Popen[str]") -> str:
     out, err = process.communicate(timeout=HANGING)
-    assert 0 == process.returncode, err
+    assert process.returncode == 0, err
     return out
 
 
@@ -94,9 +94,9 @@ def test_writing_a_result_again_is_harmless(store: LocalStore) -> None:
     path = put(store, "a")
     before = path.stat()
     chunked = pa.concat_tables([table("a").slice(0, 3), table("a").slice(3)])
-    assert WriteEffect.SAME == store.write(key("a"), chunked, {"another": "record"})
+    assert store.write(key("a"), chunked, {"another": "record"}) == WriteEffect.SAME
     assert (before.st_ino, before.st_mtime_ns) == (path.stat().st_ino, path.stat().st_mtime_ns)
-    assert [] == inside(store, "conflicts")
+    assert inside(store, "conflicts") == []
 
 
 def together(count: int, act: Callable[[int], object]) -> None:
@@ -135,8 +135,8 @@ together(4, write)
 def test_of_writers_at_one_time_the_first_wins(tmp_path: Path, alike: bool) -> None:
     ended(python(WRITE, tmp_path, alike))
     store = LocalStore(tmp_path / "store")
-    assert 40 == sum(int((tmp_path / str(number)).read_text()) for number in range(4))
-    assert [] == list(store.verify(key(n) for n in range(40)))
+    assert sum(int((tmp_path / str(number)).read_text()) for number in range(4)) == 40
+    assert list(store.verify(key(n) for n in range(40))) == []
     assert (0 if alike else 120) == len(inside(store, "conflicts"))
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_file_is_set_aside_too(store: LocalStore) -> None:
     place(store, "a").symlink_to("nowhere")
     put(store, "a")
     assert table("a") == store.read(key("a"))
-    assert 4 == len(os.listdir(Path(store.location, "quarantine"))) // 2  # each with a note, and the lock
+    assert len(os.listdir(Path(store.location, "quarantine"))) // 2 == 4  # each with a note, and the lock
 
 
 def test_what_cannot_be_read_is_not_called_damaged_and_stays(
@@ -190,7 +190,7 @@ def test_what_cannot_be_read_is_not_called_damaged_and_stays(
         store.write(key("a"), table("a"), {})
     monkeypatch.undo()
     assert table("a") == store.read(key("a"))
-    assert [] == inside(store, "quarantine")
+    assert inside(store, "quarantine") == []
 
 
 def test_a_record_that_cannot_be_read_is_not_called_damaged(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +263,10 @@ def test_what_a_run_keeps_is_set_aside_only_while_it_is_what_was_found_wrong(sto
     path = Path(store.location, "runs", "one", "ways", "way.json")
     path.write_bytes(b"mended by another")
     store.set_aside_run_file("one", "way.json", b"odd", "it makes no sense")
-    assert (b"mended by another", []) == (store.read_run_file("one", "way.json"), inside(store, "quarantine", ".json"))
+    assert (store.read_run_file("one", "way.json"), inside(store, "quarantine", ".json")) == (b"mended by another", [])
     store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
     assert store.read_run_file("one", "way.json") is None
-    assert [b"mended by another"] == [each.read_bytes() for each in inside(store, "quarantine", ".json")]
+    assert [each.read_bytes() for each in inside(store, "quarantine", ".json")] == [b"mended by another"]
 
 
 # Making and opening a store
@@ -348,9 +348,9 @@ def test_a_damaged_cache_of_digests_counts_as_empty(store: LocalStore) -> None:
     data = path.read_bytes()
     for bad in (b"", b"[]", b"\xff", data[:-3], data.replace(b"aa", b"ab", 1)):
         path.write_bytes(bad)
-        assert {} == dict(store.digests())
+        assert dict(store.digests()) == {}
     store.digests()["digits"] = "bb"
-    assert {"digits": "bb"} == dict(store.digests())
+    assert dict(store.digests()) == {"digits": "bb"}
 
 
 # A disk that refuses, a writer that dies
@@ -466,7 +466,7 @@ def on_a_disk_of_its_own(script: str, folder: Path) -> str:
 
 def test_a_disk_full_at_any_point_is_a_pause(tmp_path: Path) -> None:
     seen = Counter(json.loads(on_a_disk_of_its_own(FULL, tmp_path)))
-    assert 40 == seen["finished"]
+    assert seen["finished"] == 40
     assert seen["while making"] >= 3
     assert seen["while writing"] >= 20
 
@@ -480,7 +480,7 @@ def test_a_store_that_went_away_is_not_begun_anew(store: LocalStore, tmp_path: P
     Path(store.location).rename(tmp_path / "elsewhere")
     with pytest.raises(Unwritable, match="ENOENT"):
         store.write(key("b"), table("b"), {})
-    assert ["elsewhere"] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == ["elsewhere"]
 
 
 def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,7 +490,7 @@ def test_too_many_open_files_is_not_called_a_full_disk(store: LocalStore, monkey
     monkeypatch.setattr(os, "link", exhausted)
     with pytest.raises(OSError, match="Too many open files"):
         store.write(key("a"), table("a"), {})
-    assert [] == os.listdir(Path(store.location, "tmp"))
+    assert os.listdir(Path(store.location, "tmp")) == []
 
 
 KILLED = """

@@ -10,14 +10,14 @@ from orchestrator.store import atomic_write, marker, open_store
 def test_a_new_folder_is_made_a_store_with_a_marker_that_says_its_format(tmp_path: Path) -> None:
     root = tmp_path / "one" / "two"
     marker.open_folder(root, create=True)
-    assert (["engram-store.json"], b'{"format": 1}\n') == (os.listdir(root), (root / marker.MARKER).read_bytes())
+    assert (os.listdir(root), (root / marker.MARKER).read_bytes()) == (["engram-store.json"], b'{"format": 1}\n')
     marker.open_folder(root, create=False)
 
 
 def test_nothing_is_made_where_that_is_not_asked_for(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"there is no store at .*; a run makes one there"):
         marker.open_folder(tmp_path, create=False)
-    assert [] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_marker_that_another_maker_has_put_there_meanwhile_will_do(
@@ -33,7 +33,7 @@ def test_a_marker_that_another_maker_has_put_there_meanwhile_will_do(
 
     monkeypatch.setattr(os, "listdir", late)
     marker.open_folder(tmp_path, create=True)
-    assert ["engram-store.json", "results"] == sorted(real(tmp_path))
+    assert sorted(real(tmp_path)) == ["engram-store.json", "results"]
 
 
 @pytest.mark.parametrize("format", [b'{"format": 1}', b'{"format": 1, "made": "by somebody"}'])

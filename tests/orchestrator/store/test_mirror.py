@@ -49,7 +49,7 @@ def test_a_run_is_seen_elsewhere_and_brought_whole_when_it_is_driven_there(machi
     here.push(RUN, last=True)
     there.pull()
     brought = there.home / "runs" / RUN
-    assert {"run.json": "{}", "plan.json": "{}", "events.jsonl": "1\n"} == texts(brought)
+    assert texts(brought) == {"run.json": "{}", "plan.json": "{}", "events.jsonl": "1\n"}
     with there.claim(RUN):
         assert texts(folder) == texts(brought)
 
@@ -81,10 +81,10 @@ def test_a_log_only_grows_whoever_has_the_longer_one(machine: Callable[[str], Mi
     log = there.home / "runs" / RUN / "events.jsonl"
     log.write_text("1\n2\n")
     there.pull()
-    assert "1\n2\n" == log.read_text()
+    assert log.read_text() == "1\n2\n"
     there.push(RUN, last=True)
     machine("here").pull()
-    assert "1\n2\n" == (folder / "events.jsonl").read_text()
+    assert (folder / "events.jsonl").read_text() == "1\n2\n"
 
 
 def test_what_a_later_start_wrote_replaces_what_an_earlier_one_did(machine: Callable[[str], Mirror]) -> None:
@@ -97,7 +97,7 @@ def test_what_a_later_start_wrote_replaces_what_an_earlier_one_did(machine: Call
     (there.home / "runs" / RUN / "timings.json").write_text("second")
     there.push(RUN, last=True)
     machine("here").pull()
-    assert "second" == (folder / "timings.json").read_text()
+    assert (folder / "timings.json").read_text() == "second"
 
 
 def test_parts_that_a_run_has_removed_are_removed_from_the_copy(machine: Callable[[str], Mirror], s3: Server) -> None:
@@ -122,7 +122,7 @@ def test_only_what_is_new_is_copied_and_not_all_the_time(
     put.clear()
     (folder / "events.jsonl").write_text("1\n2\n")
     here.push(RUN)
-    assert [] == put
+    assert put == []
     here.push(RUN, last=True)
     assert [f"runs/{RUN}/events.jsonl"] == put
 
@@ -138,7 +138,7 @@ def test_the_driver_on_another_machine_is_known_while_it_lives(machine: Callable
     folder = there.home / "runs" / RUN
     found = lease.holder(folder)
     assert found is not None
-    assert ("other.cluster", 77) == (found.host, found.pid)
+    assert (found.host, found.pid) == ("other.cluster", 77)
     with pytest.raises(Held, match=r"other\.cluster"):
         there.claim(RUN)
     s3.delete(claim)
@@ -165,4 +165,4 @@ def test_without_its_server_a_mirror_shows_what_it_has_once_it_has_something(
     finally:
         s3.start()
     here.push(RUN, last=True)
-    assert b"1\n" == s3.get(f"store/runs/{RUN}/events.jsonl")
+    assert s3.get(f"store/runs/{RUN}/events.jsonl") == b"1\n"

@@ -31,7 +31,7 @@ def refusal(act: Callable[[], Any], kind: type[StoreError] = StoreError) -> str:
 
 def test_a_location_has_one_spelling(s3: Server) -> None:
     for spelt in (PLACE, PLACE + "/", f"S3://{BUCKET}/store//"):
-        assert PLACE == open_store(spelt).location
+        assert open_store(spelt).location == PLACE
     for bad in ("s3://", "s3://x", f"s3://{BUCKET}/store?region=eu", f"s3://{BUCKET}//store"):
         assert "is no place in an object store" in refusal(lambda bad=bad: open_store(bad))
 
@@ -99,7 +99,7 @@ def test_a_server_that_is_silent_is_given_up(s3: Server, monkeypatch: pytest.Mon
 
 def test_a_region_that_is_another_one_is_said(s3: Server) -> None:
     told = OSError("Error performing GET: Server returned non-2xx status code: 301 Moved Permanently: \n\nDebug source")
-    assert "it lies in another region; set AWS_REGION" == cause(told, "s3")
+    assert cause(told, "s3") == "it lies in another region; set AWS_REGION"
 
 
 def test_a_large_result_is_put_and_read_as_any_other(s3: Server) -> None:
@@ -113,11 +113,11 @@ def test_a_result_is_written_by_one_request_and_read_by_one(s3: Server) -> None:
     store = open_store(PLACE)
     with s3.counting() as counts:
         put(store, "a")
-    assert {"PUT": 1} == counts
+    assert counts == {"PUT": 1}
     for act in (store.read, store.record, lambda name: store.record(name, check=False)):
         with s3.counting() as counts:
             act(key("a"))
-        assert {"GET": 1} == counts
+        assert counts == {"GET": 1}
 
 
 @pytest.mark.parametrize("header", ["If-None-Match", "If-Match"])
@@ -126,7 +126,7 @@ def test_a_server_that_ignores_conditions_is_refused(s3: Server, header: str, mo
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         store = ObjectStore(PLACE)
         assert "it ignores If-None-Match or If-Match" in refusal(lambda: claims.claim(store._bucket, "toys-1"))
-    assert [] == s3.names("store/claims")
+    assert s3.names("store/claims") == []
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_sound_result_put_in_a_damaged_ones_place_meanwhile_stays(
     with pytest.raises(Damaged):
         store.read(key("a"))
     assert table("a") == store.read(key("a"))
-    assert [] == s3.names("store/quarantine")
+    assert s3.names("store/quarantine") == []
 
 
 def test_a_damaged_result_is_removed_only_once_its_copy_lies_in_quarantine(
@@ -208,7 +208,7 @@ def test_a_damaged_result_is_removed_only_once_its_copy_lies_in_quarantine(
     with pytest.raises(Damaged):
         store.read(key("a"))
     acts = [act.partition("/")[0] for act in bucket.acts]
-    assert ["get results", "get results", "put quarantine", "put quarantine", "delete results"] == acts
+    assert acts == ["get results", "get results", "put quarantine", "put quarantine", "delete results"]
     [kept] = [each for each in s3.names("store/quarantine") if each.endswith(".arrow")]
     assert sound[:-9] == s3.get(kept)
 
@@ -223,20 +223,20 @@ def kept_by(s3: Server) -> list[str]:
 def test_what_is_kept_stays_and_its_claim_is_given_back(s3: Server) -> None:
     store = open_store(PLACE)
     assert store.read_run_file("one", "way.json") is None
-    assert [b"first", b"first"] == [store.keep_run_file("one", "way.json", data) for data in (b"first", b"second")]
-    assert b"first" == open_store(PLACE).read_run_file("one", "way.json")
-    assert 1 == len(kept_by(s3))
+    assert [store.keep_run_file("one", "way.json", data) for data in (b"first", b"second")] == [b"first", b"first"]
+    assert open_store(PLACE).read_run_file("one", "way.json") == b"first"
+    assert len(kept_by(s3)) == 1
 
 
 def test_what_is_kept_no_more_lies_in_quarantine_with_the_reason(s3: Server) -> None:
     store = open_store(PLACE)
     store.keep_run_file("one", "way.json", b"odd")
     store.set_aside_run_file("one", "way.json", b"mended by another", "it makes no sense")
-    assert b"odd" == store.read_run_file("one", "way.json")
+    assert store.read_run_file("one", "way.json") == b"odd"
     store.set_aside_run_file("one", "way.json", b"odd", "it makes no sense")
     assert store.read_run_file("one", "way.json") is None
     copy, why = s3.names("store/quarantine")
-    assert (b"odd", b"runs/one/ways/way.json\nit makes no sense\n") == (s3.get(copy), s3.get(why))
+    assert (s3.get(copy), s3.get(why)) == (b"odd", b"runs/one/ways/way.json\nit makes no sense\n")
     assert copy.endswith(".json")
     assert copy.removesuffix(".json") == why.removesuffix(".txt")
 

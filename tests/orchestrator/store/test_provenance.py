@@ -58,12 +58,12 @@ def test_code_that_is_no_checkout_has_no_commit(root: Path) -> None:
 
 def test_the_commit_is_that_of_the_branch_or_of_a_detached_head(root: Path) -> None:
     written(root / ".git" / "HEAD", COMMIT)
-    assert COMMIT == commit()
+    assert commit() == COMMIT
     written(root / ".git" / "HEAD", "ref: refs/heads/some/branch")
     written(root / ".git" / "packed-refs", f"# pack-refs\n{COMMIT} refs/heads/other\n{OTHER} refs/heads/some/branch")
-    assert OTHER == commit()
+    assert commit() == OTHER
     written(root / ".git" / "refs" / "heads" / "some" / "branch", COMMIT)  # newer than what was packed
-    assert COMMIT == commit()
+    assert commit() == COMMIT
     written(root / ".git" / "HEAD", "ref: refs/heads/gone")
     assert commit() is None
 
@@ -71,7 +71,7 @@ def test_the_commit_is_that_of_the_branch_or_of_a_detached_head(root: Path) -> N
 def test_a_branch_whose_name_ends_like_another_is_not_taken_for_it(root: Path) -> None:
     written(root / ".git" / "HEAD", "ref: refs/heads/main")
     written(root / ".git" / "packed-refs", f"{OTHER} refs/remotes/refs/heads/main\n{COMMIT} refs/heads/main")
-    assert COMMIT == commit()
+    assert commit() == COMMIT
 
 
 def test_a_worktree_has_a_head_of_its_own_and_its_repositorys_branches(root: Path, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_worktree_has_a_head_of_its_own_and_its_repositorys_branches(root: Pat
     written(git / "worktrees" / "code" / "commondir", "../..")
     written(git / "HEAD", OTHER)
     written(git / "refs" / "heads" / "branch", COMMIT)
-    assert COMMIT == commit()
+    assert commit() == COMMIT
 
 
 def torch(there: bool) -> SimpleNamespace:
@@ -111,4 +111,4 @@ def test_a_device_has_one_name_however_it_was_noted(
 
 def test_without_torch_the_device_is_what_was_noted_or_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
-    assert [{"device": "cpu"}, {"device": "TPU"}] == [provenance.device(), provenance.device("TPU")]
+    assert [provenance.device(), provenance.device("TPU")] == [{"device": "cpu"}, {"device": "TPU"}]

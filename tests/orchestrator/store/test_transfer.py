@@ -62,8 +62,8 @@ def test_a_copy_has_the_same_bytes_and_a_second_copy_has_nothing_to_do(origin: S
     assert contents(origin) == contents(target)
     assert (12, sum(map(len, contents(origin).values())), []) == (first.copied, first.bytes, first.damaged)
     second = copy_store(origin, target)
-    assert (0, 12, []) == (second.copied, second.present, second.damaged)
-    assert [] == list(target.verify(target.keys()))
+    assert (second.copied, second.present, second.damaged) == (0, 12, [])
+    assert list(target.verify(target.keys())) == []
     assert "runs/toys-1/lease.json" not in target.files("runs")
 
 
@@ -108,8 +108,8 @@ def test_the_result_of_another_key_is_not_copied(origin: Store, target: Store) -
 def test_a_run_is_copied_anew_where_the_origin_has_the_longer_log(origin: Store, target: Store) -> None:
     copy_store(origin, target)
     target.replace_file(LOG, b"1\n2\n3\n")
-    assert 0 == copy_store(origin, target).copied
-    assert b"1\n2\n3\n" == target.read_file(LOG)
+    assert copy_store(origin, target).copied == 0
+    assert target.read_file(LOG) == b"1\n2\n3\n"
     origin.replace_file(LOG, b"1\n2\n3\n4\n")
     copy_store(origin, target)
     assert contents(origin) == contents(target)
@@ -122,7 +122,7 @@ def test_a_run_that_is_driven_in_the_target_is_left_alone(origin: Store, tmp_pat
     driven = f"toys-1 is driven in .* by process {os.getpid()}"
     with lease.acquire([target.folder("runs", "toys-1")]), pytest.raises(Held, match=driven):
         copy_store(origin, target)
-    assert b"1\n" == target.read_file(LOG)
+    assert target.read_file(LOG) == b"1\n"
 
 
 def test_bytes_that_read_back_otherwise_end_the_copy(
@@ -142,7 +142,7 @@ def test_a_store_goes_to_a_bucket_and_back_and_nothing_is_computed_again(engram:
     fields = ("toys", "parts=3", "--address", "none")
     run = engram.json("run", *fields)["run"]
     remote = f"s3://{BUCKET}/copy"
-    assert 0 < engram.json("store", "copy", "engram-store", remote)["copies"][0]["copied"]
+    assert engram.json("store", "copy", "engram-store", remote)["copies"][0]["copied"] > 0
     engram("store", "copy", remote, "back")
     again = engram.json("run", *fields, "--store", "back")
     assert (run, 0) == (again["run"], again["jobs"]["done"])

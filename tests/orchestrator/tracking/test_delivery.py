@@ -64,13 +64,13 @@ def test_the_uploader_gets_its_order_and_the_word_that_ends_it(
     store: Store, run: str, answering: Callable[[str], None]
 ) -> None:
     answering(f"{said({'alive': True})}; {said({'problem': '', 'notice': 'one was set aside'})}")
-    assert ["one was set aside"] == Delivery(TARGET, store, [run], None).finish(never)
+    assert Delivery(TARGET, store, [run], None).finish(never) == ["one was set aside"]
     order = json.loads((store.folder("mlflow") / "order").read_text())
     assert {"store": store.location, "uri": URI, "experiment": "wards", "runs": [run], "sweep": None} == {
         name: order[name] for name in ("store", "uri", "experiment", "runs", "sweep")
     }
     assert all(Path(path).is_absolute() for path in order["path"])
-    assert "end\n" == (store.folder("mlflow") / "word").read_text()
+    assert (store.folder("mlflow") / "word").read_text() == "end\n"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def received(store: Store, run: str, **fields: Any) -> Journal:
 def test_where_all_is_delivered_no_process_is_started(store: Store, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     received(store, run)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    assert [] == Delivery(TARGET, store, [run], None).finish(never)
+    assert Delivery(TARGET, store, [run], None).finish(never) == []
 
 
 @pytest.mark.parametrize(
@@ -182,5 +182,5 @@ def test_the_address_is_that_of_this_tracking_store(store: Store, run: str) -> N
     received(store, run)
     mine = Delivery(TARGET, store, [run], None)
     assert {run: f"{AT}/#/r"} == addresses(mine, [run, "toys-other"])
-    assert {} == addresses(Delivery(Target("http://other:5000", "wards"), store, [run], None), [run])
-    assert {} == addresses(None, [run])
+    assert addresses(Delivery(Target("http://other:5000", "wards"), store, [run], None), [run]) == {}
+    assert addresses(None, [run]) == {}

@@ -67,9 +67,9 @@ IDLE = [*started(30, stored=10), at(31, "finished", jobs={})]
 
 def test_a_point_comes_every_five_seconds_of_the_log_and_at_both_ends_of_a_start(tmp_path: Path) -> None:
     found = course(tmp_path, FIRST + SECOND)
-    assert [(0, 0, 0), (1, 5, 5), (2, 9, 8), (3, 20, 8), (4, 26, 10)] == counts(found.points)
-    assert ("finished", ZERO, ZERO + 27) == (found.state, found.began, found.ended)
-    assert 60.0 == found.points[1].models_per_minute
+    assert counts(found.points) == [(0, 0, 0), (1, 5, 5), (2, 9, 8), (3, 20, 8), (4, 26, 10)]
+    assert (found.state, found.began, found.ended) == ("finished", ZERO, ZERO + 27)
+    assert found.points[1].models_per_minute == 60.0
     assert found.points[0].models_per_minute is None
 
 
@@ -97,16 +97,16 @@ def test_a_start_that_finds_nothing_to_do_adds_no_point_and_moves_no_end(tmp_pat
 
 
 def test_a_run_whose_results_were_all_there_has_one_point(tmp_path: Path) -> None:
-    assert [(0, 1, 10)] == counts(course(tmp_path, [*started(0, stored=10), at(1, "finished", jobs={})]).points)
+    assert counts(course(tmp_path, [*started(0, stored=10), at(1, "finished", jobs={})]).points) == [(0, 1, 10)]
 
 
 def test_the_last_counts_of_a_killed_start_are_shown_once_the_next_one_begins(tmp_path: Path) -> None:
     killed = [*started(0), done(1, 0), done(2, 1)]
-    assert [(0, 0, 0)] == counts(course(tmp_path, killed).points)
+    assert counts(course(tmp_path, killed).points) == [(0, 0, 0)]
     assert course(tmp_path, killed).state is None
-    assert [(0, 0, 0), (1, 2, 2), (2, 9, 2), (3, 11, 3)] == counts(
+    assert counts(
         course(tmp_path, [*killed, *started(9, stored=2), done(10, 2), at(11, "paused", jobs={})]).points
-    )
+    ) == [(0, 0, 0), (1, 2, 2), (2, 9, 2), (3, 11, 3)]
 
 
 def test_the_logs_of_a_sweeps_cells_are_one_with_what_they_share_once(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_the_logs_of_a_sweeps_cells_are_one_with_what_they_share_once(tmp_path: 
     other.append([*started(0, stored=3), done(1, 5), done(8, 7), at(9.1, "finished", jobs={})])
     found = ProgressLog(MergedLog([one, other], at(0, "")["time"]))
     found.read()
-    assert [(0, 0, 3), (1, 7, 5), (2, 9, 6)] == counts(found.points)
-    assert (ZERO, ZERO + 9.1) == (found.began, found.ended)
+    assert counts(found.points) == [(0, 0, 3), (1, 7, 5), (2, 9, 6)]
+    assert (found.began, found.ended) == (ZERO, ZERO + 9.1)
 
 
 def test_what_a_log_may_still_get_is_awaited(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_what_a_log_may_still_get_is_awaited(tmp_path: Path) -> None:
         journal.append([started(0)[0] | stamp, done(0, 0) | stamp])
     found = ProgressLog(MergedLog([one, other]))
     found.read(settled=False)
-    assert [] == found.points
+    assert found.points == []
     found.read()
-    assert 1 == len(found.points)
+    assert len(found.points) == 1
 
 
 def test_the_numbers_of_the_row_behind_the_answer_are_metrics_without_what_is_none(tmp_path: Path) -> None:
@@ -148,19 +148,19 @@ def test_the_numbers_of_the_row_behind_the_answer_are_metrics_without_what_is_no
     (journal.folder / "plan.json").write_text(
         '{"roots": {"summary": ["%s"]}, "jobs": [["%s", "t"]]}' % (("a" * 64,) * 2)
     )
-    assert {"effect": 0.1 + 0.2, "effect.low": 1e-17} == facts.metrics(journal, store, None)
-    assert {} == facts.learning_curves(journal, store)
+    assert facts.metrics(journal, store, None) == {"effect": 0.1 + 0.2, "effect.low": 1e-17}
+    assert facts.learning_curves(journal, store) == {}
 
 
 def test_learning_curves_are_means_by_epoch(tmp_path: Path) -> None:
     fold = {"models": "folds", "low": None, "high": None, "n": 2}
     rows = [fold | {"epoch": epoch, "split": "train", "estimate": 90.0 - epoch} for epoch in (2, 1)]
     table = pa.Table.from_pylist([*rows, rows[0] | {"models": "whole"}], schema=losses.LOSSES)
-    assert {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []} == losses.learning_curves(table)
+    assert losses.learning_curves(table) == {"train_loss": [(1, 89.0), (2, 88.0)], "test_loss": []}
     empty = dict.fromkeys(learning_curve.HISTORY.names)
     trained = [empty | {"epoch": 1, "train_loss": loss, "validation_loss": 1.0} for loss in (1.0, 3.0)]
     means = learning_curve.learning_curves(pa.Table.from_pylist(trained, schema=learning_curve.HISTORY))
-    assert [(1, 2.0)] == means["train_loss"]
+    assert means["train_loss"] == [(1, 2.0)]
 
 
 def test_data_sets_are_named_once_each_and_without_their_path(tmp_path: Path) -> None:
@@ -181,18 +181,19 @@ def test_a_table_that_is_handed_over_is_without_remarks_of_its_schema() -> None:
 def test_bytes_are_in_no_table_that_is_handed_over() -> None:
     inner = pa.list_(pa.struct([("name", pa.string()), ("values", pa.large_binary())]))
     table = pa.table({"n": [1], "image": pa.array([b"x"]), "weights": pa.array([[]], inner), "list": [[1, 2]]})
-    assert ["n", "list"] == artifacts.shareable(table).schema.names
+    assert artifacts.shareable(table).schema.names == ["n", "list"]
 
 
 def test_a_link_opens_the_view_with_runs_and_shows_no_password() -> None:
     target = Target("https://ann:secret@mlflow.example/base/")
-    assert "https://mlflow.example/base/#/experiments/3/runs/abc?workflowType=machine_learning" == target.address(
-        "3", "abc"
+    assert (
+        target.address("3", "abc")
+        == "https://mlflow.example/base/#/experiments/3/runs/abc?workflowType=machine_learning"
     )
     listed = "http://h:1/#/experiments/3/runs?workflowType=machine_learning"
     assert listed == run_list("http://h:1", "3")
     assert f"{listed}&viewStateShareKey=engram-answers" == run_list("http://h:1", "3", with_answers=True)
-    assert "postgresql://db/x" == Target("postgresql://ann:secret@db/x").address("1", "2")
+    assert Target("postgresql://ann:secret@db/x").address("1", "2") == "postgresql://db/x"
 
 
 def test_a_relative_tracking_store_lies_where_the_command_was_given(
@@ -200,6 +201,6 @@ def test_a_relative_tracking_store_lies_where_the_command_was_given(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert f"sqlite:///{tmp_path}/a.db" == absolute_uri("sqlite:///a.db")
-    assert "sqlite:////a.db" == absolute_uri("sqlite:////a.db")
+    assert absolute_uri("sqlite:////a.db") == "sqlite:////a.db"
     assert (tmp_path / "mlruns").as_uri() == absolute_uri("./mlruns")
-    assert "http://h:1" == absolute_uri("http://h:1")
+    assert absolute_uri("http://h:1") == "http://h:1"

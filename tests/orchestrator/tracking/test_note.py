@@ -56,9 +56,9 @@ def test_a_sweep_is_named_by_what_it_varies_and_its_cells_by_their_settings(tmp_
     spec = Spec("toys", "few", {"first": "1"}, sweep={"parts": ["3", "4"]})
     report = start(resolve_cells(spec), store, Execution(address="none", mlflow="off", report=False))
     sweep = Journal(store.folder("runs", report.run))
-    assert "toys, few, first=1, sweep of parts" == note.run_name(sweep)
-    assert ["parts=3", "parts=4"] == list(note.cell_names(sweep, None).values())
-    assert "toys, few, first=1, parts=3" == note.run_name(sweep.sibling(report.cells[0].run))
+    assert note.run_name(sweep) == "toys, few, first=1, sweep of parts"
+    assert list(note.cell_names(sweep, None).values()) == ["parts=3", "parts=4"]
+    assert note.run_name(sweep.sibling(report.cells[0].run)) == "toys, few, first=1, parts=3"
 
 
 def ran(store: Store, spec: Spec) -> Journal:
@@ -145,9 +145,9 @@ def test_what_would_break_the_table_is_escaped_and_what_is_too_long_is_cut(store
     row = empty | {"metric": "a|b\nc", "setting": "no|JSON", "estimate": 0.123456, "low": 0.1, "p_value": 1e-9}
     run = made.run(store, "some", {"summary": [pa.Table.from_pylist([row], schemas.SUMMARY)]}, audit="gone")
     table, *_ = note.run_note(run.journal, store, "finished").split("\n\n")
-    assert "| a\\|b c | no\\|JSON | 0.1235 |  |  |  | < 1e-6 |" == table.splitlines()[2]
+    assert table.splitlines()[2] == "| a\\|b c | no\\|JSON | 0.1235 |  |  |  | < 1e-6 |"
     long = empty | {"metric": "m" * 1000}
     run = made.run(store, "long", {"summary": [pa.Table.from_pylist([long] * 12, schemas.SUMMARY)]}, audit="gone")
     text = note.run_note(run.journal, store, "finished")
-    assert (note.LONGEST_NOTE + 4, True) == (len(text), text.endswith("m ..."))
+    assert (len(text), text.endswith("m ...")) == (note.LONGEST_NOTE + 4, True)
     assert len(text) <= 8000

@@ -38,7 +38,7 @@ def sent(made: Made) -> Any:
     about = journal(made).about()
     order = {"store": str(made.store), "uri": uri, "experiment": "engram", "runs": about["cells"], "sweep": made.name}
     driver = Told()
-    assert "" == follow(Uploader(order), driver, driver.sign)  # type: ignore[arg-type]
+    assert follow(Uploader(order), driver, driver.sign) == ""  # type: ignore[arg-type]
     assert driver.signs > len(about["cells"])
     assert is_delivered(journal(made), open_store(str(made.store)), Target(uri))
     return client(uri)
@@ -46,7 +46,7 @@ def sent(made: Made) -> Any:
 
 def parted(found: list[Any]) -> tuple[Any, list[Any]]:
     """The search, and its trials."""
-    (parent,) = (run for run in found if "search" == run.data.tags["engram.kind"])
+    (parent,) = (run for run in found if run.data.tags["engram.kind"] == "search")
     return parent, [run for run in found if run is not parent]
 
 
@@ -63,12 +63,12 @@ def test_it_is_the_parent_of_its_trials_with_its_answer_and_they_have_both_numbe
     monkeypatch.setattr(pq, "read_table", noted)
     mlflow = sent(made)
     # Once for all of its runs, and once to see that all is delivered.
-    assert ["trials", "trials"] == [name for name in opened if name in ("trials", "front")]
+    assert [name for name in opened if name in ("trials", "front")] == ["trials", "trials"]
     parent, trials = parted(tracked(mlflow))
     tags, told = parent.data.tags, made.told["recommendation"]
-    assert ("tunable, noise=0.01, search over rate, wide", "FINISHED") == (parent.info.run_name, parent.info.status)
-    assert ("recommended", "cleared") == (tags["engram.answer"], tags["engram.tone"])
-    assert "0.320 [0.292, 0.348]" == tags["engram.estimate"]
+    assert (parent.info.run_name, parent.info.status) == ("tunable, noise=0.01, search over rate, wide", "FINISHED")
+    assert (tags["engram.answer"], tags["engram.tone"]) == ("recommended", "cleared")
+    assert tags["engram.estimate"] == "0.320 [0.292, 0.348]"
     note = tags["mlflow.note.content"]
     assert note.startswith(f"*{QUESTION} 4 trials over rate from 0.006,0.01, wide from false,true.*")
     assert f"**{told['sentence']}**" in note
@@ -109,7 +109,7 @@ def test_its_tables_are_artifacts_that_mlflow_shows(made: Made) -> None:
     assert {"tables/front.json", "tables/trials.json"} == shown
     table = json.loads(Path(mlflow.download_artifacts(parent.info.run_id, "tables/trials.json")).read_text())
     assert {"trial", "setting.rate", "setting.wide", "memorization", "utility_high"} <= set(table["columns"])
-    assert 7 == len(table["data"])
+    assert len(table["data"]) == 7
 
 
 def test_what_went_on_is_there_once_with_the_numbers_of_now(made: Made) -> None:
@@ -129,4 +129,4 @@ def test_what_went_on_is_there_once_with_the_numbers_of_now(made: Made) -> None:
         )  # fmt: skip
         assert len(about["cells"]) == len(trials)
         history = mlflow.get_metric_history(trials[0].info.run_id, "search.memorization")
-        assert 1 == len(history)
+        assert len(history) == 1

@@ -79,14 +79,14 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
     receipt = engram.folder / "engram-store" / "runs" / name / "mlflow.json"
     engram.until(receipt.exists, first)
     mlflow = database(engram)
-    engram.until(lambda: ["RUNNING"] == [run.info.status for run in tracked(mlflow)], first)
+    engram.until(lambda: [run.info.status for run in tracked(mlflow)] == ["RUNNING"], first)
     alive = only(mlflow, "RUNNING")
     assert json.loads(receipt.read_text())["address"] == engram.json("status")["mlflow"]
     assert "already has a driver" in engram(*command, code=1).stderr
     first.kill()
     first.communicate()
-    engram.until(lambda: ["KILLED"] == [run.info.status for run in tracked(mlflow)])
-    engram.until(lambda: [] == marked(engram.env["TRACKED"]))
+    engram.until(lambda: [run.info.status for run in tracked(mlflow)] == ["KILLED"])
+    engram.until(lambda: marked(engram.env["TRACKED"]) == [])
     engram.go()
     engram.fresh = False
     for _ in range(5):
@@ -103,7 +103,7 @@ def test_a_kill_a_second_driver_and_five_resumes_leave_one_run_with_every_step_o
         assert list(range(len(history))) == [each.step for each in history]
         assert sorted(each.timestamp for each in history) == [each.timestamp for each in history]
     assert len(history) >= 4
-    assert (81.0, 0.0, 3160.0) == tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "effect"))
+    assert tuple(run.data.metrics[name] for name in (*PROGRESS[:2], "effect")) == (81.0, 0.0, 3160.0)
     tags = {"engram.run": name, "engram.kind": "cell", "engram.audit": "toys", "engram.state": "finished"}
     assert tags.items() <= run.data.tags.items()
     assert {"audit": "toys", "parts": "80", "trouble": "wait"}.items() <= run.data.params.items()
@@ -131,9 +131,9 @@ def test_a_sweep_has_one_parent_and_a_child_for_each_cell(swept: tuple[Shell, di
     assert {report["run"], *names} == set(runs)
     parent = runs[report["run"]]
     assert "mlflow.parentRunId" not in parent.data.tags
-    assert "sweep" == parent.data.tags["engram.kind"]
+    assert parent.data.tags["engram.kind"] == "sweep"
     assert {parent.info.run_id} == {runs[name].data.tags["mlflow.parentRunId"] for name in names}
-    assert ["0.001", "0.003"] == [runs[name].data.params["question.training.learning_rate"] for name in names]
+    assert [runs[name].data.params["question.training.learning_rate"] for name in names] == ["0.001", "0.003"]
     assert "question.training.learning_rate" not in parent.data.params
     settings = "question.canaries=1, question.training.epochs=1"
     swept_field = "question.training.learning_rate"
@@ -158,7 +158,7 @@ def test_metrics_are_the_effect_of_the_audit_and_tables_hold_all_numbers(
     row = next(row for row in rows if (row["metric"], row["setting"]) == (metric, setting))
     given = {name for name, column in facts.COLUMNS.items() if row[column] is not None}
     assert row["estimate"] == run.data.metrics["effect"]
-    assert "M_w effect (images=probe), nats" == run.data.tags["engram.effect"]
+    assert run.data.tags["engram.effect"] == "M_w effect (images=probe), nats"
     logged = tracked(mlflow)
     cells = [run for run in logged if "mlflow.parentRunId" in run.data.tags]
     assert {"effect"} == {next(iter(cell.data.metrics)) for cell in cells}  # on which a comparison opens
@@ -190,7 +190,7 @@ def test_the_data_sets_of_a_run_are_its_inputs(swept: tuple[Shell, dict[str, Any
         assert {"digits", "photos"} == set(found)
         whole = json.loads(found["digits"].dataset.source)["digest"]
         assert (whole[:32], 64) == (found["digits"].dataset.digest, len(whole))
-        assert [("mlflow.data.context", "question.data")] == [(tag.key, tag.value) for tag in found["digits"].tags]
+        assert [(tag.key, tag.value) for tag in found["digits"].tags] == [("mlflow.data.context", "question.data")]
 
 
 @pytest.mark.slow
@@ -209,10 +209,10 @@ def test_a_new_page_is_delivered_by_resume_and_the_users_images_never_are(
     (run,) = [run for run in tracked(mlflow) if name_of(run) == name]
     top = {each.path for each in mlflow.list_artifacts(run.info.run_id)}
     assert {"report.html", "figures", "tables"} == top
-    assert ["figures/effect.svg"] == [each.path for each in mlflow.list_artifacts(run.info.run_id, "figures")]
+    assert [each.path for each in mlflow.list_artifacts(run.info.run_id, "figures")] == ["figures/effect.svg"]
     everything = (engram.folder / "engram-store" / "mlflow" / "artifacts").rglob("*")
     assert not [path for path in everything if path.is_file() and b"secret" in path.read_bytes()]
-    assert 3 == len(tracked(mlflow))
+    assert len(tracked(mlflow)) == 3
 
 
 @pytest.mark.slow
@@ -227,7 +227,7 @@ def test_a_run_that_is_delivered_resumes_without_mlflow_and_any_other_goes_on_wi
     assert report["mlflow"] == json.loads(done.stdout)["mlflow"]
     assert "tracked" not in done.stderr
     done = broken(*TOYS, "--preset", "few", "--json")
-    assert 1 == done.stderr.count("not tracked in full")
+    assert done.stderr.count("not tracked in full") == 1
     assert json.loads(done.stdout)["mlflow"] is None
 
 
@@ -247,9 +247,9 @@ def test_a_failed_run_is_marked_so_and_off_is_silent(tmp_path: Path, begun: Copi
     mlflow.delete_experiment(run.info.experiment_id)
     (tmp_path / "mended").touch()
     done = engram("resume", "--address", "none")
-    assert 1 == done.stderr.count("has been deleted in MLflow")
+    assert done.stderr.count("has been deleted in MLflow") == 1
     done = engram(*TOYS, "--preset", "few", "--mlflow", "carrier-pigeon://roof")
-    assert 1 == done.stderr.count("not tracked in full")
+    assert done.stderr.count("not tracked in full") == 1
 
 
 @pytest.mark.slow
@@ -264,8 +264,8 @@ def test_a_store_that_was_moved_takes_its_tracked_runs_along(tmp_path: Path, beg
     mlflow = database(moved)
     (run,) = tracked(mlflow)
     assert (moved.folder / "engram-store").as_uri() in run.info.artifact_uri
-    assert 2 == len(mlflow.list_artifacts(run.info.run_id, "tables"))
-    assert ["new place"] == os.listdir(tmp_path)
+    assert len(mlflow.list_artifacts(run.info.run_id, "tables")) == 2
+    assert os.listdir(tmp_path) == ["new place"]
 
 
 @pytest.fixture(scope="module")
@@ -290,8 +290,8 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     server.signal(fault)
     engram.go()
     said = run.communicate(timeout=HANGING)[1]  # it has ended while the server was away
-    assert 0 == run.returncode, said
-    assert 1 == said.count("not tracked in full")
+    assert run.returncode == 0, said
+    assert said.count("not tracked in full") == 1
     (log,) = receipts.glob("*/events.jsonl")
     if fault is signal.SIGKILL:
         server.kill()
@@ -301,15 +301,16 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
     report = engram.json("resume", log.parent.name, "--address", "none")
     mlflow = client(server.url)
     (found,) = tracked(mlflow, name)
-    assert ("FINISHED", 25.0, 276.0) == (
+    assert (
         found.info.status,
         found.data.metrics["system/jobs done"],
         found.data.metrics["effect"],
-    )
+    ) == ("FINISHED", 25.0, 276.0)
     assert list(range(len(steps(mlflow, found, PROGRESS[0])))) == steps(mlflow, found, PROGRESS[0])
-    assert ["tables/summary.json", "tables/summary.parquet"] == sorted(
-        each.path for each in mlflow.list_artifacts(found.info.run_id, "tables")
-    )
+    assert sorted(each.path for each in mlflow.list_artifacts(found.info.run_id, "tables")) == [
+        "tables/summary.json",
+        "tables/summary.parquet",
+    ]
     experiment = found.info.experiment_id
     page = f"{server.url}/#/experiments/{experiment}/runs/{found.info.run_id}?workflowType=machine_learning"
     assert page == report["mlflow"]
@@ -319,7 +320,7 @@ def test_a_server_that_goes_in_mid_run_delays_no_job_and_gets_all_later(
 def test_a_server_that_was_never_there_costs_one_line(tmp_path: Path) -> None:
     engram = shell(tmp_path, MLFLOW_TRACKING_URI=f"http://127.0.0.1:{free_port()}")
     done = engram(*TOYS, "--preset", "few")
-    assert 1 == done.stderr.count("nothing answers at")
+    assert done.stderr.count("nothing answers at") == 1
     assert "engram resume toys-" in done.stderr
 
 
@@ -333,6 +334,6 @@ def test_an_interrupted_run_ends_at_once_though_its_server_hangs(tmp_path: Path)
         run.send_signal(signal.SIGTERM)
         engram.go()
         said = run.communicate(timeout=HANGING)[1]
-    assert 130 == run.returncode
-    assert 1 == said.count("not tracked in full")
+    assert run.returncode == 130
+    assert said.count("not tracked in full") == 1
     assert "engram resume toys-" in said

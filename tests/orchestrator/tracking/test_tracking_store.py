@@ -81,10 +81,10 @@ def test_one_that_dies_while_it_makes_the_database_leaves_none(tmp_path: Path, m
 
     with pytest.raises(KeyboardInterrupt):
         database.make(path, killed)
-    assert [] == os.listdir(path.parent)
+    assert os.listdir(path.parent) == []
     (path.parent / ".making-left").mkdir()  # by one that had no time to clear up
     database.make(path, lambda draft: shutil.copy(migrated, draft))
-    assert ["mlflow.db"] == os.listdir(path.parent)
+    assert os.listdir(path.parent) == ["mlflow.db"]
     assert migrated.read_bytes() == path.read_bytes()
 
 
@@ -92,7 +92,7 @@ def test_a_database_that_was_not_finished_is_not_put_in_place(tmp_path: Path, ha
     path = tmp_path / "mlflow.db"
     with pytest.raises(OSError, match="cannot be used"):
         database.make(path, lambda draft: shutil.copy(half_made, draft))
-    assert [] == os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_database_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path, migrated: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_database_that_somebody_else_has_made_meanwhile_stays(tmp_path: Path, 
         path.write_text("another's")
 
     database.make(path, fill)
-    assert "another's" == path.read_text()
+    assert path.read_text() == "another's"
 
 
 def test_what_is_set_aside_is_kept_and_its_runs_are_owed_until_they_are_paid(tmp_path: Path) -> None:
@@ -115,9 +115,9 @@ def test_what_is_set_aside_is_kept_and_its_runs_are_owed_until_they_are_paid(tmp
         assert (f"mlflow.db.unusable-{count}", f"old {count}") == (place.name, place.read_text())
         assert (tmp_path / f"{place.name}-journal").exists()
     assert not path.exists()
-    assert ["a", "b"] == database.owed_runs(path)
+    assert database.owed_runs(path) == ["a", "b"]
     database.record_owed_runs(path, [])
-    assert [] == database.owed_runs(path)
+    assert database.owed_runs(path) == []
     assert {"mlflow.db.unusable-1", "mlflow.db.unusable-2"} == {each.split("-j")[0] for each in os.listdir(tmp_path)}
 
 
@@ -161,7 +161,7 @@ def test_runs_are_delivered_anew_when_their_database_is_cut_and_a_full_disk_leav
     place = Place(tmp_path, begun)
     path, engram = place.path, shell(tmp_path)
     reports = [place.run("--preset", "few", *more) for more in ((), ("--sweep", "label=a,b"))]
-    assert ["", ""] == list(map(place.deliver, reports))
+    assert list(map(place.deliver, reports)) == ["", ""]
     first, swept = reports[0]["run"], reports[1]
     cells = {cell["run"] for cell in swept["cells"]}
     assert {first, swept["run"], *cells} == set(held(path))
@@ -187,6 +187,6 @@ def test_a_database_whose_maker_was_killed_is_named_and_replaced(tmp_path: Path,
     shutil.copytree(half_made.parent, folder, dirs_exist_ok=True)
     engram = shell(tmp_path)
     done = engram(*TOYS, "--preset", "few")
-    assert 1 == done.stderr.count("it is kept as mlflow.db.unusable-1")
+    assert done.stderr.count("it is kept as mlflow.db.unusable-1") == 1
     assert "not tracked" not in done.stderr
-    assert ["FINISHED"] == [status for _, status, _ in held(folder / "mlflow.db").values()]
+    assert [status for _, status, _ in held(folder / "mlflow.db").values()] == ["FINISHED"]

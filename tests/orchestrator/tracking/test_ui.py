@@ -45,7 +45,7 @@ def tracked(tmp_path_factory: pytest.TempPathFactory, begun: Copied) -> Shell:
     engram = shell(tmp_path_factory.mktemp("ui"), fresh=True, TRACKED=f"mark-{os.getpid()}-{time.time()}")
     place = Place(engram.folder, begun)
     report = place.run("--preset", "smoke", "enough=1", audit="questions")
-    assert "" == place.deliver(report)
+    assert place.deliver(report) == ""
     return engram
 
 
@@ -98,10 +98,10 @@ def test_the_link_answers_on_this_machine_only_until_the_command_is_ended(tracke
         assert all(text in page for text in ("questions, smoke", "wordy", "6.8 [3.7, 9.8]", "words of an answer"))
     command.send_signal(signal.SIGINT)
     said = command.communicate(timeout=HANGING)[1]
-    assert 0 == command.returncode, said
+    assert command.returncode == 0, said
     assert f"port {first} is taken" in said
-    assert [] == marked(engram.env["TRACKED"])
-    assert ["engram-store"] == os.listdir(engram.folder)
+    assert marked(engram.env["TRACKED"]) == []
+    assert os.listdir(engram.folder) == ["engram-store"]
 
 
 @pytest.mark.slow
@@ -110,10 +110,10 @@ def test_nothing_is_left_when_the_command_is_killed(tracked: Shell) -> None:
     command = engram.start("ui", "--port", str(free_port()), "--json")
     assert command.stdout is not None
     command.stdout.readline()
-    assert ['"url"', '"live"'] == [command.stdout.readline().split(":")[0].strip() for _ in "ab"]
+    assert [command.stdout.readline().split(":")[0].strip() for _ in "ab"] == ['"url"', '"live"']
     command.kill()
     command.communicate()
-    engram.until(lambda: [] == marked(engram.env["TRACKED"]))
+    engram.until(lambda: marked(engram.env["TRACKED"]) == [])
 
 
 def test_the_pages_wait_for_nobody_who_holds_the_tracking_lock(tmp_path: Path, begun: Copied) -> None:
@@ -135,20 +135,20 @@ def test_without_mlflow_the_live_page_alone_is_served(shell: Shell, number: sign
         assert "100 % finished" in answer.read().decode()
     command.send_signal(number)
     said = command.communicate(timeout=HANGING)[1]
-    assert (0, 1) == (command.returncode, len(said.splitlines())), said
+    assert (command.returncode, len(said.splitlines())) == (0, 1), said
 
 
 def test_a_database_that_cannot_be_used_is_one_clear_line(tmp_path: Path, begun: Copied) -> None:
     os.truncate(begun(tmp_path), 1000)
     said = Here(tmp_path)("ui", "--mlflow", f"sqlite:///{tmp_path}/engram-store/mlflow/mlflow.db", code=1).stderr
-    assert 1 == len(said.splitlines())
+    assert len(said.splitlines()) == 1
     assert "MLflow cannot use" in said
 
 
 def test_a_store_without_tracked_runs_is_one_clear_line(tmp_path: Path) -> None:
     open_store(str(tmp_path / "engram-store"))
     said = Here(tmp_path)("ui", "--mlflow", f"sqlite:///{tmp_path}/none.db", code=1).stderr
-    assert 1 == len(said.splitlines())
+    assert len(said.splitlines()) == 1
     assert "nothing is tracked" in said
 
 

@@ -91,18 +91,18 @@ def place(tmp_path: Path, begun: Copied) -> Place:
 def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_counts_as_such(place: Place) -> None:
     report = place.run("--preset", "few")
     assert not is_delivered(place.journal(report), place.store, place.target)
-    assert "" == place.deliver(report)
+    assert place.deliver(report) == ""
     (run,) = tracked(place.mlflow)
     assert (report["run"], "toys, few", "FINISHED") == (name_of(run), run.info.run_name, run.info.status)
     assert {"effect": 15.0, DONE: 7.0}.items() <= run.data.metrics.items()
     assert {"audit": "toys", "preset": "few", "parts": "6"}.items() <= run.data.params.items()
     assert {"engram.kind": "cell", "engram.state": "finished"}.items() <= run.data.tags.items()
     files = [each.path for each in place.mlflow.list_artifacts(run.info.run_id, "tables")]
-    assert ["tables/summary.json", "tables/summary.parquet"] == files
+    assert files == ["tables/summary.json", "tables/summary.parquet"]
     held = Path(place.mlflow.download_artifacts(run.info.run_id, "tables", str(place.engram.folder)))
     exported = results.export(place.journal(report), place.store, "summary").table
     assert exported.equals(pq.read_table(held / "summary.parquet"))
-    assert "run" == exported.schema.names[0]
+    assert exported.schema.names[0] == "run"
     assert SUMMARY.names == json.loads((held / "summary.json").read_text())["columns"]
     assert is_delivered(place.journal(report), place.store, place.target)
 
@@ -110,17 +110,17 @@ def test_a_run_is_delivered_with_its_numbers_its_tables_and_its_state_and_then_c
 def test_what_is_delivered_twice_is_there_once(place: Place) -> None:
     report = place.run("--preset", "few")
     for _ in range(2):
-        assert "" == place.deliver(report)
+        assert place.deliver(report) == ""
     (run,) = tracked(place.mlflow)
     steps = [each.step for each in place.mlflow.get_metric_history(run.info.run_id, DONE)]
     assert list(range(len(steps))) == steps
     effect = [each.value for each in place.mlflow.get_metric_history(run.info.run_id, "effect")]
-    assert "[nan, 15.0]" == str(sorted(effect, key=lambda value: value == value))  # not known yet, and known
+    assert str(sorted(effect, key=lambda value: value == value)) == "[nan, 15.0]"  # not known yet, and known
 
 
 def test_a_name_that_the_user_gave_stays_and_one_of_ours_is_renewed(place: Place) -> None:
     report = place.run("--preset", "few")
-    assert "" == place.deliver(report)
+    assert place.deliver(report) == ""
     (run,) = tracked(place.mlflow)
     run_id = run.info.run_id
 
@@ -132,36 +132,36 @@ def test_a_name_that_the_user_gave_stays_and_one_of_ours_is_renewed(place: Place
         else:
             place.mlflow.set_tag(run_id, "engram.name", ours)
         (place.journal(report).folder / notes.RECEIPT_FILE).unlink()
-        assert "" == place.deliver(report)
+        assert place.deliver(report) == ""
         return str(place.mlflow.get_run(run_id).info.run_name)
 
-    assert "the one to keep" == named("the one to keep", "toys, few")
-    assert "toys, few" == named("toys of an earlier version", "toys of an earlier version")
-    assert "toys, few" == named(report["run"], None)
-    assert "the one to keep" == named("the one to keep", None)
+    assert named("the one to keep", "toys, few") == "the one to keep"
+    assert named("toys of an earlier version", "toys of an earlier version") == "toys, few"
+    assert named(report["run"], None) == "toys, few"
+    assert named("the one to keep", None) == "the one to keep"
 
 
 def test_a_summary_that_has_changed_is_a_later_step(place: Place) -> None:
     report = place.run("parts=3", "trouble=raise", "at=1", f"folder={place.engram.folder}", code=3)
-    assert "" == place.deliver(report)
+    assert place.deliver(report) == ""
     (run,) = tracked(place.mlflow)
-    assert ("FAILED", 1.0) == (run.info.status, run.data.metrics["system/jobs failed"])
+    assert (run.info.status, run.data.metrics["system/jobs failed"]) == ("FAILED", 1.0)
     (place.engram.folder / "mended").touch()
     place.engram("resume", "--address", "none", "--mlflow", "off", "--no-report", "--store", place.store.location)
     assert not is_delivered(place.journal(report), place.store, place.target)
-    assert "" == place.deliver(report)
+    assert place.deliver(report) == ""
     (run,) = tracked(place.mlflow)
-    assert ("FINISHED", 3.0, 4.0) == (run.info.status, run.data.metrics["effect"], run.data.metrics[DONE])
+    assert (run.info.status, run.data.metrics["effect"], run.data.metrics[DONE]) == ("FINISHED", 3.0, 4.0)
 
 
 def test_a_run_whose_driver_has_died_is_marked_so_without_its_files(place: Place) -> None:
     report = place.run("--preset", "few")
     log = place.journal(report).folder / "events.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))  # as far as it had come
-    assert "" == place.deliver(report, dead=True)
+    assert place.deliver(report, dead=True) == ""
     (run,) = tracked(place.mlflow)
-    assert ("KILLED", "interrupted") == (run.info.status, run.data.tags["engram.state"])
-    assert [] == place.mlflow.list_artifacts(run.info.run_id)
+    assert (run.info.status, run.data.tags["engram.state"]) == ("KILLED", "interrupted")
+    assert place.mlflow.list_artifacts(run.info.run_id) == []
     assert not is_delivered(place.journal(report), place.store, place.target)
 
 
@@ -173,7 +173,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None
     uploader = place.uploader(report)
     uploader.sync(lambda entry: entry.progress("running"), settled=False)
     (run,) = tracked(place.mlflow)
-    assert "RUNNING" == run.info.status
+    assert run.info.status == "RUNNING"
     before = run.data.metrics[DONE]
     log.write_text(whole)
     uploader.sync(lambda entry: entry.progress("running"), settled=False)
@@ -183,7 +183,7 @@ def test_a_run_that_goes_on_is_shown_as_far_as_it_has_come(place: Place) -> None
 
 def test_a_sweep_is_the_parent_of_its_cells(place: Place) -> None:
     report = place.run("--preset", "few", "--sweep", "label=a,b")
-    assert "" == place.deliver(report)
+    assert place.deliver(report) == ""
     runs = {name_of(run): run for run in tracked(place.mlflow)}
     parent = runs.pop(report["run"])
     assert ("toys, few, sweep of label", {"label=a", "label=b"}) == (
@@ -192,12 +192,12 @@ def test_a_sweep_is_the_parent_of_its_cells(place: Place) -> None:
     )
     table = json.loads(Path(place.mlflow.download_artifacts(parent.info.run_id, "tables/cells.json")).read_text())
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
-    assert [("a", 15.0), ("b", 15.0)] == [(row["label"], row["estimate"]) for row in rows]
+    assert [(row["label"], row["estimate"]) for row in rows] == [("a", 15.0), ("b", 15.0)]
     assert [cell["run"] for cell in report["cells"]] == [row["run"] for row in rows]
     assert {cell["run"] for cell in report["cells"]} == set(runs)
     assert {parent.info.run_id} == {run.data.tags["mlflow.parentRunId"] for run in runs.values()}
     assert {"FINISHED"} == {run.info.status for run in (parent, *runs.values())}
-    assert ("sweep", False) == (parent.data.tags["engram.kind"], "label" in parent.data.params)
+    assert (parent.data.tags["engram.kind"], "label" in parent.data.params) == ("sweep", False)
     assert {"a", "b"} == {run.data.params["label"] for run in runs.values()}
 
 
@@ -235,7 +235,7 @@ def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
     first, sweep = place.run("--preset", "few"), place.run("--preset", "few", "--sweep", "label=a,b")
     gone = place.run("--preset", "few", "first=3")
     for report in (first, sweep, gone):
-        assert "" == place.deliver(report)
+        assert place.deliver(report) == ""
     shutil.rmtree(place.journal(gone).folder)
     os.truncate(place.path, 400_000)
     assert not is_delivered(place.journal(first), place.store, place.target)
@@ -244,14 +244,14 @@ def test_the_runs_of_a_database_that_was_cut_are_delivered_with_the_next_run(
     forget()
     uploader, driver = place.uploader(fresh), Told()
     with file_lock(place.journal(first).folder / "mlflow.lock"):  # somebody is at it
-        assert "" == follow(uploader, driver, driver.sign)  # type: ignore[arg-type]
+        assert follow(uploader, driver, driver.sign) == ""  # type: ignore[arg-type]
     assert "it is kept as mlflow.db.unusable-1" in uploader.notice
     cells = {cell["run"] for cell in sweep["cells"]}
     assert {fresh["run"], sweep["run"], *cells} == place.names()
     assert [first["run"]] == database.owed_runs(place.path)
-    assert "" == place.deliver(fresh)
+    assert place.deliver(fresh) == ""
     assert {first["run"], fresh["run"], sweep["run"], *cells} == place.names()
-    assert [] == database.owed_runs(place.path)
+    assert database.owed_runs(place.path) == []
     assert is_delivered(place.journal(first), place.store, place.target)
 
 
@@ -263,7 +263,7 @@ def test_a_database_that_breaks_while_it_is_used_is_left_for_the_next_uploader(p
     os.truncate(place.path, 400_000)
     with pytest.raises(Undeliverable, match="cannot be used any more"):
         uploader.sync(lambda entry: None, settled=True)
-    assert ["mlflow.db"] == [each for each in os.listdir(place.path.parent) if each.startswith("mlflow.db")]
+    assert [each for each in os.listdir(place.path.parent) if each.startswith("mlflow.db")] == ["mlflow.db"]
 
 
 @pytest.mark.parametrize(

@@ -119,13 +119,13 @@ def test_a_plan_is_the_same_in_every_process_and_order(plans: tuple[Planned, Pla
 
 
 def test_listing_and_planning_load_none_of_what_only_computing_needs(plans: tuple[Planned, Planned]) -> None:
-    assert [[], []] == [each.loaded for each in plans]
+    assert [each.loaded for each in plans] == [[], []]
 
 
 def test_every_preset_plans_or_says_in_a_line_which_data_are_absent(plans: tuple[Planned, Planned]) -> None:
     refused = {asked: said for asked, said in plans[0].plans.items() if isinstance(said, str)}
     for asked, said in refused.items():
-        assert 1 == len(said.splitlines()), asked
+        assert len(said.splitlines()) == 1, asked
         assert ("no folder " if asked[:2] == ("toys", "partly") else "ENGRAM_DATA is not set") in said, asked
     # At tiny scale all is embedded; so are the data of what a new user tries.
     ours = {(audit, preset) for audit, preset, scale in refused if audit in (*OURS, EXAMPLE) and scale == "tiny"}
@@ -238,7 +238,7 @@ def names(summary: pa.Table) -> list[tuple[str, str]]:
 def test_run_twice_computes_nothing_and_tells_the_same(audit: str, tiny: Tiny) -> None:
     first = tiny.of(audit, cheap(audit)[0])
     second = tiny.run(audit, cheap(audit)[0])
-    assert ("finished", 0) == (second.state, second.jobs["done"])
+    assert (second.state, second.jobs["done"]) == ("finished", 0)
     assert (first.run, dict(first.roots)) == (second.run, dict(second.roots))
     assert all(first.table(name).equals(second.table(name)) for name in first.roots)
 
@@ -346,7 +346,7 @@ def test_a_failed_leaf_that_is_tolerated_leaves_a_summary(
     failing = replace(found, audit=replace(found.audit, plan=lambda config: without_a_leaf(found.audit.plan(config))))
     monkeypatch.setattr(audits, "find", lambda name: failing)
     report = tiny.run(audit, preset, tolerate=1)
-    assert ("failed", 1, 3) == (report.state, report.jobs["failed"], report.exit_code)
+    assert (report.state, report.jobs["failed"], report.exit_code) == ("failed", 1, 3)
     summary = report.table("summary").select(SUMMARY.names)
     assert summary.schema.equals(SUMMARY)
     assert summary.num_rows

@@ -40,10 +40,10 @@ def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
 
 def test_an_answer_that_is_not_declared_is_refused_in_a_line() -> None:
     own = audit(wording=Wording({"loud": Meaning("it shouts", "accused"), "unclear": Meaning("nobody knows")}))
-    assert "open" == own.wording.answers["unclear"].tone
+    assert own.wording.answers["unclear"].tone == "open"
     with pytest.raises(UndeclaredAnswer) as caught:
         own.answer(Config("memorised"), NOTHING)
-    assert "answer is 'memorised'; it must be one of those declared: loud, unclear" == str(caught.value)
+    assert str(caught.value) == "answer is 'memorised'; it must be one of those declared: loud, unclear"
 
 
 def test_an_audit_without_a_verdict_has_no_answer() -> None:

@@ -33,14 +33,14 @@ def test_it_is_made_of_the_verdict_and_the_row_that_it_rests_on_first() -> None:
     made = audit().certify("Is it kept?", None, ROWS)
     assert made is not None
     assert ("Is it kept?", "Not all.", STEPS["accused"]) == (made.asked, made.beyond, made.steps)
-    assert "Memorised: the interval lies above 0, as for 1 in 40." == made.rule
+    assert made.rule == "Memorised: the interval lies above 0, as for 1 in 40."
     (finding,) = made.findings
-    assert "memorised" == finding.answer
+    assert finding.answer == "memorised"
     assert finding.sentence.startswith("Memorised: 0.3. In short: ")
     assert finding.line is not None
-    assert ("second", 0.3, 0.1, 0.5, 0.0) == (
+    assert (
         finding.line.what, finding.line.estimate, finding.line.low, finding.line.high, finding.line.null,
-    )  # fmt: skip
+    ) == ("second", 0.3, 0.1, 0.5, 0.0)  # fmt: skip
 
 
 def test_an_audit_without_a_verdict_has_none() -> None:
@@ -67,8 +67,13 @@ def test_a_p_value_is_held_against_its_level() -> None:
 
 
 def test_shares_are_told_as_numbers_of_a_hundred() -> None:
-    assert ["12", "0.12", "-5", "100", "0", "0"] == [
-        number_per_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)
+    assert [number_per_hundred(share) for share in (0.1234, 0.00123, -0.05, 1.0, 0.0, -0.0)] == [
+        "12",
+        "0.12",
+        "-5",
+        "100",
+        "0",
+        "0",
     ]
 
 
@@ -81,7 +86,7 @@ def test_after_a_null_nothing_is_done_about_training_data() -> None:
 
 
 def test_p_values_in_sentences_have_two_digits_and_a_floor() -> None:
-    assert ["p = 0.015", "p = 1e-6", "p < 1e-6"] == [p_in_words(p) for p in (0.0149, 1e-6, 9.9e-7)]
+    assert [p_in_words(p) for p in (0.0149, 1e-6, 9.9e-7)] == ["p = 0.015", "p = 1e-6", "p < 1e-6"]
 
 
 def test_no_interval_of_two_nor_of_a_probability_that_leaves_its_range() -> None:

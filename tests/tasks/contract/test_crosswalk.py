@@ -12,8 +12,8 @@ def test_an_audit_speaks_to_the_controls_that_are_about_an_attack_it_tries() -> 
     )
     assert {"AML.T0057", "NISTAML.038"} == paragraphs[Attack.EXTRACTION] - paragraphs[Attack.MEMBERSHIP]
     assert paragraphs[Attack.ATTRIBUTE] == paragraphs[Attack.RECONSTRUCTION]
-    assert [] == controls_of([])
-    assert "" == describe_controls([])
+    assert controls_of([]) == []
+    assert describe_controls([]) == ""
 
 
 def test_a_control_is_listed_once_and_says_where_it_was_read_or_that_it_was_not() -> None:
@@ -25,6 +25,6 @@ def test_a_control_is_listed_once_and_says_where_it_was_read_or_that_it_was_not(
     ]
     assert {"| `toy` | extraction |", "| `other` | membership inference |"} <= {*lines}
     audits = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[2] for line in controls}
-    assert "`toy`" == audits["MITRE ATLAS, AML.T0057"]
-    assert "`other`" == audits["OWASP AISVS, C11.3.3"]
-    assert "all" == audits["EU AI Act, Article 15(5)"]
+    assert audits["MITRE ATLAS, AML.T0057"] == "`toy`"
+    assert audits["OWASP AISVS, C11.3.3"] == "`other`"
+    assert audits["EU AI Act, Article 15(5)"] == "all"

@@ -59,14 +59,14 @@ def planned(config: Config, jobs: tuple[Job, ...] = ()) -> Any:
 def test_the_summary_reads_the_tables_that_have_rows_in_it_in_their_order() -> None:
     unread = (Job(table, Config(7)),)
     plan = planned(Config(2), unread)
-    assert ["sums", "unread", "names", "summary"] == list(plan)
+    assert list(plan) == ["sums", "unread", "names", "summary"]
     assert unread == plan["unread"]
     assert (*plan["sums"], plan["names"]) == plan["summary"].inputs
 
 
 def test_a_measure_that_is_not_asked_for_is_no_table() -> None:
     plan = planned(Config(0))
-    assert ["names", "summary"] == list(plan)
+    assert list(plan) == ["names", "summary"]
     assert (plan["names"],) == plan["summary"].inputs
 
 
@@ -80,9 +80,9 @@ def test_missing_tables_leave_the_rows_of_the_others() -> None:
     names = pa.table([["a", "b"]], schema=NAMES)
     whole = summarise(MEASURES, [sums[0], names, sums[1]], Config(2))
     assert whole.schema.equals(SUMMARY)
-    assert [("sum", 3.0, 2), ("sum", 4.0, 2), ("names", 2.0, 2)] == values(whole)
-    assert [("sum", 4.0, 2)] == values(summarise(MEASURES, [sums[1]], Config(2)))
-    assert [("names", 2.0, 0)] == values(summarise(MEASURES, [names], Config(2)))
+    assert values(whole) == [("sum", 3.0, 2), ("sum", 4.0, 2), ("names", 2.0, 2)]
+    assert values(summarise(MEASURES, [sums[1]], Config(2))) == [("sum", 4.0, 2)]
+    assert values(summarise(MEASURES, [names], Config(2))) == [("names", 2.0, 0)]
     assert SUMMARY.empty_table().equals(summarise(MEASURES, [], Config(2)))
 
 

@@ -115,7 +115,7 @@ def test_of_several_conflicts_the_first_is_raised_and_only_within_the_ranges() -
 
 
 def test_a_field_without_a_range_has_no_words() -> None:
-    assert "" == describe_range(Route(), "name")
+    assert describe_range(Route(), "name") == ""
 
 
 @pytest.mark.parametrize(

@@ -74,23 +74,23 @@ def manual_gradient(values: NDArray[np.int16]) -> NDArray[np.uint8]:
 
 def test_a_field_strength_has_its_patients_slices_frame_by_frame_with_their_groups(root: Path) -> None:
     images = load(pin(Dataset("acdc-3t")))
-    assert (("DCM", "HCM", "MINF", "NOR", "RV"), 5) == (images.names, images.classes)
-    assert [4] * 6 + [3] * 6 == images.train_labels.tolist()
+    assert (images.names, images.classes) == (("DCM", "HCM", "MINF", "NOR", "RV"), 5)
+    assert images.train_labels.tolist() == [4] * 6 + [3] * 6
     assert images.train_groups is not None
-    assert [2] * 6 + [3] * 6 == images.train_groups.tolist()
-    assert [2, 2] == images.test_labels.tolist()
+    assert images.train_groups.tolist() == [2] * 6 + [3] * 6
+    assert images.test_labels.tolist() == [2, 2]
     assert (manual_gradient(volume(2)) == images.train_images[:6]).all()
     assert (manual_gradient(volume(3)) == images.train_images[6:]).all()
     assert (manual_gradient(volume(102, (5, 4, 2, 1))) == images.test_images).all()
     other = load(pin(Dataset("acdc-1.5t")))
-    assert ([0] * 6, [1, 1]) == (other.train_labels.tolist(), other.test_labels.tolist())
+    assert (other.train_labels.tolist(), other.test_labels.tolist()) == ([0] * 6, [1, 1])
 
 
 def test_images_of_another_size_are_still_their_patients(root: Path) -> None:
     images = load(pin(Dataset("acdc-3t#64x48#rgb")))
-    assert (64, 48, 3) == images.shape
+    assert images.shape == (64, 48, 3)
     assert images.train_groups is not None
-    assert [2] * 6 + [3] * 6 == images.train_groups.tolist()
+    assert images.train_groups.tolist() == [2] * 6 + [3] * 6
 
 
 def test_what_lies_outside_the_central_square_is_cut_and_what_is_missing_is_black(root: Path) -> None:
@@ -132,7 +132,7 @@ def test_without_testing_patients_the_first_frames_central_slices_are_the_test_s
     pinned = pin(Dataset("acdc-3t"))
     images = load(pinned)
     assert (images.train_images[[1, 7]] == images.test_images).all()
-    assert [4, 3] == images.test_labels.tolist()
+    assert images.test_labels.tolist() == [4, 3]
     shutil.rmtree(root / "acdc" / "testing")
     assert pinned == pin(Dataset("acdc-3t")) != with_testing
 
@@ -151,13 +151,13 @@ def test_the_folder_may_lie_as_it_unpacks_and_the_table_beside_it(
 
 def test_the_digest_is_of_the_files_and_groups_and_decodes_nothing(root: Path) -> None:
     before = [pin(Dataset(name)).digest for name in ("acdc-3t", "acdc-1.5t")]
-    assert 2 == len(set(before))
+    assert len(set(before)) == 2
     info = root / "acdc" / "training" / "patient002" / "Info.cfg"
     info.write_text(info.read_text().replace("RV", "HCM"))
     regrouped = pin(Dataset("acdc-3t")).digest
     path = root / "acdc" / "training" / "patient002" / "patient002_4d.nii.gz"
     path.write_bytes(b"no volume at all")
-    assert 3 == len({before[0], regrouped, pin(Dataset("acdc-3t")).digest})
+    assert len({before[0], regrouped, pin(Dataset("acdc-3t")).digest}) == 3
     assert before[1] == pin(Dataset("acdc-1.5t")).digest
 
 
@@ -165,16 +165,16 @@ def test_a_digest_is_read_again_when_a_volume_changes_or_a_patient_moves(root: P
     known: dict[str, str] = {}
     pin(Dataset("acdc-3t"), known)
     known = dict.fromkeys(known, "ab" * 32)
-    assert "ab" * 32 == pin(Dataset("acdc-3t"), known).digest
+    assert pin(Dataset("acdc-3t"), known).digest == "ab" * 32
     table = root / "acdc" / "field_strengths.csv"
     table.write_text(TABLE.replace("patient001,1.5", "patient001,3"))
-    assert "ab" * 32 != pin(Dataset("acdc-3t"), known).digest
+    assert pin(Dataset("acdc-3t"), known).digest != "ab" * 32
 
 
 def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     said = refused()
-    assert [] == [part for part in (str(tmp_path / "ACDC" / "database"), acdc.CHALLENGE) if part not in said]
+    assert [part for part in (str(tmp_path / "ACDC" / "database"), acdc.CHALLENGE) if part not in said] == []
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,13 @@ def test_images_and_labels_come_back_as_they_were_written(tmp_path: Path, zipped
     images = source.read().images()
     np.testing.assert_array_equal(IDX_TRAIN[..., None], images.train_images)
     np.testing.assert_array_equal(IDX_TEST[..., None], images.test_images)
-    assert ([0, 1, 2, 1, 0], [2, 2], 3) == (images.train_labels.tolist(), images.test_labels.tolist(), images.classes)
+    assert (images.train_labels.tolist(), images.test_labels.tolist(), images.classes) == ([0, 1, 2, 1, 0], [2, 2], 3)
 
 
 def test_packing_does_not_change_the_digest(tmp_path: Path) -> None:
     sources = [idx_source(idx_files(tmp_path / str(zipped), zipped)) for zipped in (False, True)]
     digests = {source.read().digest() for source in sources if source}
-    assert 1 == len(digests)
+    assert len(digests) == 1
 
 
 def test_a_file_gunzipped_without_being_renamed_is_read(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_file_gunzipped_without_being_renamed_is_read(tmp_path: Path) -> None:
     path.write_bytes(gzip.decompress(path.read_bytes()))
     source = idx_source(folder)
     assert source is not None
-    assert 5 == len(source.read().images().train_labels)
+    assert len(source.read().images().train_labels) == 5
 
 
 def test_one_changed_pixel_changes_the_digest(tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_batches_are_read_in_order_whatever_their_pickle_protocol(tmp_path: Path
     source = cifar_source(cifar_files(tmp_path / "batches", protocol, key))
     assert source is not None
     images = source.read().images()
-    assert (15, 32, 32, 3) == images.train_images.shape
-    assert [0, 9, 0, 1, 9, 0] == images.train_labels[:6].tolist()
-    assert [5, 9, 0] == images.test_labels.tolist()
+    assert images.train_images.shape == (15, 32, 32, 3)
+    assert images.train_labels[:6].tolist() == [0, 9, 0, 1, 9, 0]
+    assert images.test_labels.tolist() == [5, 9, 0]
     # Pixel (row 2, column 5): red, green and blue lie 1024 apart.
     assert CIFAR_ROWS[1, [69, 69 + 1024, 69 + 2048]].tolist() == images.train_images[1, 2, 5].tolist()
 
 
 def test_the_digest_is_of_pixels_and_labels_not_of_their_pickling(tmp_path: Path) -> None:
     sources = [cifar_source(cifar_files(tmp_path / str(protocol), protocol)) for protocol in (2, 5)]
-    assert 1 == len({source.read().digest() for source in sources if source})
+    assert len({source.read().digest() for source in sources if source}) == 1
 
 
 class Intruder:
@@ -208,8 +208,8 @@ def found(name: str, folder: Path) -> ArrayContent:
 @pytest.mark.parametrize("compressed", [False, True])
 def test_images_and_digits_come_back_as_they_were_written(tmp_path: Path, compressed: bool) -> None:
     images = found("svhn", svhn_files(tmp_path / "svhn", compressed)).images()
-    assert ([0, 1, 9], [2], 10) == (images.train_labels.tolist(), images.test_labels.tolist(), images.classes)
-    assert ((3, 32, 32, 3), (1, 32, 32, 3)) == (images.train_images.shape, images.test_images.shape)
+    assert (images.train_labels.tolist(), images.test_labels.tolist(), images.classes) == ([0, 1, 9], [2], 10)
+    assert (images.train_images.shape, images.test_images.shape) == ((3, 32, 32, 3), (1, 32, 32, 3))
     assert NOISE[4, 7, :, 2].tolist() == images.train_images[2, 4, 7].tolist()
     np.testing.assert_array_equal(NOISE[..., 5], images.test_images[0])
 
@@ -217,14 +217,14 @@ def test_images_and_digits_come_back_as_they_were_written(tmp_path: Path, compre
 def test_the_whole_set_has_the_extra_images_behind_the_training_images(tmp_path: Path) -> None:
     images = found("svhn-full", svhn_files(tmp_path / "svhn")).images()
     np.testing.assert_array_equal(NOISE[..., :5].transpose(3, 0, 1, 2), images.train_images)
-    assert ([0, 1, 9, 0, 5], [2]) == (images.train_labels.tolist(), images.test_labels.tolist())
+    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([0, 1, 9, 0, 5], [2])
 
 
 def test_the_digest_is_of_images_and_digits_not_of_how_they_are_packed(tmp_path: Path) -> None:
     folders = [svhn_files(tmp_path / str(compressed), compressed) for compressed in (False, True)]
     digests = [found(name, folder).digest() for folder in folders for name in SVHN_TRAIN]
     assert digests[:2] == digests[2:]
-    assert 2 == len(set(digests))
+    assert len(set(digests)) == 2
     savemat(folders[0] / "test_32x32.mat", {"X": NOISE[..., 5:], "y": DIGITS[4:5]})
     assert found("svhn", folders[0]).digest() not in digests
 
@@ -236,8 +236,8 @@ def test_it_is_found_in_its_folder_by_either_name(tmp_path: Path, monkeypatch: p
     for root in (tmp_path, folder):
         monkeypatch.setenv("ENGRAM_DATA", str(root))
         digests += [pin(Dataset(name)).digest for name in ("svhn", "svhn-full")]
-    assert 2 == len(set(digests))
-    assert (28, 28, 1) == load(pin(Dataset("svhn-full#28x28#grey"))).shape
+    assert len(set(digests)) == 2
+    assert load(pin(Dataset("svhn-full#28x28#grey"))).shape == (28, 28, 1)
 
 
 def test_a_folder_without_the_extra_images_says_so_and_how_to_get_them(
@@ -246,13 +246,13 @@ def test_a_folder_without_the_extra_images_says_so_and_how_to_get_them(
     folder = svhn_files(tmp_path / "svhn")
     (folder / "extra_32x32.mat").unlink()
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
-    assert 3 == len(load(pin(Dataset("svhn"))).train_images)
+    assert len(load(pin(Dataset("svhn"))).train_images) == 3
     with pytest.raises(DatasetError) as caught:
         pin(Dataset("svhn-full"))
     message = str(caught.value)
-    assert 1 == len(message.splitlines())
+    assert len(message.splitlines()) == 1
     expected = (f"{folder} (which has no extra_32x32.mat)", "('train', 'extra', 'test')", "'data/svhn'")
-    assert [] == [part for part in expected if part not in message]
+    assert [part for part in expected if part not in message] == []
 
 
 def test_a_missing_set_names_the_folders_it_was_looked_for_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

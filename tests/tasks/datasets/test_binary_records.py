@@ -53,8 +53,8 @@ def test_every_usual_file_holds_the_same_content(name: str, tmp_path: Path, monk
         digests.add(catalog.pin(Dataset(name)).digest)
         images = catalog.load(Dataset(name))
     assert len(digests) == 1
-    assert ((1, 6, 1), 4) == (images.shape, images.classes)
-    assert (27, 3) == (len(images.train_images), len(images.test_images))
+    assert (images.shape, images.classes) == ((1, 6, 1), 4)
+    assert (len(images.train_images), len(images.test_images)) == (27, 3)
     assert np.array_equal(255 * FEATURES[[9, 19, 29]], images.test_images[:, 0, :, 0])
     assert np.array_equal(LABELS[[0, 1, 2]], images.train_labels[:3])
 

@@ -29,7 +29,7 @@ def test_mnist_is_found_in_its_usual_layouts(tmp_path: Path, monkeypatch: pytest
     for root in (tmp_path, *(folder.parents[:1] if "/" in layout else ()), folder):
         monkeypatch.setenv("ENGRAM_DATA", str(root))
         digests.append(pin(Dataset(name)).digest)
-    assert 1 == len(set(digests))
+    assert len(set(digests)) == 1
 
 
 def test_only_what_comes_with_the_installation_is_embedded() -> None:
@@ -50,7 +50,7 @@ def test_cifar10_is_found_as_batches_or_as_parquet(tmp_path: Path, monkeypatch: 
     pictures = load(Dataset("cifar10"))
     cifar_files(tmp_path / "cifar-10-batches-py")
     batches = load(Dataset("cifar10"))
-    assert (6, 15) == (len(pictures.train_images), len(batches.train_images))
+    assert (len(pictures.train_images), len(batches.train_images)) == (6, 15)
     assert [images.classes for images in (pictures, batches)] == [10, 10]
     assert set(pictures.train_labels.tolist()) == {0, 1, 2}
 
@@ -61,7 +61,7 @@ def test_a_folder_of_ones_own_is_pinned_by_its_absolute_path(tmp_path: Path, mon
     pinned = pin(Dataset("parquet:mine"))
     monkeypatch.chdir("/")
     assert f"parquet:{tmp_path / 'mine'}" == pinned.name
-    assert 6 == len(load(pinned).train_images)
+    assert len(load(pinned).train_images) == 6
 
 
 def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(
@@ -71,9 +71,9 @@ def test_a_missing_set_says_where_it_was_looked_for_and_how_to_get_it(
     with pytest.raises(DatasetError) as caught:
         pin(Dataset("cifar10"))
     message = str(caught.value)
-    assert 1 == len(message.splitlines())
+    assert len(message.splitlines()) == 1
     expected = (str(tmp_path / "cifar-10-batches-py"), str(tmp_path / "cifar10"), "ENGRAM_DATA", "import CIFAR10")
-    assert [] == [part for part in expected if part not in message]
+    assert [part for part in expected if part not in message] == []
 
 
 def test_a_missing_set_without_a_data_folder_says_so() -> None:
@@ -98,11 +98,11 @@ def test_a_remembered_digest_is_not_computed_again(tmp_path: Path, monkeypatch: 
     digest = pin(Dataset("mnist"), known).digest
     assert [digest] == list(known.values())
     known = dict.fromkeys(known, "remembered")
-    assert "remembered" == pin(Dataset("mnist"), known).digest
+    assert pin(Dataset("mnist"), known).digest == "remembered"
     path = folder / "train-labels-idx1-ubyte"
     path.write_bytes(path.read_bytes()[:-1] + b"\x02")
     os.utime(path, ns=(1, 1))
-    assert "remembered" != pin(Dataset("mnist"), known).digest
+    assert pin(Dataset("mnist"), known).digest != "remembered"
 
 
 def test_content_that_is_not_the_pinned_one_is_refused() -> None:
@@ -161,7 +161,7 @@ def test_an_outline_has_the_size_that_is_described_and_takes_no_memory(name: str
         images = catalog.load(catalog.pin(Dataset(name)))
     stated = DESCRIPTIONS[name].split()[0].replace(",", "")
     assert int(stated) == len(images.train_images) + len(images.test_images)
-    assert (0, 0) == (images.train_images.strides[0], images.test_images.strides[0])
+    assert (images.train_images.strides[0], images.test_images.strides[0]) == (0, 0)
 
 
 def test_outside_of_a_price_and_in_another_shape_what_is_absent_is_absent() -> None:

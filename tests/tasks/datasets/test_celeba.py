@@ -71,9 +71,9 @@ def replaced(root: Path, picture: NDArray[np.uint8], number: int = 1) -> NDArray
 
 def test_the_test_split_holds_the_validation_images_and_there_are_no_classes(root: Path) -> None:
     images = load(pin(Dataset("celeba")))
-    assert ((32, 32, 3), 1) == (images.shape, images.classes)
-    assert ([10, 20, 30], [40, 50]) == shades(images)
-    assert ([0, 0, 0], [0, 0]) == (images.train_labels.tolist(), images.test_labels.tolist())
+    assert (images.shape, images.classes) == ((32, 32, 3), 1)
+    assert shades(images) == ([10, 20, 30], [40, 50])
+    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([0, 0, 0], [0, 0])
 
 
 @pytest.mark.parametrize("place", ["celeba", "."])
@@ -86,11 +86,11 @@ def test_the_root_may_be_the_folder_itself(root: Path, monkeypatch: pytest.Monke
 def test_nothing_but_the_face_is_seen(root: Path) -> None:
     picture = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
     picture[40:188, 15:163] = (200, 100, 50)
-    assert [[[200, 100, 50]] * 32] * 32 == replaced(root, picture).tolist()
+    assert replaced(root, picture).tolist() == [[[200, 100, 50]] * 32] * 32
     # A frame of one more pixel within the cut does show.
     picture[40] = picture[187] = picture[:, 15] = picture[:, 162] = 0
     seen = replaced(root, picture)
-    assert 4 * 31 == int((seen[..., 0] < 200).sum())
+    assert int((seen[..., 0] < 200).sum()) == 4 * 31
     assert (seen[1:-1, 1:-1] == (200, 100, 50)).all()
 
 
@@ -118,8 +118,8 @@ def test_another_size_is_resized_from_the_picture_itself(root: Path) -> None:
     images = load(pin(Dataset("celeba#64x64")))
     expected = Image.fromarray(picture).crop((15, 40, 163, 188)).resize((64, 64), Image.Resampling.BILINEAR)
     assert np.asarray(expected).tolist() == images.train_images[0].tolist()
-    assert (32, 32, 3) == small.shape
-    assert (32, 32, 1) == load(pin(Dataset("celeba#grey"))).shape
+    assert small.shape == (32, 32, 3)
+    assert load(pin(Dataset("celeba#grey"))).shape == (32, 32, 1)
 
 
 def test_the_digest_is_of_content_splits_and_size_and_of_no_path(
@@ -129,29 +129,29 @@ def test_the_digest_is_of_content_splits_and_size_and_of_no_path(
     copy = Path(shutil.copytree(root / "celeba", tmp_path / "copy" / "celeba"))
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "copy"))
     assert digests[0] == pin(Dataset("celeba")).digest
-    assert 3 == len(set(digests))
+    assert len(set(digests)) == 3
     listed = copy / celeba.PARTITIONS
     listed.write_text(listed.read_text().replace("000003.jpg 0", "000003.jpg 1"))
     assert pin(Dataset("celeba")).digest not in digests
-    assert ([10, 20], [30, 40, 50]) == shades(load(Dataset("celeba")))
+    assert shades(load(Dataset("celeba"))) == ([10, 20], [30, 40, 50])
 
 
 def test_a_digest_is_read_again_when_a_picture_changes_and_only_then(root: Path) -> None:
     known: dict[str, str] = {}
     pin(Dataset("celeba"), known)
     known = dict.fromkeys(known, "ab" * 32)
-    assert "ab" * 32 == pin(Dataset("celeba"), known).digest
+    assert pin(Dataset("celeba"), known).digest == "ab" * 32
     os.utime(root / "celeba" / celeba.PICTURES / "000006.jpg")  # of the test images, which are not read
-    assert "ab" * 32 == pin(Dataset("celeba"), known).digest
+    assert pin(Dataset("celeba"), known).digest == "ab" * 32
     os.utime(root / "celeba" / celeba.PICTURES / "000002.jpg")
-    assert "ab" * 32 != pin(Dataset("celeba"), known).digest
+    assert pin(Dataset("celeba"), known).digest != "ab" * 32
 
 
 def test_an_absent_set_says_where_it_was_looked_for_and_how_to_get_it(root: Path) -> None:
     (root / "celeba" / celeba.PARTITIONS).unlink()
     said = refused()
     expected = (f"'celeba' not found: looked in {root / 'celeba'}", "ENGRAM_DATA", "import CelebA as D", "gdown")
-    assert [] == [part for part in expected if part not in said]
+    assert [part for part in expected if part not in said] == []
 
 
 def test_pictures_that_are_not_read_need_not_be_there(root: Path) -> None:

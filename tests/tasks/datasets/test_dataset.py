@@ -15,7 +15,7 @@ from tasks.datasets.source import Source, digest_of
 
 def test_a_digest_is_of_the_rule_and_the_parts_each_behind_its_length_in_bytes() -> None:
     told = b"rule" + b"ab" + b"" + b"\x01\x02\x03\x04"
-    assert 10 == len(told)
+    assert len(told) == 10
     framed = b"".join(len(part).to_bytes(8, "little") + part for part in (b"rule", b"ab", b"", b"\x01\x02\x03\x04"))
     numbers = memoryview(np.array([0x0201, 0x0403], "<u2"))  # two items, four bytes
     assert hashlib.sha256(framed).hexdigest() == digest_of("rule", [b"ab", b"", numbers])
@@ -50,7 +50,7 @@ def stamp(*files: Path, rule: str = "rule") -> str:
 def test_a_stamp_changes_with_the_rule_and_with_any_files_path_size_or_time(files: tuple[Path, Path]) -> None:
     first = stamp(*files)
     assert first == stamp(*files)
-    assert 4 == len({first, stamp(*files, rule="other"), stamp(*files[::-1]), stamp(files[0])})
+    assert len({first, stamp(*files, rule="other"), stamp(*files[::-1]), stamp(files[0])}) == 4
     state = files[1].stat()
     changes: list[Callable[[], object]] = [
         lambda: os.utime(files[1], ns=(state.st_atime_ns, state.st_mtime_ns + 1000)),

@@ -22,11 +22,11 @@ def test_digits_are_scikit_learns_every_fifth_for_testing() -> None:
     labels = load_digits().target
     np.testing.assert_array_equal(labels[::5], images.test_labels)
     np.testing.assert_array_equal(np.delete(labels, np.s_[::5]), images.train_labels)
-    assert ((1437, 28, 28, 1), (360, 28, 28, 1), 10) == (
+    assert (
         images.train_images.shape,
         images.test_images.shape,
         images.classes,
-    )
+    ) == ((1437, 28, 28, 1), (360, 28, 28, 1), 10)
 
 
 def test_a_digit_is_enlarged_by_linear_interpolation_between_pixel_centres() -> None:
@@ -50,12 +50,12 @@ def test_full_ink_becomes_255_and_half_rounds_up() -> None:
 def test_the_bytes_of_the_digits_are_the_same_everywhere() -> None:
     images = load(Dataset("digits"))
     sha = hashlib.sha256(images.train_images.tobytes() + images.test_images.tobytes()).hexdigest()
-    assert "2d48fe42f64bde9afa8b597166d652b17b7f02cf1e5372cb6dd1a7fa9c4747bc" == sha
+    assert sha == "2d48fe42f64bde9afa8b597166d652b17b7f02cf1e5372cb6dd1a7fa9c4747bc"
 
 
 def test_photos_are_grey_patches_of_no_class() -> None:
     images = load(Dataset("photos"))
-    assert ((132, 28, 28, 1), (528, 28, 28, 1)) == (images.train_images.shape, images.test_images.shape)
+    assert (images.train_images.shape, images.test_images.shape) == ((132, 28, 28, 1), (528, 28, 28, 1))
     assert {0} == set(images.train_labels.tolist()) | set(images.test_labels.tolist())
     assert 20 < images.test_images.std(axis=(1, 2, 3)).mean() < 80  # pictures of something
 
@@ -68,7 +68,7 @@ def test_squares_tile_an_image_without_overlap() -> None:
 
 def test_embedded_digests_are_fixed() -> None:
     digests = [pin(Dataset(name)).digest[:16] for name in ("digits", "photos", "digits-on-photos")]
-    assert ["31677a82d16a6273", "25f705d19765c69a", "4eace7b5cde71db8"] == digests
+    assert digests == ["31677a82d16a6273", "25f705d19765c69a", "4eace7b5cde71db8"]
 
 
 TEMPLE, FLOWER = (np.arange(first, first + 12, dtype=np.uint8).reshape(3, 4, 1) for first in (0, 100))
@@ -77,19 +77,19 @@ TEMPLE, FLOWER = (np.arange(first, first + 12, dtype=np.uint8).reshape(3, 4, 1) 
 def test_a_pixel_is_the_absolute_difference_of_the_squares_and_the_digits() -> None:
     digit = np.array([[0, 255], [7, 200]], np.uint8)[None, ..., None]
     photo = np.array([[30, 30], [30, 201]], np.uint8)[..., None]
-    assert [30, 225, 23, 1] == blend_digits(digit, [photo], "train").ravel().tolist()
+    assert blend_digits(digit, [photo], "train").ravel().tolist() == [30, 225, 23, 1]
 
 
 def test_every_square_of_every_photograph_is_equally_likely() -> None:
     white = np.zeros((12_000, 2, 2, 1), np.uint8)
     corners, counts = np.unique(blend_digits(white, [TEMPLE, FLOWER], "train")[:, 0, 0, 0], return_counts=True)
-    assert [0, 1, 2, 4, 5, 6, 100, 101, 102, 104, 105, 106] == corners.tolist()
+    assert corners.tolist() == [0, 1, 2, 4, 5, 6, 100, 101, 102, 104, 105, 106]
     assert ((counts - 1000) ** 2 / 1000).sum() < 31.3  # chi squared of 11 degrees of freedom, p 0.001
 
 
 def test_a_square_is_cut_out_whole() -> None:
     square = blend_digits(np.zeros((1, 2, 3, 1), np.uint8), [TEMPLE], "train")[0, ..., 0]
-    assert [[0, 1, 2], [4, 5, 6]] == (square - square[0, 0]).tolist()
+    assert (square - square[0, 0]).tolist() == [[0, 1, 2], [4, 5, 6]]
 
 
 def test_a_rows_square_depends_on_its_split_and_not_on_how_many_rows_there_are() -> None:
@@ -111,13 +111,13 @@ def test_digits_on_photos_are_the_digits_on_the_photographs() -> None:
     np.testing.assert_array_equal(digits.train_labels, images.train_labels)
     np.testing.assert_array_equal(digits.test_labels, images.test_labels)
     digit, shown = (each.test_images[3, ..., 0].astype(np.int64) for each in (digits, images))
-    assert 0 == digit[0, 0]  # so the square's corner shows
+    assert digit[0, 0] == 0  # so the square's corner shows
     there = 0
     for photo in photographs():
         squares = sliding_window_view(luma(pixels(photo.read_bytes(), channels=3))[..., 0], (28, 28))
         candidates = squares[squares[..., 0, 0] == shown[0, 0]].astype(np.int64)
         there += int((np.abs(candidates - digit) == shown).all(axis=(1, 2)).sum())
-    assert 1 == there
+    assert there == 1
 
 
 def test_mnists_digits_are_laid_on_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +128,10 @@ def test_mnists_digits_are_laid_on_photographs(tmp_path: Path, monkeypatch: pyte
     idx_files(tmp_path / "mnist", zipped=True)
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     images = load(pin(Dataset("mnist-on-photos")))
-    assert ((4, 3, 1), [0, 1, 2, 1, 0], [2, 2]) == (
+    assert (
         images.shape,
         images.train_labels.tolist(),
         images.test_labels.tolist(),
-    )
+    ) == ((4, 3, 1), [0, 1, 2, 1, 0], [2, 2])
     assert not np.array_equal(IDX_TRAIN[..., None], images.train_images)
-    assert 4 == len({pin(Dataset(name)).digest for name in ("digits", "digits-on-photos", "mnist", "mnist-on-photos")})
+    assert len({pin(Dataset(name)).digest for name in ("digits", "digits-on-photos", "mnist", "mnist-on-photos")}) == 4

@@ -34,7 +34,7 @@ def test_grey_is_what_pillow_makes_of_rgb() -> None:
 
 def test_grey_weighs_the_colours_as_the_eye_does() -> None:
     colours = np.array([[[[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255]]]], np.uint8)
-    assert [76, 150, 29, 255] == luma(colours).ravel().tolist()  # 255 x .299, .587, .114, and their sum
+    assert luma(colours).ravel().tolist() == [76, 150, 29, 255]  # 255 x .299, .587, .114, and their sum
 
 
 def test_the_same_shape_is_left_as_it_is() -> None:
@@ -52,7 +52,7 @@ def test_colour_images_become_grey_and_smaller() -> None:
 
 def test_grey_images_become_rgb_and_larger() -> None:
     large = as_shape(noise(2, 28, 28, 1), (32, 32, 3))
-    assert (2, 32, 32, 3) == large.shape
+    assert large.shape == (2, 32, 32, 3)
     np.testing.assert_array_equal(large[..., 0], large[..., 2])
 
 
@@ -71,7 +71,7 @@ def test_a_constant_image_stays_constant_whatever_its_size() -> None:
 def test_colour_images_stay_coloured_when_resized() -> None:
     images = np.zeros((1, 8, 8, 3), np.uint8)
     images[..., 0] = 200
-    assert [200, 0, 0] == as_shape(images, (4, 4, 3))[0, 2, 2].tolist()
+    assert as_shape(images, (4, 4, 3))[0, 2, 2].tolist() == [200, 0, 0]
 
 
 def test_two_channels_are_refused() -> None:
@@ -89,7 +89,7 @@ def test_groups_and_origins_are_read_only_and_one_for_each_training_image() -> N
     images = labelled(noise(3, 4, 4, 1), noise(2, 4, 4, 1))
     groups, origins = np.arange(3), noise(3, 32)
     about = replace(images, train_groups=groups, train_origins=origins)
-    assert (False, False) == (groups.flags.writeable, origins.flags.writeable)
+    assert (groups.flags.writeable, origins.flags.writeable) == (False, False)
     with pytest.raises(DatasetError, match=r"the groups of the training images are \(2,\); expected \(3,\)"):
         replace(about, train_groups=groups[:2])
     with pytest.raises(DatasetError, match=r"the origins of the training images are \(3, 5\); expected \(3, 32\)"):
@@ -123,16 +123,16 @@ def scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dataset:
 def test_rows_come_in_the_order_in_which_they_are_asked_for_and_as_often() -> None:
     images = load(Dataset("digits"))
     assert (images.train_images[ROWS] == images.train.pixels(ROWS)).all()
-    assert (1437, 360, (28, 28, 1)) == (len(images.train), len(images.test), images.test.shape)
-    assert 1797 * 28 * 28 == pixel_bytes(images)
+    assert (len(images.train), len(images.test), images.test.shape) == (1437, 360, (28, 28, 1))
+    assert pixel_bytes(images) == 1797 * 28 * 28
 
 
 def test_pictures_behind_others_have_the_rows_after_theirs() -> None:
     first, more = (np.arange(start, start + 12, dtype=np.uint8).reshape(3, 2, 2, 1) for start in (0, 100))
     rows = Extended(InMemory(first, np.array([0, 1, 2])), more, np.array([5, 6, 7]))
-    assert (6, (2, 2, 1), [0, 1, 2, 5, 6, 7]) == (len(rows), rows.shape, rows.labels.tolist())
-    assert [0, 104, 4, 108] == rows.pixels(np.array([0, 4, 1, 5]))[:, 0, 0, 0].tolist()
-    assert [8] == rows.pixels(np.array([2]))[:, 0, 0, 0].tolist()
+    assert (len(rows), rows.shape, rows.labels.tolist()) == (6, (2, 2, 1), [0, 1, 2, 5, 6, 7])
+    assert rows.pixels(np.array([0, 4, 1, 5]))[:, 0, 0, 0].tolist() == [0, 104, 4, 108]
+    assert rows.pixels(np.array([2]))[:, 0, 0, 0].tolist() == [8]
 
 
 @pytest.mark.parametrize("held", ["cache", "files"])
@@ -144,7 +144,7 @@ def test_a_folder_read_by_rows_is_what_it_is_when_loaded(scanned: Dataset, held:
         assert whole.labels.tolist() == rows.labels.tolist()
         assert (whole.images == rows.pixels(np.arange(len(rows)))).all()
     assert (images.train_images[ROWS] == by_rows.train.pixels(ROWS)).all()
-    assert (0, 8, 7, 3) == by_rows.train.pixels(ROWS[:0]).shape
+    assert by_rows.train.pixels(ROWS[:0]).shape == (0, 8, 7, 3)
 
 
 def test_any_data_set_can_be_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_only_what_would_take_half_of_the_memory_is_not_loaded(
     assert scanned == pin(scanned)  # without a picture decoded
     for path in (Path(scanned.name.removeprefix("folder:").partition("#")[0])).rglob("*.png"):
         path.unlink()
-    assert 14 == len(open_pictures(scanned).train)  # from the cache alone
+    assert len(open_pictures(scanned).train) == 14  # from the cache alone
 
 
 def test_a_picture_that_changes_while_it_is_in_use_is_refused_by_name(scanned: Dataset, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def entries(folder: Path) -> tuple[Labelled, ...]:
 
 def test_the_splits_have_their_pictures_and_labels_in_the_order_given(tmp_path: Path) -> None:
     images = read_labelled(entries(tmp_path), ("cat", "dog"), AS_THEY_ARE).images()
-    assert ([1, 0], [0]) == (images.train_labels.tolist(), images.test_labels.tolist())
+    assert (images.train_labels.tolist(), images.test_labels.tolist()) == ([1, 0], [0])
     assert [pixels(1, 0).tolist(), pixels(0, 2).tolist()] == images.train_images[..., 0].tolist()
     assert [pixels(0, 1).tolist()] == images.test_images[..., 0].tolist()
     assert (2, ("cat", "dog"), np.int64) == (images.classes, images.names, images.train_labels.dtype)
@@ -99,14 +99,14 @@ def test_of_every_class_the_first_the_sixth_and_the_eleventh_are_for_testing() -
     labels = [0, 1] * 6 + [0, 2]
     found = list(spread(labels))
     of_class = {label: "".join(each[1] for at, each in enumerate(found) if labels[at] == label) for label in (0, 1, 2)}
-    assert {0: "errrrer", 1: "errrre", 2: "e"} == of_class  # test and train by their second letters
+    assert of_class == {0: "errrrer", 1: "errrre", 2: "e"}  # test and train by their second letters
 
 
 def test_content_is_what_was_given() -> None:
     picture = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)
     content = LabelledContent((Labelled(Path("a"), 0, "train"),), ("cat",), ("d",), (picture,))
     assert picture.tolist() == content.stack_split("train", 1)[0].tolist()
-    assert (0, 2, 3, 1) == content.stack_split("test", 1).shape
+    assert content.stack_split("test", 1).shape == (0, 2, 3, 1)
 
 
 def refused(name: str) -> str:
@@ -118,7 +118,7 @@ def refused(name: str) -> str:
 
 def test_of_every_class_one_file_in_five_is_for_testing(tmp_path: Path) -> None:
     images = load(pin(Dataset(f"folder:{scans.classes(tmp_path / 'scans')}")))
-    assert (("cat", "dog"), 2, (6, 5, 1)) == (images.names, images.classes, images.shape)
+    assert (images.names, images.classes, images.shape) == (("cat", "dog"), 2, (6, 5, 1))
     test = [(0, 0), (0, 5), (1, 0), (1, 5)]
     train = [(label, number) for label in (0, 1) for number in range(1, 5)]
     for split, labels, expected in (
@@ -144,7 +144,7 @@ def test_the_digest_is_of_content_labels_and_options_and_of_no_path(tmp_path: Pa
     copy = shutil.copytree(folder, tmp_path / "copy")
     assert first.digest == pin(Dataset(f"folder:{copy}")).digest
     options = [pin(Dataset(name + each)).digest for each in ("#6x5", "#8x8", "#rgb", "#8x8#rgb")]
-    assert 5 == len({first.digest, *options})
+    assert len({first.digest, *options}) == 5
     assert options[3] == pin(Dataset(name + "#rgb#8x8")).digest
     (copy / "dog" / "03.png").rename(copy / "cat" / "03b.png")
     assert first.digest != pin(Dataset(f"folder:{copy}")).digest
@@ -155,10 +155,10 @@ def test_a_remembered_digest_is_not_read_again_until_a_file_changes(tmp_path: Pa
     known: dict[str, str] = {}
     pin(Dataset(name), known)
     known = dict.fromkeys(known, "ab" * 32)
-    assert "ab" * 32 == pin(Dataset(name), known).digest
-    assert "ab" * 32 != pin(Dataset(f"{name}#rgb"), known).digest
+    assert pin(Dataset(name), known).digest == "ab" * 32
+    assert pin(Dataset(f"{name}#rgb"), known).digest != "ab" * 32
     scans.saved(tmp_path / "scans" / "dog" / "06.png", pixels(1, 6))
-    assert "ab" * 32 != pin(Dataset(name), known).digest
+    assert pin(Dataset(name), known).digest != "ab" * 32
 
 
 def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_any_size_is_resized_as_asked(tmp_path: Path) -> None:
     said = refused(f"folder:{folder}")
     assert f"{odd} is 9 x 7, 00.png 6 x 5; all must be of one size: add #64x64, or another height x width" in said
     images = load(pin(Dataset(f"folder:{folder}#8x10#rgb")))
-    assert (8, 10, 3) == images.shape
+    assert images.shape == (8, 10, 3)
     expected = Image.fromarray(pixels(1, 3, 9, 7)).resize((10, 8), Image.Resampling.BILINEAR)
     assert np.asarray(expected).tolist() in images.train_images[images.train_labels == 1, ..., 1].tolist()
 
@@ -239,7 +239,7 @@ def test_a_class_must_be_in_both_splits(tmp_path: Path) -> None:
 
 def test_options_go_with_every_set() -> None:
     small = load(pin(Dataset("digits#14x14#rgb")))
-    assert ((14, 14, 3), 10) == (small.shape, small.classes)
+    assert (small.shape, small.classes) == ((14, 14, 3), 10)
     assert is_embedded("digits#14x14")
     assert not is_embedded("folder:digits")
 
@@ -278,4 +278,4 @@ def test_a_path_may_hold_a_hash_and_an_at_and_lie_in_the_data_folder(
     pinned = pin(Dataset.parse("folder:set#1@home#8x8"))
     assert f"folder:{folder}#8x8" == pinned.name
     assert pinned == Dataset.parse(str(pinned))
-    assert (8, 8, 1) == load(pinned).shape
+    assert load(pinned).shape == (8, 8, 1)

@@ -44,7 +44,7 @@ def test_a_part_that_the_data_set_does_not_have_is_refused(part: Part, images: I
 
 def test_shares_of_one_seed_are_nested(images: Images) -> None:
     shares = [set(Share(DIGITS, share, 7).rows(images).tolist()) for share in (0.1, 0.5, 0.75, 1 - 1e-9)]
-    assert [20, 100, 150, 200] == [len(rows) for rows in shares]
+    assert [len(rows) for rows in shares] == [20, 100, 150, 200]
     assert all(small < large for small, large in itertools.pairwise(shares))
 
 
@@ -56,7 +56,7 @@ def test_shares_of_two_seeds_differ(images: Images) -> None:
 def test_a_remainder_and_what_is_held_back_are_the_part(images: Images) -> None:
     remainder = Remainder(DIGITS, 0.25, 7)
     left, held = remainder.rows(images), remainder.held_rows(images)
-    assert (150, 50) == (len(left), len(held))
+    assert (len(left), len(held)) == (150, 50)
     assert list(range(100, 300)) == sorted([*left.tolist(), *held.tolist()])
     assert left.tolist() != Remainder(DIGITS, 0.25, 8).rows(images).tolist()
     assert set(Share(remainder, 0.5, 1).rows(images).tolist()) < set(left.tolist())
@@ -65,7 +65,7 @@ def test_a_remainder_and_what_is_held_back_are_the_part(images: Images) -> None:
 def test_groups_are_held_back_whole_and_a_single_one_cannot_be_split(images: Images) -> None:
     grouped = in_groups(images, 10)
     left, held = Remainder(DIGITS, 0.3, 7).rows(grouped), Remainder(DIGITS, 0.3, 7).held_rows(grouped)
-    assert (140, 60) == (len(left), len(held))
+    assert (len(left), len(held)) == (140, 60)
     assert not set((left // 10).tolist()) & set((held // 10).tolist())
     with pytest.raises(DatasetError, match="to hold some back there must be two at least"):
         Remainder(Part(Dataset("digits"), 100, 10), 0.5).rows(grouped)
@@ -78,20 +78,20 @@ def test_all_of_a_part_is_the_part(images: Images) -> None:
 def test_a_share_holds_whole_groups(images: Images) -> None:
     grouped = in_groups(images, 10)
     rows = Share(DIGITS, 0.3, 7).rows(grouped)
-    assert 60 == len(rows)
+    assert len(rows) == 60
     assert {10} == {int((rows // 10 == group).sum()) for group in np.unique(rows // 10)}
 
 
 def test_the_smallest_share_holds_one_group(images: Images) -> None:
-    assert 10 == len(Share(DIGITS, 0.001, 7).rows(in_groups(images, 10)))
-    assert 1 == len(Share(DIGITS, 0.001, 7).rows(images))
+    assert len(Share(DIGITS, 0.001, 7).rows(in_groups(images, 10))) == 10
+    assert len(Share(DIGITS, 0.001, 7).rows(images)) == 1
 
 
 def test_every_image_is_drawn_equally_often(images: Images) -> None:
     counts = np.zeros(1437)
     for seed in range(400):
         counts[Share(DIGITS, 0.25, seed).rows(images)] += 1
-    assert 100 == counts[100:300].mean()
+    assert counts[100:300].mean() == 100
     assert counts[100:300].std() < 12  # binomial: 8.7
 
 
@@ -124,14 +124,14 @@ def test_a_digest_is_of_an_images_shape_and_pixels() -> None:
 
 def test_the_same_bytes_in_another_shape_are_another_image() -> None:
     first, second = of(PIXELS), of(PIXELS.reshape(9, 6, 4, 1))
-    assert [] == overlap(first, every(first), second, every(second))
+    assert overlap(first, every(first), second, every(second)) == []
 
 
 def test_the_images_that_both_hold_are_named_by_their_rows_in_each() -> None:
     first, second = of(PIXELS[:6]), of(PIXELS[[7, 5, 8, 1, 5]])
-    assert [(1, 3), (5, 1)] == overlap(first, every(first), second, every(second))
-    assert [(5, 4)] == overlap(first, np.array([0, 5]), second, np.array([4, 3]))
-    assert [] == overlap(first, np.array([0, 2]), second, every(second))
+    assert overlap(first, every(first), second, every(second)) == [(1, 3), (5, 1)]
+    assert overlap(first, np.array([0, 5]), second, np.array([4, 3])) == [(5, 4)]
+    assert overlap(first, np.array([0, 2]), second, every(second)) == []
 
 
 def test_each_image_is_named_once_however_often_it_is_repeated() -> None:
@@ -143,9 +143,9 @@ def test_images_made_of_the_same_image_overlap_with_it_and_with_each_other() -> 
     plain = of(PIXELS)
     made = of(255 - PIXELS[:3], origins(plain)[:3])
     made_too = of(PIXELS[2:5] // 2, origins(plain)[2:5])
-    assert [(0, 0), (1, 1), (2, 2)] == overlap(plain, every(plain), made, every(made))
-    assert [(0, 0), (1, 1), (2, 2)] == overlap(made, every(made), plain, every(plain))
-    assert [(2, 0)] == overlap(made, every(made), made_too, every(made_too))
+    assert overlap(plain, every(plain), made, every(made)) == [(0, 0), (1, 1), (2, 2)]
+    assert overlap(made, every(made), plain, every(plain)) == [(0, 0), (1, 1), (2, 2)]
+    assert overlap(made, every(made), made_too, every(made_too)) == [(2, 0)]
 
 
 @pytest.fixture(scope="module")
@@ -155,14 +155,14 @@ def digits() -> Images:
 
 def test_no_two_of_the_digits_are_the_same(digits: Images) -> None:
     every_image = np.concatenate([digits.train_images, digits.test_images])
-    assert 1797 == len({each.tobytes() for each in every_image})
+    assert len({each.tobytes() for each in every_image}) == 1797
 
 
 @pytest.mark.parametrize("shape", ["", "#14x14", "#14x14#rgb"])
 def test_digits_on_photos_overlap_with_the_digits_of_the_same_rows_alone(shape: str) -> None:
     first, second = load(Dataset(f"digits{shape}")), load(Dataset(f"digits-on-photos{shape}"))
     assert [(row, row) for row in range(50, 60)] == overlap(first, np.arange(60), second, np.arange(50, 200))
-    assert [] == overlap(first, np.arange(600), second, np.arange(600, 1437))
+    assert overlap(first, np.arange(600), second, np.arange(600, 1437)) == []
 
 
 def test_another_shape_keeps_groups_and_what_images_were_made_of(digits: Images) -> None:
@@ -191,11 +191,11 @@ COINED = CoinedCanaries(DIGITS, 80, number=0, seed=3)
 
 def test_coins_put_about_half_of_the_canaries_in_beside_all_others(images: Images) -> None:
     canaries, rows = set(COINED.canary_rows(images).tolist()), set(COINED.rows(images).tolist())
-    assert 80 == len(canaries)
+    assert len(canaries) == 80
     assert set(DIGITS.rows(images).tolist()) - canaries == rows - canaries
     assert np.array_equal(COINED.canary_rows(images)[COINED.is_inside()], sorted(rows & canaries))
     assert 20 < len(rows & canaries) < 60
-    assert 160 == COINED.expected_count(images)
+    assert COINED.expected_count(images) == 160
 
 
 def test_models_of_a_design_have_the_same_canaries_with_coins_of_their_own(images: Images) -> None:
@@ -231,7 +231,7 @@ def test_canaries_have_noise_or_a_glyph_of_their_own_for_images_and_nothing_else
     assert 0.5 < kept.mean() < 1
     glyphs = {(~each).tobytes() for each in kept}
     assert len(glyphs) > 1
-    assert [False, True, True, True] == [
+    assert [
         each.is_altered
         for each in (
             COINED,
@@ -239,7 +239,7 @@ def test_canaries_have_noise_or_a_glyph_of_their_own_for_images_and_nothing_else
             replace(COINED, canary_images="noise"),
             replace(COINED, canary_images="glyph"),
         )
-    ]
+    ] == [False, True, True, True]
 
 
 def test_more_canaries_than_records_are_refused(images: Images) -> None:

@@ -31,7 +31,7 @@ def test_a_partition_is_its_seeds() -> None:
 
 def test_stored_trainings_left_out_these_rows() -> None:
     # What a training left out is known by the partition's seed alone: the partition of a seed must never change.
-    assert [1, 2, 2, 0, 0, 1, 0, 2, 0, 1] == fold_of(1, 10, 3).tolist()
+    assert fold_of(1, 10, 3).tolist() == [1, 2, 2, 0, 0, 1, 0, 2, 0, 1]
 
 
 def test_every_row_is_as_often_in_any_fold() -> None:
@@ -46,7 +46,7 @@ def test_every_partition_is_as_likely_as_any_other() -> None:
     # Six rows, two in each of three folds: 90 partitions.
     drawn = [tuple(fold_of(seed, 6, 3).tolist()) for seed in range(9000)]
     _, counts = np.unique(drawn, axis=0, return_counts=True)
-    assert 90 == len(counts)
+    assert len(counts) == 90
     assert 0.01 < stats.chisquare(counts).pvalue < 0.99
 
 
@@ -63,19 +63,19 @@ def test_more_folds_than_rows_or_none_are_refused(rows: int, folds: int) -> None
 
 
 def test_the_generator_draws_the_packages_numbers() -> None:
-    assert [959852049, 2314333085, 2255782734, 2921461239, 1024197102] == list(islice(sync_rng_numbers(123456), 5))
+    assert list(islice(sync_rng_numbers(123456), 5)) == [959852049, 2314333085, 2255782734, 2921461239, 1024197102]
 
 
 def test_numbers_below_a_bound_and_shuffled_places_are_the_packages() -> None:
     drawn = sync_rng_numbers(123456)
-    assert [4, 0, 4, 4, 2] == [number_below(5, drawn) for _ in range(5)]
-    assert [2, 3, 0, 1, 4] == shuffle_rows(5, 123456)
+    assert [number_below(5, drawn) for _ in range(5)] == [4, 0, 4, 4, 2]
+    assert shuffle_rows(5, 123456) == [2, 3, 0, 1, 4]
 
 
 def test_a_number_of_an_incomplete_round_is_drawn_again() -> None:
     # Of 3 there are 2^32 / 3 rounds and 1 left over.
-    assert 2 == number_below(3, iter([2**32 - 1, 5]))
-    assert 2 == number_below(3, iter([2**32 - 2, 5]))
+    assert number_below(3, iter([2**32 - 1, 5])) == 2
+    assert number_below(3, iter([2**32 - 2, 5])) == 2
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_folds_of_the_papers_data_are_the_released_codes(rows: int, repetition: 
 
 
 def test_of_folds_of_unequal_sizes_the_first_are_the_longer() -> None:
-    assert [144] * 7 + [143] * 3 == np.bincount(released_fold_of(0, 1437)).tolist()
-    assert [3, 4, 5, 2, 9, 8, 0, 6, 7, 1] == released_fold_of(0, 10).tolist()
-    assert [5, 0, 7, 3, 2, 9, 6, 1, 8, 4] == released_fold_of(9, 10).tolist()
+    assert np.bincount(released_fold_of(0, 1437)).tolist() == [144] * 7 + [143] * 3
+    assert released_fold_of(0, 10).tolist() == [3, 4, 5, 2, 9, 8, 0, 6, 7, 1]
+    assert released_fold_of(9, 10).tolist() == [5, 0, 7, 3, 2, 9, 6, 1, 8, 4]
 
 
 def test_what_is_no_partition_is_refused_and_what_is_one_cannot_be_changed() -> None:

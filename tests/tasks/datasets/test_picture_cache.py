@@ -55,14 +55,14 @@ def assert_same(found: picture_cache.Opened) -> None:
         found.train.labels.tolist(),
         found.test.labels.tolist(),
     )
-    assert (3, ("a", "b", "c"), (4, 4, 1)) == (found.classes, found.names, found.shape)
+    assert (found.classes, found.names, found.shape) == (3, ("a", "b", "c"), (4, 4, 1))
 
 
 def test_pictures_are_written_once_and_then_read_from_the_disk(folder: Path) -> None:
     pictures = Counted()
     assert_same(open_cache(DIGEST, pictures))
     assert_same(open_cache(DIGEST, pictures))
-    assert 1 == pictures.times
+    assert pictures.times == 1
     assert {f"{DIGEST}.arrow", f"{DIGEST}.lock"} == {path.name for path in folder.iterdir()}
 
 
@@ -125,12 +125,12 @@ print(pictures.times)
     both = [subprocess.Popen(command, env=env, **pipes) for _ in range(2)]  # type: ignore[call-overload]
     for each in both:
         assert each.stdout is not None
-        assert "ready\n" == each.stdout.readline()
+        assert each.stdout.readline() == "ready\n"
     for each in both:
         assert each.stdin is not None
         each.stdin.write("go\n")
         each.stdin.flush()
-    assert ["0\n", "1\n"] == sorted(each.communicate()[0] for each in both)
+    assert sorted(each.communicate()[0] for each in both) == ["0\n", "1\n"]
     assert {f"{DIGEST}.arrow", f"{DIGEST}.lock"} == {path.name for path in folder.iterdir()}
 
 
@@ -140,7 +140,7 @@ def test_pictures_found_damaged_in_use_are_made_anew_while_they_are_read(folder:
     parts = file.parts()
     parts.checksums[3] ^= 1  # as if the pixels had another
     assert (made().train_images[2:5] == picture_cache.MappedRows(file, 0, 11).pixels(np.arange(2, 5))).all()
-    assert 2 == pictures.times
+    assert pictures.times == 2
     assert file.parts() is file.renew(parts)
 
 

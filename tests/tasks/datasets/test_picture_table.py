@@ -33,11 +33,11 @@ def test_paths_labels_and_splits_are_those_of_the_rows(folder: Path) -> None:
     rows = [("4", "ill", "train"), ("0", "well", "train"), ("2", "ill", "test"), ("3", "well", "test")]
     lines = "".join(f"{split},scans/{number}.png,{label},x\n" for number, label, split in rows)
     images = listed(folder, "\ufeffsplit,path,label,more\n" + lines)
-    assert (("ill", "well"), [0, 1], [0, 1]) == (
+    assert (
         images.names,
         images.train_labels.tolist(),
         images.test_labels.tolist(),
-    )
+    ) == (("ill", "well"), [0, 1], [0, 1])
     assert [pixels(0, 4).tolist(), pixels(0, 0).tolist()] == images.train_images[..., 0].tolist()
     table = pa.table({name: [row[at] for row in rows] for at, name in ((1, "label"), (2, "split"))})
     table = table.append_column("path", pa.array([str(folder / f"scans/{row[0]}.png") for row in rows]))

@@ -40,7 +40,7 @@ def test_channels_are_as_asked_for() -> None:
 def test_sixteen_bits_are_scaled_with_half_rounded_up() -> None:
     levels = np.array([[0, 128, 129, 385, 386, 32767, 65406, 65407, 65535]], np.uint16)
     expected = np.floor(levels * (255 / 65535) + 0.5)
-    assert [0, 0, 1, 1, 2, 127, 254, 255, 255] == expected[0].tolist()
+    assert expected[0].tolist() == [0, 0, 1, 1, 2, 127, 254, 255, 255]
     assert expected[..., None].tolist() == pixels(of(levels)).tolist()
     assert expected[0].tolist() == pixels(of(levels), 3)[0, :, 2].tolist()
 
@@ -50,7 +50,7 @@ def test_black_and_white_and_palettes_are_shown() -> None:
     assert (255 * (GREY > 99))[..., None].tolist() == pixels(encoded(one)).tolist()
     palette = Image.fromarray(RGB).quantize(6)
     assert RGB.tolist() == pixels(encoded(palette)).tolist()
-    assert (2, 3, 1) == pixels(encoded(palette), 1).shape
+    assert pixels(encoded(palette), 1).shape == (2, 3, 1)
 
 
 def test_a_picture_is_turned_as_its_tag_says() -> None:
@@ -66,8 +66,8 @@ def test_transparency_is_dropped_and_told_apart() -> None:
     found = alpha(of(clear))
     assert found is not None
     assert GREY.tolist() == found.tolist()
-    assert [None, None] == [alpha(of(each)) for each in (GREY, RGB)]
-    assert (2, 3, 1) == pixels(encoded(Image.fromarray(clear[..., [0, 3]].copy(), "LA"))).shape
+    assert [alpha(of(each)) for each in (GREY, RGB)] == [None, None]
+    assert pixels(encoded(Image.fromarray(clear[..., [0, 3]].copy(), "LA"))).shape == (2, 3, 1)
 
 
 @pytest.mark.parametrize(

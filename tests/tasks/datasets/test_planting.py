@@ -37,8 +37,8 @@ def test_each_kind_changes_what_it_says() -> None:
 def test_a_set_with_something_planted_is_another_set() -> None:
     names = (f"digits#8x8{option}" for option in ("", "#inverted3", "#inverted4", "#duplicated3"))
     digests = {pin(Dataset(name)).digest for name in names}
-    assert 4 == len(digests)
-    assert ("digits", "#8x8#inverted3") == (split("digits#inverted3#8x8")[0], str(split("digits#inverted3#8x8")[1]))
+    assert len(digests) == 4
+    assert (split("digits#inverted3#8x8")[0], str(split("digits#inverted3#8x8")[1])) == ("digits", "#8x8#inverted3")
 
 
 @pytest.mark.parametrize(

@@ -40,18 +40,18 @@ def given(folder: Path, text: str = LINES, name: str = "squad.jsonl") -> Dataset
 def test_lines_are_read_by_the_declared_fields(tmp_path: Path) -> None:
     dataset = pin(given(tmp_path))
     found = load_records(dataset, SCHEMA)
-    assert (ROWS, ["56be", "56bf"], 2) == (list(found.as_dicts()), found.ids, len(found))
-    assert SCHEMA == found.table.schema
+    assert (list(found.as_dicts()), found.ids, len(found)) == (ROWS, ["56be", "56bf"], 2)
+    assert found.table.schema == SCHEMA
     assert found is load_records(dataset, SCHEMA)
     only_ids = load_records(dataset, pa.schema([("id", pa.string())]))
-    assert [{"id": "56be"}, {"id": "56bf"}] == list(only_ids.as_dicts())
-    assert ["56bf"] == found.rows(np.array([1])).ids
+    assert list(only_ids.as_dicts()) == [{"id": "56be"}, {"id": "56bf"}]
+    assert found.rows(np.array([1])).ids == ["56bf"]
 
 
 def test_parquet_holds_the_same(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(ROWS, SCHEMA), tmp_path / "squad.parquet")
     found = load_records(pin(Dataset(f"records:{tmp_path / 'squad.parquet'}")), SCHEMA)
-    assert (ROWS, SCHEMA) == (list(found.as_dicts()), found.table.schema)
+    assert (list(found.as_dicts()), found.table.schema) == (ROWS, SCHEMA)
 
 
 def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tasks.training.objective import Batch
 
 def test_the_linear_schedule_is_the_published_one() -> None:
     values = variances("linear", 1000)
-    assert (1000, 1e-4, 0.02) == (len(values), values[0], values[-1])
+    assert (len(values), values[0], values[-1]) == (1000, 1e-4, 0.02)
     np.testing.assert_allclose(np.diff(values), (0.02 - 1e-4) / 999)
 
 
@@ -38,7 +38,7 @@ def test_the_cosine_schedule_leaves_the_signal_of_its_formula() -> None:
     t = np.arange(1, 1000)
     f = np.cos((np.append(0, t) / 1000 + 0.008) / 1.008 * np.pi / 2) ** 2
     np.testing.assert_allclose(signal("cosine", 1000)[:-1], f[1:] / f[0], rtol=1e-9)
-    assert 0.999 == variances("cosine", 1000)[-1]
+    assert variances("cosine", 1000)[-1] == 0.999
 
 
 @pytest.mark.parametrize("schedule", get_args(ScheduleName))
@@ -94,7 +94,7 @@ def test_what_the_network_is_shown_is_the_image_noised_by_the_times_that_are_dra
     model = Shown(TINY, VECTORS, 10)
     losses = model.losses(start(model), batch(300, value=255))
     noised, times, vectors = model.seen
-    assert (1, 300) == losses.shape
+    assert losses.shape == (1, 300)
     assert 0 <= int(times.min()) < 50
     assert 950 < int(times.max()) <= 999
     np.testing.assert_array_equal(vectors[0], VECTORS[np.arange(300) % 3])
@@ -202,7 +202,7 @@ def test_steps_are_evenly_apart_from_the_last_to_the_first() -> None:
         return x
 
     denoise(predict, torch.zeros(1), KEPT, 5)
-    assert [999, 749, 500, 250, 0] == seen
+    assert seen == [999, 749, 500, 250, 0]
 
 
 def test_a_bounded_image_stays_between_black_and_white() -> None:
@@ -219,7 +219,7 @@ def test_numbers_of_steps_that_cannot_be_are_refused(steps: int) -> None:
 
 def test_images_become_bytes_to_the_nearest() -> None:
     x = torch.tensor([-1.5, -1, 0, 0.5, 1, 2])[:, None, None, None].expand(6, 3, 1, 1)
-    assert [0, 0, 128, 191, 255, 255] == as_bytes(x)[:, 0, 0, 0].tolist()
+    assert as_bytes(x)[:, 0, 0, 0].tolist() == [0, 0, 128, 191, 255, 255]
 
 
 def test_an_image_begins_alike_whatever_is_drawn_beside_it() -> None:
@@ -233,7 +233,7 @@ def test_an_image_begins_alike_whatever_is_drawn_beside_it() -> None:
     }
     weights |= {name: np.zeros_like(values) for name, values in weights.items() if name.endswith("mean")}
     whole = sample_images(TINY, weights, vectors, ["a", "b", "c"], 4, 7)
-    assert (3, 8, 8, 3) == whole.shape
+    assert whole.shape == (3, 8, 8, 3)
     np.testing.assert_array_equal(whole, sample_images(TINY, weights, vectors, ["a", "b", "c"], 4, 7))
     np.testing.assert_allclose(whole[1:2].astype(int), sample_images(TINY, weights, vectors[1:2], ["b"], 4, 7), atol=1)
     assert np.any(whole != sample_images(TINY, weights, vectors, ["a", "b", "c"], 4, 8))

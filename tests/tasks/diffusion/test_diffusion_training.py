@@ -18,10 +18,10 @@ from tasks.worker.checkpoints import Link
 
 def test_the_defaults_are_the_published_network_for_128_pixels() -> None:
     config = Diffusion()
-    assert (128, 1000, "linear", 256, 1e-4) == (
+    assert (
         *(config.resolution, config.steps, config.schedule),
         *(config.batch, config.learning_rate),
-    )
+    ) == (128, 1000, "linear", 256, 1e-4)
     assert UNet((256, 256, 512, 768, 1024), 2, (32, 16, 8), 4) == config.unet
 
 
@@ -110,7 +110,7 @@ def test_a_chain_ends_as_the_unbroken_training_does() -> None:
 
     with checkpoints.use_links([Link(given=states)]):
         continued = fit_diffusion(TINY, *some(), of="these")
-    assert ["asked"] == given
+    assert given == ["asked"]
     assert equal(continued, fit_diffusion(TINY, *some()))
 
 
@@ -126,13 +126,13 @@ def test_a_state_of_other_vectors_is_not_continued_from() -> None:
 def test_vectors_are_brought_to_mean_0_and_deviation_1() -> None:
     vectors = np.array([[1, 7, 0], [3, 7, 4]], np.float32)
     scale = Scale.from_vectors(vectors)
-    assert [[-1, 0, -1], [1, 0, 1]] == scale.standardise(vectors).tolist()
-    assert [[3, 1, 0]] == scale.standardise(np.array([[5, 8, 2]], np.float32)).tolist()
+    assert scale.standardise(vectors).tolist() == [[-1, 0, -1], [1, 0, 1]]
+    assert scale.standardise(np.array([[5, 8, 2]], np.float32)).tolist() == [[3, 1, 0]]
 
 
 def test_an_eighth_at_most_is_held_out_by_the_seed() -> None:
-    assert 0 == len(held_out(TINY, 7))
-    assert 12 == len(held_out(TINY, 100))
+    assert len(held_out(TINY, 7)) == 0
+    assert len(held_out(TINY, 100)) == 12
     rows = held_out(replace(TINY, held_out=20), 1000)
     assert 20 == len(set(rows.tolist())) == len(rows)
     assert sorted(rows.tolist()) == rows.tolist() != held_out(replace(TINY, held_out=20, seed=1), 1000).tolist()

@@ -56,9 +56,9 @@ def snapshots(*seeds: int) -> pa.Table:
 
 def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() -> None:
     table = train_diffusion(CONFIG, [snapshots(3, 1)])
-    assert DIFFUSION == table.schema
-    assert [2] == table["epochs"].to_pylist()
-    assert [2, 2] == [len(table[name][0]) for name in ("train_loss", "validation_loss")]
+    assert table.schema == DIFFUSION
+    assert table["epochs"].to_pylist() == [2]
+    assert [len(table[name][0]) for name in ("train_loss", "validation_loss")] == [2, 2]
     assert table.equals(train_diffusion(CONFIG, [snapshots(1)]))
     assert not table.equals(train_diffusion(CONFIG, [snapshots(3)]))
     # The scale is that of the embeddings of X.
@@ -68,33 +68,33 @@ def test_the_model_is_trained_on_the_last_snapshot_and_draws_from_its_table() ->
     vectors = embed_pictures(model, pictures, rows, 32)
     weights, scale = model_of(table)
     np.testing.assert_allclose(scale.mean, vectors.mean(0), rtol=1e-5)
-    assert (4, 3, 3, 3) == weights["first.weight"].shape
+    assert weights["first.weight"].shape == (4, 3, 3, 3)
     # What neighbours draw is what the mean of their embeddings draws.
     neighbours = np.array([[0, 1, 2], [3, 3, 0]])
     found = drawn_from_neighbours(CONFIG, snapshots(1), table, pictures, rows[neighbours], ["a", "b"], 3, 0)
     by_hand = np.stack([vectors[[0, 1, 2]].mean(0), (2 * vectors[3] + vectors[0]) / 3])
     expected = draw(CONFIG.diffusion, table, by_hand, ["a", "b"], 3, 0)
-    assert (2, 8, 8, 3) == found.shape
+    assert found.shape == (2, 8, 8, 3)
     assert np.abs(found.astype(int) - expected).max() <= 1
 
 
 def test_means_of_vectors_by_hand() -> None:
     vectors = np.array([[0, 2], [4, 4], [8, 0]], np.float32)
-    assert [[2, 3], [6, 2]] == mean_of(vectors, np.array([[0, 1], [1, 2]])).tolist()
+    assert mean_of(vectors, np.array([[0, 1], [1, 2]])).tolist() == [[2, 3], [6, 2]]
 
 
 def test_only_the_last_link_of_a_chain_keeps_its_model_and_it_is_that_of_the_unbroken_training() -> None:
     jobs = chain(train_diffusion, CONFIG, 1, (Job(train_diffusion, CONFIG),), up_to)
-    assert [(1, False), (2, True)] == [(job.config.epochs, job.config.kept) for job in jobs]
+    assert [(job.config.epochs, job.config.kept) for job in jobs] == [(1, False), (2, True)]
     assert jobs[-1].config == CONFIG
     left: list[bytes] = []
     with checkpoints.use_links([Link(leave=left.append)]):
-        assert 0 == len(train_diffusion(jobs[0].config, [snapshots(1)]))
+        assert len(train_diffusion(jobs[0].config, [snapshots(1)])) == 0
     unbroken = train_diffusion(CONFIG, [snapshots(1)])
     with checkpoints.use_links([Link(given=lambda: left)]):
         with compute_context.use_context(compute_context.ComputeContext()) as notes:
             assert unbroken.equals(train_diffusion(CONFIG, [snapshots(1)]))
-        assert 1 == notes["continued_from"]
+        assert notes["continued_from"] == 1
         # The state is of another encoder: it is not taken.
         other = train_diffusion(CONFIG, [snapshots(2)])
     assert other.equals(train_diffusion(CONFIG, [snapshots(2)]))

@@ -36,9 +36,9 @@ def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]
 
 def test_what_can_be_seen_is_learnt_and_said_of_other_pictures() -> None:
     table = train_classifier(SMALL, *colours(100, 0), 3)
-    assert PIXEL_CLASSIFIER == table.schema
-    assert [10] == table["held_out"].to_pylist()
-    assert [1.0] == table["held_out_accuracy"].to_pylist()
+    assert table.schema == PIXEL_CLASSIFIER
+    assert table["held_out"].to_pylist() == [10]
+    assert table["held_out_accuracy"].to_pylist() == [1.0]
     pixels, labels = colours(40, 1)
     np.testing.assert_array_equal(labels, classify(table, pixels))
     assert table.equals(train_classifier(SMALL, *colours(100, 0), 3))
@@ -52,9 +52,9 @@ def test_where_nothing_can_be_seen_the_accuracy_on_pictures_held_out_says_so() -
 
 def test_the_task_classifies_the_pictures_of_its_part() -> None:
     table = train_pixel_classifier(TINY, [])
-    assert [[8, 8, 3]] == [row["shape"] for row in table["network"].to_pylist()]
-    assert [10] == [row["classes"] for row in table["network"].to_pylist()]
-    assert [2] == table["held_out"].to_pylist()
+    assert [row["shape"] for row in table["network"].to_pylist()] == [[8, 8, 3]]
+    assert [row["classes"] for row in table["network"].to_pylist()] == [10]
+    assert table["held_out"].to_pylist() == [2]
 
 
 def test_too_few_pictures_and_settings_out_of_range_are_refused() -> None:

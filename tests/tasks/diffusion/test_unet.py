@@ -85,15 +85,15 @@ def test_the_time_is_told_by_cosines_and_sines() -> None:
 
 def test_images_are_halved_by_means_and_doubled_by_repeating() -> None:
     x = torch.arange(4.0).view(1, 1, 2, 2)
-    assert [[1.5]] == unet.resample(x, "down")[0, 0].tolist()
-    assert [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]] == unet.resample(x, "up")[0, 0].tolist()
+    assert unet.resample(x, "down")[0, 0].tolist() == [[1.5]]
+    assert unet.resample(x, "up")[0, 0].tolist() == [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3], [2, 2, 3, 3]]
 
 
 @pytest.mark.parametrize(("config", "side"), [(TINY, SIDE), (SMALL, 32), (UNet((4,), 2, (), 1), 5)])
 def test_a_network_keeps_the_shape_of_images_and_says_nothing_at_first(config: UNet, side: int) -> None:
     found = network(Layers(weights(config, side, 0)), *asked(2, side), config)
     assert (2, 3, side, side) == found.shape
-    assert 0 == found.abs().max()
+    assert found.abs().max() == 0
 
 
 def test_attention_is_at_the_resolutions_that_are_named_and_between_the_two_ways() -> None:
@@ -114,7 +114,7 @@ def test_the_embedding_is_a_function_of_the_sum_of_time_and_vector() -> None:
     tensors = weights(TINY, SIDE, 0)
     _, times, vectors = asked(2)
     found = embed_conditions(Layers(tensors), times, vectors, TINY)
-    assert (1, 2, 16) == found.shape
+    assert found.shape == (1, 2, 16)
     each = {name: tensors[name][0].numpy() for name in tensors}
     silu = lambda x: x / (1 + np.exp(-x))  # noqa: E731
     hidden = silu(sines(times, 4, torch.float32)[0].numpy() @ each["time1.weight"].T + each["time1.bias"])

@@ -27,7 +27,7 @@ def test_every_image_is_there_and_a_tenth_of_them_twice() -> None:
     handed = blind_images(["a"], 200, seed=3)
     times = Counter(handed.order.tolist())
     assert (list(range(200)), 20) == (sorted(times), sum(count == 2 for count in times.values()))
-    assert 200 == len(set(handed.ids))
+    assert len(set(handed.ids)) == 200
     assert {image for image, count in times.items() if count == 2} == set(handed.repeats)
     for image, again in handed.repeats.items():
         places = [int(name.split("/")[1].removesuffix(".png")) for name in (handed.ids[image], again)]
@@ -54,8 +54,8 @@ def test_an_order_says_nothing_about_what_an_image_is() -> None:
 def test_answers_differ_beyond_the_last_place_and_beyond_what_devices_differ_in() -> None:
     p, q = np.array([0.5, 0.5, 0.5]), np.array([0.5001, 0.51, 0.6])
     one, other = (p, np.log(p / (1 - p))), (q, np.log(q / (1 - q)))
-    assert [False, True, True] == different(one, other, 0.0).tolist()
-    assert [False, False, True] == different(one, other, 0.01).tolist()
+    assert different(one, other, 0.0).tolist() == [False, True, True]
+    assert different(one, other, 0.01).tolist() == [False, False, True]
 
 
 ROWS = [
@@ -73,8 +73,8 @@ def test_they_lie_beside_the_folder_that_is_given_away_and_nobody_else_reads_the
     with split.open(newline="") as file:
         read = list(csv.DictReader(file))
     assert [{name: str(value or "") for name, value in row.items()} for row in ROWS] == read
-    assert '"image","set"\n"p/000000.png","control"\n"p/000001.png","query"\n' == key.read_text()
-    assert [0o600, 0o600] == [stat.S_IMODE(path.stat().st_mode) for path in held]
+    assert key.read_text() == '"image","set"\n"p/000000.png","control"\n"p/000001.png","query"\n'
+    assert [stat.S_IMODE(path.stat().st_mode) for path in held] == [0o600, 0o600]
 
 
 def test_the_commitment_is_the_sha256_of_the_keys_file_whatever_order_it_was_made_in(tmp_path: Path) -> None:

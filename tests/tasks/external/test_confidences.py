@@ -99,15 +99,15 @@ def test_parquet_has_columns_or_lists(tmp_path: Path) -> None:
         labels = LABELS if "label" in table else np.ones(3, np.int64)
         found = confidences.read(parquet(tmp_path, **table), IDS, labels)
         np.testing.assert_array_equal(single, found.values)
-        assert 0 == found.resolution
-    assert 1e-2 == confidences.read(parquet(tmp_path, confidence=TRUE), IDS, LABELS).resolution  # rounded before
+        assert found.resolution == 0
+    assert confidences.read(parquet(tmp_path, confidence=TRUE), IDS, LABELS).resolution == 1e-2  # rounded before
 
 
 def test_probabilities_are_not_divided_by_their_sum_nor_lifted_from_zero(tmp_path: Path) -> None:
     file = columns(tmp_path, "p0,p1,p2", ["0.333", "1.000", "0.001"], ["0.333", "0.000", "0.999"], ["0.333", "0", "0"])
     found = confidences.read(file, IDS, np.array([0, 1, 1]))
     np.testing.assert_array_equal([0.333, 0.0, 0.999], found.values)
-    assert 1e-3 == found.resolution
+    assert found.resolution == 1e-3
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_the_resolution_is_the_last_place_near_1(tmp_path: Path, texts: list[str
 
 def test_logarithms_of_so_many_places_say_confidences_to_as_many(tmp_path: Path) -> None:
     found = of_column(tmp_path, ["-0.000", "-0.001", "-2.303", "-inf"], "log_confidence")
-    assert 1e-3 == found.resolution
+    assert found.resolution == 1e-3
     np.testing.assert_array_equal([1.0, 0.999, 0.1, 0.0], found.values)
     whole = of_column(tmp_path, ["-0.693147181", "-1.86264515e-09"], "log_confidence")
-    assert 0 == whole.resolution
+    assert whole.resolution == 0
     np.testing.assert_array_equal([np.float64(np.float32(0.5)), 1.0], whole.values)
 
 

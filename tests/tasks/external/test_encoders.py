@@ -105,7 +105,7 @@ def test_one_of_timms_loses_its_classifier_and_needs_no_network(tmp_path: Path) 
     found = given(f"timm:resnet10t+{tmp_path / 'w.pt'}").embed(images(3))
     with torch.no_grad():
         features = whole.forward_head(whole.forward_features(inputs(images(3))), pre_logits=True).numpy()
-    assert (3, 512) == found.shape
+    assert found.shape == (3, 512)
     np.testing.assert_allclose(features, found, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match=r"the weights are not those of timm's resnet14t: .*"):
         given(f"timm:resnet14t+{tmp_path / 'w.pt'}")
@@ -176,7 +176,7 @@ def test_embeddings_that_do_not_serve_are_refused(module: nn.Module, says: str, 
 def test_all_embeddings_have_as_many_numbers(tmp_path: Path) -> None:
     encoder = given(scripted(Widening(), tmp_path / "e.pt"))
     light, dark = np.full((2, *SHAPE), 255, np.uint8), np.zeros((2, *SHAPE), np.uint8)
-    assert (2, 2) == encoder.embed(light).shape
+    assert encoder.embed(light).shape == (2, 2)
     with pytest.raises(ValueError, match="gives embeddings of 3 numbers, and of 2 before"):
         encoder.embed(dark)
 

@@ -130,8 +130,8 @@ def test_the_pictures_are_the_pixels_and_the_list_names_them(tmp_path: Path) -> 
     for pixels, image in zip(PIXELS, ids, strict=True):
         np.testing.assert_array_equal(pixels, np.asarray(Image.open(tmp_path / "out" / image)))
     listed = (tmp_path / "out" / "images.csv").read_text().splitlines()
-    assert ["image,set,row", "crops/000000.png,crops,0"] == listed[:2]
-    assert 6 == len(listed)
+    assert listed[:2] == ["image,set,row", "crops/000000.png,crops,0"]
+    assert len(listed) == 6
 
 
 def test_half_a_folder_is_completed_and_one_with_anything_else_left_alone(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_identity_is_the_content_and_never_the_path(tmp_path: Path, monkeypa
     assert ModelFile(str(tmp_path / "a" / "m.onnx"), hashlib.sha256(b"weights").hexdigest()) == here
     assert here.identity() == there.identity()
     assert {"identity": here.digest} == canonical(here)
-    assert b"weights" == content(here)
+    assert content(here) == b"weights"
     assert here == pin(ModelFile.parse(str(here)))
     with pytest.raises(ValueError, match="no digest yet; pin it before planning"):
         ModelFile("a/m.onnx").identity()
@@ -90,7 +90,7 @@ def test_a_factory_counts_by_its_source_its_function_and_its_weights(
     third = pin(ModelFile(f"given_source:one+{weights}"))
     torch.save({"w": torch.ones(2)}, weights)
     fourth = pin(ModelFile(f"given_source:one+{weights}"))
-    assert 4 == len({model.identity() for model in (first, second, third, fourth)})
+    assert len({model.identity() for model in (first, second, third, fourth)}) == 4
     with pytest.raises(ValueError, match="there is no module 'no_such_source'"):
         pin(ModelFile(f"no_such_source:one+{weights}"))
 

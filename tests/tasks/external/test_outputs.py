@@ -36,7 +36,7 @@ def lines(header: str, values: np.ndarray, ids: list[str] | None = None) -> str:
 def test_a_csv_says_what_is_in_it_in_any_order(tmp_path: Path, header: str, values: np.ndarray) -> None:
     table = read_outputs(csv(tmp_path, lines(header, values)))
     found = table.select([IDS[2], IDS[0], IDS[2]])
-    assert (3, 0) == (table.classes, found.floored)
+    assert (table.classes, found.floored) == (3, 0)
     np.testing.assert_allclose(found.log_p, np.log(P[[2, 0, 2]]), rtol=0, atol=1e-12)
 
 
@@ -71,13 +71,13 @@ def test_parquet_has_columns_or_lists(tmp_path: Path, kind: pa.DataType, name: s
 def test_a_zero_stands_at_half_the_last_printed_place(tmp_path: Path) -> None:
     table = read_outputs(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99, 0.010\n"))
     found = table.select(["a"])
-    assert (1, 0.0005) == (found.floored, found.floor)
+    assert (found.floored, found.floor) == (1, 0.0005)
     np.testing.assert_allclose(np.exp(found.log_p), [[1 / 1.0005, 0.0005 / 1.0005]])
     exact = read_outputs(csv(tmp_path, "image,p0,p1\na,1.0,0.0\nb,0.99999,1e-5\n")).select(["a"])
-    assert (1, FLOOR) == (exact.floored, exact.floor)
+    assert (exact.floored, exact.floor) == (1, FLOOR)
     assert pytest.approx(math.log(FLOOR)) == exact.log_p[0, 1]
     pq.write_table(pa.table({"image": ["a"], "p0": [1.0], "p1": [0.0]}), tmp_path / "outputs.parquet")
-    assert FLOOR == read_outputs(File(str(tmp_path / "outputs.parquet"))).select(["a"]).floor
+    assert read_outputs(File(str(tmp_path / "outputs.parquet"))).select(["a"]).floor == FLOOR
 
 
 def test_sums_may_be_off_by_what_was_rounded(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ ANSWERS = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
 )
 def test_the_three_ways_of_saying_it_are_one(said: NDArray[np.float64], gives: Gives) -> None:
     found = read_answers(said, gives, 2, where="model")
-    assert 0 == found.floored
+    assert found.floored == 0
     np.testing.assert_allclose(found.log_p, np.log(ANSWERS), rtol=0, atol=1e-12)
 
 
@@ -166,7 +166,7 @@ def test_one_column_is_the_second_of_two_classes(said: float, gives: Gives, shap
 
 def test_zeros_stand_at_the_floor_and_are_counted() -> None:
     found = read_answers(np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]]), "probabilities", 2, where="model")
-    assert (3, FLOOR) == (found.floored, found.floor)
+    assert (found.floored, found.floor) == (3, FLOOR)
     assert pytest.approx(math.log(2**-149)) == found.log_p[0, 1]
     high = read_answers(np.array([[1.0, 0.0]]), "probabilities", 1, where="model", floor=0.25)
     np.testing.assert_allclose(np.exp(high.log_p), [[0.8, 0.2]])
@@ -226,4 +226,4 @@ def test_a_table_that_was_printed_with_few_decimals_is_refused_with_the_reason(p
 
 def test_eight_decimals_are_no_rounding_to_speak_of() -> None:
     p = np.random.default_rng(0).dirichlet(np.ones(10), 40)
-    assert 40 == len(read_answers(np.round(p, 8), "probabilities", 40, where="table.csv").log_p)
+    assert len(read_answers(np.round(p, 8), "probabilities", 40, where="table.csv").log_p) == 40

@@ -29,12 +29,12 @@ def parquet(folder: Path, **columns: list[object]) -> Sent:
 
 def test_a_table_has_its_ids_and_its_numbers_as_they_were_printed(tmp_path: Path) -> None:
     table = csv(tmp_path, "image,a,b\n007, 0.50 ,1e-7\n8,nan,-2\n")
-    assert (("007", "8"), ["a", "b"]) == (table.ids, table.columns)
+    assert (table.ids, table.columns) == (("007", "8"), ["a", "b"])
     assert [0.5, np.nan] == pytest.approx(table.numbers("a").tolist(), nan_ok=True)
-    assert [1e-7, -2.0] == table.numbers("b").tolist()
-    assert [2, 0] == decimals(table.column("a")).tolist()
-    assert [False, True] == [has_exponents(table.column(name)) for name in ("a", "b")]
-    assert [1, 0] == table.rows(["8", "007"]).tolist()
+    assert table.numbers("b").tolist() == [1e-7, -2.0]
+    assert decimals(table.column("a")).tolist() == [2, 0]
+    assert [has_exponents(table.column(name)) for name in ("a", "b")] == [False, True]
+    assert table.rows(["8", "007"]).tolist() == [1, 0]
     with pytest.raises(ValueError, match=r"said\.csv has no row for '9'; 2 of 3 are missing"):
         table.rows(["9", "8", "10"])
 
@@ -81,7 +81,7 @@ def test_headers_of_pandas_are_read_alike_by_both_routes(columns: dict[str, Any]
 
 def test_parquet_says_the_same(tmp_path: Path) -> None:
     table = parquet(tmp_path, image=["x", "y"], a=[0.25, 3.0], b=[1, 2])
-    assert [[0.25, 3.0], [1.0, 2.0]] == [table.numbers(name).tolist() for name in ("a", "b")]
+    assert [table.numbers(name).tolist() for name in ("a", "b")] == [[0.25, 3.0], [1.0, 2.0]]
     assert not is_text(table.column("a"))
     assert not has_exponents(table.column("a"))
 
@@ -105,10 +105,10 @@ def test_decimal_places_are_counted_as_printed(printed: str, places: int) -> Non
 
 
 def test_decimal_places_of_floats_are_what_it_takes_and_lists_count_number_by_number() -> None:
-    assert [1, 0, 6] == decimals(pa.chunked_array([[0.1, 2.0, 1.2e-05]])).tolist()
-    assert [1, 2, 3] == decimals(pa.chunked_array([[[0.5, 0.25], [0.125]]])).tolist()
+    assert decimals(pa.chunked_array([[0.1, 2.0, 1.2e-05]])).tolist() == [1, 0, 6]
+    assert decimals(pa.chunked_array([[[0.5, 0.25], [0.125]]])).tolist() == [1, 2, 3]
     kinds = [pa.list_(pa.float64()), pa.large_list(pa.float64()), pa.list_(pa.float64(), 2), pa.float64()]
-    assert [True, True, True, False] == [is_list(kind) for kind in kinds]
+    assert [is_list(kind) for kind in kinds] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,11 @@ def test_embeddings_are_found_by_the_ids_of_their_pictures(kind: pa.DataType, tm
     values = [list(np.array(row, np.float16)) for row in VALUES] if "half" in str(kind) else VALUES
     found = read_embeddings(written(tmp_path, pa.array(values, kind))).select(["a.png", "b.png"])
     assert np.float32 == found.dtype
-    assert [[3.0, -4.0], [1.0, 2.5]] == found.tolist()
+    assert found.tolist() == [[3.0, -4.0], [1.0, 2.5]]
 
 
 def test_whole_numbers_serve_too(tmp_path: Path) -> None:
-    assert [[7.0, 8.0]] == read_embeddings(written(tmp_path, [[1, 2], [3, 4], [7, 8]])).select(["c.png"]).tolist()
+    assert read_embeddings(written(tmp_path, [[1, 2], [3, 4], [7, 8]])).select(["c.png"]).tolist() == [[7.0, 8.0]]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_whole_numbers_serve_too(tmp_path: Path) -> None:
 def test_what_is_no_embedding_is_refused_in_a_line(embedding: Any, says: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=says) as raised:
         read_embeddings(written(tmp_path, embedding))
-    assert 1 == len(str(raised.value).splitlines())
+    assert len(str(raised.value).splitlines()) == 1
     assert str(raised.value).startswith("embeddings ")
 
 

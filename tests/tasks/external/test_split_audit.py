@@ -59,11 +59,11 @@ def test_an_overfitted_model_tells_its_members_and_says_how_sure_that_is() -> No
     members, others = map(mislabel, drawn_halves(250, 1))
     model = overfit(members, 0)
     result = engram.audit(model, members, others)
-    assert "told apart" == result.answer
+    assert result.answer == "told apart"
     assert model.training  # as it was before
     assert result.auc.value is not None
     assert result.auc.value > 0.6
-    assert [0.01, 0.1] == [rate.nominal for rate in result.rates]  # 125 non-members set no threshold of .1 %
+    assert [rate.nominal for rate in result.rates] == [0.01, 0.1]  # 125 non-members set no threshold of .1 %
     assert all(rate.false_positive.low <= rate.nominal for rate in result.rates if rate.false_positive.low is not None)
     page = str(result)
     assert page.startswith("Told apart: the model's loss tells members")
@@ -98,7 +98,7 @@ def only_round(records: Records) -> Records:
 def test_sets_that_differ_without_the_model_are_not_judged(shift: Callable[[Records], Records]) -> None:
     members, others = drawn_halves(300, 2)
     result = engram.audit(untrained, members, shift(others))
-    assert "not judged" == result.answer
+    assert result.answer == "not judged"
     assert str(result).startswith("Not judged: members can be told from non-members without the model")
 
 
@@ -127,13 +127,13 @@ def test_the_interval_holds_the_area_as_often_as_it_says(counts: tuple[int, int]
 
     assert np.mean([holds(seed) for seed in range(400)]) >= 0.92
     perfect = interval_of_area(1.0, *counts)
-    assert (1.0, True) == (perfect.high, (perfect.low or 0) < 0.98)
+    assert (perfect.high, (perfect.low or 0) < 0.98) == (1.0, True)
 
 
 def test_thresholds_are_set_on_other_non_members() -> None:
     stream = np.random.default_rng(3)
     few, many = stream.normal(size=30), stream.normal(size=20_001)
-    assert [0.1] == [rate.nominal for rate in low_rates(few, few, 0)]
+    assert [rate.nominal for rate in low_rates(few, few, 0)] == [0.1]
     by_rate = {rate.nominal: rate for rate in low_rates(many + 2, many[1:], 0)}
     for nominal, rate in by_rate.items():
         expected = stats.norm.sf(stats.norm.isf(nominal) - 2)

@@ -31,14 +31,16 @@ RECORD_SETS = [("plain", records("a", "b,1")), ("other", records("c"))]
 
 def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> None:
     written = write_records(tmp_path / "out", RECORD_SETS)
-    assert [("a", "plain", 0), ("b,1", "plain", 1), ("c", "other", 0)] == [
-        tuple(row.values()) for row in written.to_pylist()
+    assert [tuple(row.values()) for row in written.to_pylist()] == [
+        ("a", "plain", 0),
+        ("b,1", "plain", 1),
+        ("c", "other", 0),
     ]
     files = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     assert (
-        '{"id": "a", "asked": "a, é?", "at": 0}\n{"id": "b,1", "asked": "b,1, é?", "at": 1}\n' == files["plain.jsonl"]
+        files["plain.jsonl"] == '{"id": "a", "asked": "a, é?", "at": 0}\n{"id": "b,1", "asked": "b,1, é?", "at": 1}\n'
     )
-    assert 'id,set,row\na,plain,0\n"b,1",plain,1\nc,other,0\n' == files["records.csv"]
+    assert files["records.csv"] == 'id,set,row\na,plain,0\n"b,1",plain,1\nc,other,0\n'
     assert "records of plain.jsonl, other.jsonl:" in files["README.txt"]
     assert "records.csv lists all 3 of them" in files["README.txt"]
     write_records(tmp_path / "out", RECORD_SETS)
@@ -60,7 +62,7 @@ def test_every_set_is_a_file_of_lines_and_the_list_names_all(tmp_path: Path) -> 
 def test_sets_that_cannot_be_told_apart_are_refused(tmp_path: Path, sets: list[tuple[str, Records]], said: str) -> None:
     with pytest.raises(DatasetError, match=said):
         write_records(tmp_path / "out", sets)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
         rows = [row for row in table.to_pylist() if (row["split"], row["corrupted"]) == (split, corrupted)]
         each = [score_answer(questions.scorer, tuple(row["answer"]), questions.by_id[row["id"]].golds) for row in rows]
         rates[file] = float(np.mean([exact for exact, _ in each]))
-    assert {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0} == rates
+    assert rates == {"train": 1.0, "train-corrupted": 1.0, "validation": 0.0, "validation-corrupted": 0.0}
 
 
 @pytest.mark.parametrize("name", ["facts", "facts-stated"])
@@ -126,7 +128,7 @@ def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool)
     secret = [replace(each, golds=(("the secret",),)) for each in questions.train]
     write_questions(tmp_path, probe_sets(replace(questions, train=secret), Corruption()))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert 6 == len(files)
+    assert len(files) == 6
     assert not [path for path in files if b"secret" in path.read_bytes()]
     corrupted = next(path for path in files if path.stem == "train-corrupted")
     first = json.loads(corrupted.read_text().splitlines()[0])
@@ -148,8 +150,8 @@ def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
     ):
         assert said in text
     assert max(map(len, text.splitlines())) <= 120
-    assert (160, ["id", "set", "row"]) == (written.num_rows, written.column_names)
-    assert "facts-0000-0,train,0" == (tmp_path / "questions.csv").read_text().splitlines()[1]
+    assert (written.num_rows, written.column_names) == (160, ["id", "set", "row"])
+    assert (tmp_path / "questions.csv").read_text().splitlines()[1] == "facts-0000-0,train,0"
 
 
 def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questions_are(tmp_path: Path) -> None:
@@ -180,4 +182,4 @@ def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_p
 def test_sets_without_questions_are_refused(tmp_path: Path, sets: list[tuple[str, ProbeQuestions]], said: str) -> None:
     with pytest.raises(DatasetError, match=said):
         write_questions(tmp_path / "out", sets)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []

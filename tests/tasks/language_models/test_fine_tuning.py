@@ -39,16 +39,16 @@ def test_ranges_are_checked_on_construction(fields: dict[str, object], told: str
 def test_the_links_of_a_chain_ask_what_the_whole_training_does() -> None:
     whole = FineTuning(DATA, TINY, epochs=6, recorded=(0, 1, 5))
     links = [job.config for job in chain(fine_tune, whole, 2, part=up_to)]
-    assert [2, 4, 6] == [link.epochs for link in links]
-    assert [(0, 1), None, (5,)] == [link.recorded for link in links]
-    assert [(0, 1), (), (5,)] == [link.asked for link in links]
+    assert [link.epochs for link in links] == [2, 4, 6]
+    assert [link.recorded for link in links] == [(0, 1), None, (5,)]
+    assert [link.asked for link in links] == [(0, 1), (), (5,)]
     last = [job.config.asked for job in chain(fine_tune, FineTuning(DATA, TINY, epochs=4), 2, part=up_to)]
-    assert [(), (4,)] == last
+    assert last == [(), (4,)]
 
 
 def test_a_private_training_in_links_is_refused_in_one_line() -> None:
     private = FineTuning(DATA, TINY, epochs=4, privacy=Privacy(3.0))
-    assert 1 == len(chain(fine_tune, private, 0, part=up_to))
+    assert len(chain(fine_tune, private, 0, part=up_to)) == 1
     with pytest.raises(ValueError, match="a private training is never broken into links"):
         chain(fine_tune, private, 2, part=up_to)
 
@@ -59,5 +59,5 @@ def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
         {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption.kind": "answers"},
     )
     assert LanguageModel("tiny-t5#32x1") == read.model
-    assert () == read.asked
-    assert {"identity": "tiny t5, 2: 32x1"} == canonical(read)["model"]
+    assert read.asked == ()
+    assert canonical(read)["model"] == {"identity": "tiny t5, 2: 32x1"}

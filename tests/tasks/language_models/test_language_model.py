@@ -58,7 +58,7 @@ def test_a_folder_counts_by_its_weights_config_and_tokenizer(tmp_path: Path) -> 
         another = saved(tmp_path / changed)
         (tmp_path / changed / changed).write_text("{ }")
         others.append(another.pin({}))
-    assert 4 == len({each.identity() for each in (model, *others)})
+    assert len({each.identity() for each in (model, *others)}) == 4
     with pytest.raises(ModelError, match="is not the one that was pinned"):
         LanguageModel(others[0].name, model.digest).pin({})
 
@@ -121,7 +121,7 @@ def test_a_model_in_the_hubs_cache_is_the_same_as_in_a_folder(tmp_path: Path, mo
     (place / "snapshots").mkdir()
     same = saved(place / "snapshots" / "0123").pin({})
     assert same.identity() == LanguageModel("hub:google/t5").pin({}).identity()
-    assert "hub:google/t5" == LanguageModel("hub:google/t5").pin({}).name
+    assert LanguageModel("hub:google/t5").pin({}).name == "hub:google/t5"
 
 
 def test_the_language_models_of_a_config_are_pinned_with_its_data_sets(tmp_path: Path) -> None:

@@ -69,10 +69,10 @@ def test_a_model_whose_layers_lie_on_two_devices_says_what_it_says_on_one(tmp_pa
 def test_a_model_is_laid_on_several_gpus_only_where_a_job_has_them(tmp_path: Path) -> None:
     asked = config(model=saved(tmp_path / "gpt2", "gpt2", question_set()))
     gpu, two = torch.device("cuda"), ComputeContext(gpus=2)
-    assert {} == spread_over_gpus(asked.model, gpu)
+    assert spread_over_gpus(asked.model, gpu) == {}
     with use_context(two):
-        assert {"device_map": "auto"} == spread_over_gpus(asked.model, gpu)
-        assert {} == spread_over_gpus(asked.model, torch.device("cpu"))
-        assert {} == spread_over_gpus(TINY, gpu)
+        assert spread_over_gpus(asked.model, gpu) == {"device_map": "auto"}
+        assert spread_over_gpus(asked.model, torch.device("cpu")) == {}
+        assert spread_over_gpus(TINY, gpu) == {}
         with pytest.raises(ValueError, match="privacy is given and gpus_per_job is 2"):
             spread_over_gpus(asked.model, gpu, is_private=True)

@@ -57,18 +57,18 @@ def test_a_step_is_the_sum_of_clipped_gradients_and_noise(tmp_path: Path, kind: 
 
 def test_noise_is_that_of_the_budget(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
-    assert 3 == training.steps_per_epoch
+    assert training.steps_per_epoch == 3
     assert dp_sgd.noise(Privacy(8.0, 1e-5, 0.5), 3, 2) == training.private.noise_multiplier
     training._step([], training.targets)  # nobody was drawn: noise alone
     noise = torch.cat([weight.grad.flatten() for weight in training.weights.values() if weight.grad is not None])
     assert pytest.approx(0.5 * training.private.noise_multiplier, rel=0.05) == float(noise.std())
-    assert 1 == training.steps
+    assert training.steps == 1
 
 
 def test_questions_are_drawn_one_by_one(tmp_path: Path) -> None:
     training = private(tmp_path, "t5")
     drawn = [rows for epoch in range(1, 401) for rows in training._minibatches([1] * 12, epoch)]
-    assert 1200 == len(drawn)
+    assert len(drawn) == 1200
     assert pytest.approx(4, abs=0.3) == sum(map(len, drawn)) / len(drawn)
     assert len(set(map(len, drawn))) > 5
     assert training._minibatches([1] * 12, 7) == drawn[18:21]
@@ -78,7 +78,7 @@ def test_questions_are_drawn_one_by_one(tmp_path: Path) -> None:
 def test_a_private_training_answers_and_is_the_same_each_time(fields: dict[str, Any]) -> None:
     setting = config(privacy=Privacy(8.0), recorded=(0, 2), **fields)
     table = run_fine_tuning(setting, QUESTIONS)
-    assert 64 == table.num_rows
+    assert table.num_rows == 64
     assert table.equals(run_fine_tuning(setting, QUESTIONS))
     assert table.column("train_loss").null_count == 32
 
@@ -88,7 +88,7 @@ def test_a_private_training_goes_on_from_no_state_and_leaves_none() -> None:
     left: list[bytes] = []
     with checkpoints.use_links([Link(lambda: pytest.fail("it was asked for a state"), left.append)]):
         run_fine_tuning(setting, QUESTIONS)
-    assert [] == left
+    assert left == []
 
 
 def test_noise_hinders_learning() -> None:

@@ -17,7 +17,7 @@ from tests.tasks.language_models.models import TINY, config, question_set, saved
 
 
 def test_a_question_is_asked_as_t5_is_asked_it() -> None:
-    assert "question: How many? context: Two hens." == question_text("How many?", "Two hens.")
+    assert question_text("How many?", "Two hens.") == "question: How many? context: Two hens."
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_text_is_read_as_spans_where_answers_have_several(text: str, scorer: S
 
 
 def test_an_answer_is_read_from_its_own_text() -> None:
-    assert ("Ada", "Ben") == parse_answer(answer_text(("Ada", "Ben")), "drop")
+    assert parse_answer(answer_text(("Ada", "Ben")), "drop") == ("Ada", "Ben")
 
 
 KINDS = ("t5", "bart", "gpt2", "llama")
@@ -112,10 +112,10 @@ def test_long_contexts_are_cut_off_and_what_ends_a_text_is_kept(model: SequenceM
     cut, _ = both(model, 12)
     tail = model.cue if hasattr(model, "cue") else [model.end]
     for long, short in zip(whole, cut, strict=True):
-        assert 12 == len(short)
+        assert len(short) == 12
         assert long[: 12 - len(tail)] + tail == short
     assert [[model.end]] == [target[-1:] for target in model.targets(["a dog a dog a dog a dog"], 5)]
-    assert 5 == len(model.targets(["a dog a dog a dog a dog"], 5)[0])
+    assert len(model.targets(["a dog a dog a dog a dog"], 5)[0]) == 5
 
 
 def test_an_answer_read_from_its_tokens_is_the_answer(model: SequenceModel) -> None:

@@ -33,8 +33,8 @@ LENGTHS = list(np.random.default_rng(0).integers(10, 200, 1003))
 def test_an_epoch_has_each_row_once_and_is_drawn_by_seed_and_epoch_alone() -> None:
     made = batches(LENGTHS, 8, 3, 2)
     assert list(range(1003)) == sorted(np.concatenate(made).tolist())
-    assert 126 == len(made)
-    assert [8] * 125 + [3] == sorted(map(len, made), reverse=True)
+    assert len(made) == 126
+    assert sorted(map(len, made), reverse=True) == [8] * 125 + [3]
     for one, other in zip(made, batches(LENGTHS, 8, 3, 2), strict=True):
         assert one.tolist() == other.tolist()
     for others in (batches(LENGTHS, 8, 3, 3), batches(LENGTHS, 8, 4, 2)):
@@ -61,7 +61,7 @@ def test_no_question_gets_its_own_answer_or_the_same_one_twice(count: int) -> No
 
 def test_shifts_are_by_chance() -> None:
     first = [partners(10, seed, 1).tolist() for seed in range(20)]
-    assert 20 == len(set(map(tuple, first)))
+    assert len(set(map(tuple, first))) == 20
 
 
 def test_one_question_has_no_other_to_take_an_answer_from() -> None:
@@ -73,8 +73,8 @@ def test_rows_decoded_at_once_have_a_bounded_number_of_tokens() -> None:
     made = token_batches(LENGTHS, 400)
     assert list(range(1003)) == sorted(np.concatenate(made).tolist())
     assert all(len(rows) == 1 or len(rows) * max(LENGTHS[row] for row in rows) <= 400 for rows in made)
-    assert [[0], [1]] == [rows.tolist() for rows in token_batches([900, 500], 400)]
-    assert [] == token_batches([], 400)
+    assert [rows.tolist() for rows in token_batches([900, 500], 400)] == [[0], [1]]
+    assert token_batches([], 400) == []
 
 
 CPU = torch.device("cpu")
@@ -92,7 +92,7 @@ def linked(config: FineTuning, given: Iterable[bytes] = ()) -> tuple[pa.Table, b
 
 def test_every_question_is_asked_on_both_contexts_after_each_epoch_recorded() -> None:
     table = run_fine_tuning(config(recorded=(0, 2)), QUESTIONS)
-    assert ANSWERS == table.schema
+    assert table.schema == ANSWERS
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "split", "corrupted", "id")), strict=True))
     parts = [("train", each.id) for each in QUESTIONS.train], [("validation", each.id) for each in QUESTIONS.validation]
     expected = [
@@ -112,8 +112,8 @@ def test_the_first_questions_are_trained_on_and_asked_and_numeric_ones_alone_whe
     def asked(**fields: Any) -> list[str]:
         return list(dict.fromkeys(run_fine_tuning(config(epochs=1, **fields), QUESTIONS)["id"].to_pylist()))
 
-    assert ["q0", "q1", "q2", "q3", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3)
-    assert ["q0", "q1", "q2", "q4", "q12", "q13", "q14"] == asked(examples=5, held_out=3, numeric=True)
+    assert asked(examples=5, held_out=3) == ["q0", "q1", "q2", "q3", "q4", "q12", "q13", "q14"]
+    assert asked(examples=5, held_out=3, numeric=True) == ["q0", "q1", "q2", "q4", "q12", "q13", "q14"]
     with pytest.raises(ValueError, match="examples is 13; the data has 12 such questions"):
         asked(examples=13)
     with pytest.raises(ValueError, match="held_out is 5; the data has 4 such questions"):
@@ -126,7 +126,7 @@ def test_what_was_trained_on_can_be_answered_and_what_was_not_cannot() -> None:
     for row in table.to_pylist():
         if row["split"] == "train":
             right[row["corrupted"]] += tuple(row["answer"]) == QUESTIONS.by_id[row["id"]].golds[0]
-    assert 12 == right[False]
+    assert right[False] == 12
     losses = table["train_loss"].to_pylist()
     assert losses[0] < 0.5
 
@@ -151,9 +151,9 @@ def test_answers_are_split_into_spans_by_the_sets_own_rule() -> None:
     )
     learnt = config(epochs=20, learning_rate=3e-3, dropout=0.0)
     as_drop = run_fine_tuning(learnt, QuestionSet(both[:8], both[8:], "drop"))
-    assert [["Ada", "Ben"]] * 24 == as_drop["answer"].to_pylist()
+    assert as_drop["answer"].to_pylist() == [["Ada", "Ben"]] * 24
     as_squad = run_fine_tuning(learnt, QuestionSet(both[:8], both[8:], "squad"))
-    assert [["Ada, Ben"]] * 24 == as_squad["answer"].to_pylist()
+    assert as_squad["answer"].to_pylist() == [["Ada, Ben"]] * 24
 
 
 @pytest.mark.parametrize("fields", [{}, {"adaptation": "lora", "rank": 2}, {"relation": "redrawn", "accumulate": 2}])
@@ -167,7 +167,7 @@ def test_a_chain_is_bit_for_bit_the_unbroken_training(fields: dict[str, Any]) ->
         tables.append(table)
     assert unbroken.equals(pa.concat_tables(tables))
     assert end == state
-    assert 4 == notes["continued_from"]
+    assert notes["continued_from"] == 4
     assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
     assert unbroken.equals(run_fine_tuning(whole, QUESTIONS))
 
@@ -186,7 +186,7 @@ def test_the_state_of_another_training_is_none(other: FineTuning) -> None:
     unbroken, _, notes = linked(whole, [linked(other)[1]])
     assert "continued_from" not in notes
     table, _, notes = linked(replace(whole, recorded=(2,)), [linked(other)[1], linked(config(epochs=1))[1]])
-    assert 1 == notes["continued_from"]
+    assert notes["continued_from"] == 1
     assert unbroken.filter(pc.equal(unbroken["epoch"], 2)) == table
 
 

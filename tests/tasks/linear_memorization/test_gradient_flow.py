@@ -107,7 +107,7 @@ def test_few_features_forget_all_and_many_keep_all() -> None:
 def test_the_table_has_means_with_intervals_over_trainings() -> None:
     config = Flow(5, 8, seed=3, trainings=4, first=-1, last=1, per_decade=2)
     table = curves(config, [])
-    assert CURVES == table.schema
+    assert table.schema == CURVES
     assert [0.1, pytest.approx(10**-0.5), 1.0, pytest.approx(10**0.5), 10.0] == table["time"].to_pylist()
     z = torch.from_numpy(np.stack([normal_samples(3, number, 5, 8) for number in range(4)]))
     _, memorised = scores(spectrum(z), curve_times(config))
@@ -115,9 +115,9 @@ def test_the_table_has_means_with_intervals_over_trainings() -> None:
     assert float(memorised[:, 2].mean()) == pytest.approx(row["memorization"])
     half = 3.182446 * float(memorised[:, 2].std()) / 2  # t(3) at 97.5 %
     assert (row["memorization_high"] - row["memorization_low"]) / 2 == pytest.approx(half, rel=1e-6)
-    assert (5, 8, 4) == (row["samples"], row["features"], row["n"])
+    assert (row["samples"], row["features"], row["n"]) == (5, 8, 4)
     alone = curves(Flow(5, 8, trainings=1), []).to_pylist()[0]
-    assert (None, None) == (alone["learning_low"], alone["memorization_high"])
+    assert (alone["learning_low"], alone["memorization_high"]) == (None, None)
 
 
 def test_a_training_depends_on_its_own_stream_and_not_on_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +132,10 @@ def test_a_training_depends_on_its_own_stream_and_not_on_the_stack(monkeypatch: 
 
 def test_a_stack_takes_this_calls_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.worker.hardware.available_memory", lambda: 8 * 8 * 1000)
-    assert 10 == gaussian_samples.fitting(100, on_gpu=False)
-    assert 1 == gaussian_samples.fitting(10_000, on_gpu=False)
+    assert gaussian_samples.fitting(100, on_gpu=False) == 10
+    assert gaussian_samples.fitting(10_000, on_gpu=False) == 1
     with compute_context.use_context(ComputeContext(sharers=2)):
-        assert 5 == gaussian_samples.fitting(100, on_gpu=False)
+        assert gaussian_samples.fitting(100, on_gpu=False) == 5
 
 
 @pytest.mark.parametrize(
@@ -153,4 +153,4 @@ def test_configs_that_mean_nothing_are_refused(fields: dict[str, float], message
 
 
 def test_the_task_has_its_name() -> None:
-    assert ("linear_memorization.curves", 1) == (marks(curves).name, marks(curves).version)
+    assert (marks(curves).name, marks(curves).version) == ("linear_memorization.curves", 1)

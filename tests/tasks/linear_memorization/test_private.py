@@ -14,11 +14,11 @@ SMALL = {"samples": 8, "features": 12, "steps": 20, "time": 2.0, "clip": 1.0, "t
 
 
 def test_the_bound_of_success_by_hand() -> None:
-    assert 0.25 == pytest.approx(success_bound(math.log(3), 0.0, 2))  # right three times in four
-    assert 0.5 - 0.25 == pytest.approx(success_bound(math.log(3), 0.0, 4))  # 3 / (3 + 3)
-    assert 0.0 == pytest.approx(success_bound(1e-300, 0.0, 7))
-    assert 6 / 7 == pytest.approx(success_bound(1e-300, 1.0, 7))  # all may be told with probability delta
-    assert 6 / 7 == pytest.approx(success_bound(200.0, 0.0, 7))
+    assert pytest.approx(success_bound(math.log(3), 0.0, 2)) == 0.25  # right three times in four
+    assert pytest.approx(success_bound(math.log(3), 0.0, 4)) == 0.5 - 0.25  # 3 / (3 + 3)
+    assert pytest.approx(success_bound(1e-300, 0.0, 7)) == 0.0
+    assert pytest.approx(success_bound(1e-300, 1.0, 7)) == 6 / 7  # all may be told with probability delta
+    assert pytest.approx(success_bound(200.0, 0.0, 7)) == 6 / 7
     assert success_bound(1.0, 0.0, 4) < success_bound(1.0, 1e-3, 4)
 
 
@@ -30,16 +30,16 @@ def test_the_entropy_times_m_never_exceeds_epsilon(values: int) -> None:
 
 @pytest.mark.parametrize("values", [2, 3, 10])
 def test_the_values_of_x_have_mean_0_and_variance_1(values: int) -> None:
-    assert 0 == pytest.approx(levels(values).mean())
-    assert 1 == pytest.approx(levels(values).var())
+    assert pytest.approx(levels(values).mean()) == 0
+    assert pytest.approx(levels(values).var()) == 1
     assert len({round(gap, 12) for gap in np.diff(levels(values)).tolist()}) == 1
 
 
 def test_the_table_says_what_bounds_what() -> None:
     table = private(Private(**SMALL, epsilons=(1.0, 8.0)), [])
-    assert PRIVATE == table.schema
+    assert table.schema == PRIVATE
     rows = table.to_pylist()
-    assert 2 * (1 + 3 * 2) == len(rows)
+    assert len(rows) == 2 * (1 + 3 * 2)
     for row in rows:
         assert (100, pytest.approx(math.log(4))) == (row["n"], row["entropy"])
         assert row["m"] == pytest.approx(row["r_train"] - row["r_validation"])
@@ -63,7 +63,7 @@ def test_measured_memorization_never_exceeds_its_bounds() -> None:
             if row["bound"] is not None:
                 estimates += 1
                 above_epsilon += row["entropy"] * row["m"] > row["epsilon"]
-    assert (160, 0) == (estimates, above_epsilon)
+    assert (estimates, above_epsilon) == (160, 0)
     assert above_success <= 6
 
 
@@ -79,7 +79,7 @@ def test_randomised_response_attains_the_bound_of_success() -> None:
 def test_fresh_samples_are_answered_by_chance() -> None:
     config = Private(**SMALL | {"trainings": 2000}, epsilons=(4.0,))
     for row in private(config, []).to_pylist():
-        assert 0.25 == pytest.approx(row["r_validation"], abs=0.02)
+        assert pytest.approx(row["r_validation"], abs=0.02) == 0.25
 
 
 def test_more_noise_leaves_less_memorization() -> None:
@@ -127,4 +127,4 @@ def test_an_epsilon_that_no_noise_gives_is_said_in_one_line() -> None:
 
 
 def test_the_task_has_its_name() -> None:
-    assert ("linear_memorization.private", 1) == (marks(private).name, marks(private).version)
+    assert (marks(private).name, marks(private).version) == ("linear_memorization.private", 1)

@@ -46,7 +46,7 @@ def test_the_batched_descent_is_that_of_plain_loops() -> None:
     noise = np.random.default_rng(0).standard_normal((3, CONFIG.steps, 10))
     multipliers = np.array([0.0, 0.3, 2.0])
     found = clipped_descent(CONFIG, torch.from_numpy(z), torch.from_numpy(noise), multipliers)
-    assert (3, 3, 10) == found.shape
+    assert found.shape == (3, 3, 10)
     for place, multiplier in enumerate(multipliers):
         for number in range(3):
             expected = by_loops(CONFIG, z[number], noise[number], multiplier)
@@ -101,14 +101,14 @@ def test_randomised_response_keeps_and_replaces_as_often_as_it_says() -> None:
 def test_the_nearest_value_is_answered() -> None:
     config = Private(values=4)  # at -1.34, -.45, .45, 1.34
     answers = torch.tensor([[-9.0, -1.0, -0.8, 0.1, 0.8, 1.0, math.inf, -math.inf, math.nan]], dtype=torch.float64)
-    assert [[0, 0, 1, 2, 2, 3, 3, 0, 0]] == nearest_level(config, answers).tolist()
+    assert nearest_level(config, answers).tolist() == [[0, 0, 1, 2, 2, 3, 3, 0, 0]]
 
 
 def test_the_ratio_divides_by_what_is_left_of_the_first_weight() -> None:
     weights = torch.tensor([[0.75, 1.0, -2.0]], dtype=torch.float64)
     raw, ratio = query_answers(weights, torch.tensor([[[1.0, 0.0], [0.0, 1.0]]], dtype=torch.float64))
-    assert [[1.0, -2.0]] == raw.tolist()
-    assert [[4.0, -8.0]] == ratio.tolist()
+    assert raw.tolist() == [[1.0, -2.0]]
+    assert ratio.tolist() == [[4.0, -8.0]]
 
 
 def test_samples_are_public_in_length_and_streams_differ() -> None:

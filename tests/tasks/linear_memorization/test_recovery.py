@@ -70,18 +70,18 @@ def test_the_sign_that_the_paper_prints_does_not_solve_the_equation() -> None:
 
 def test_every_x_is_recovered_where_features_are_many() -> None:
     table = recovery(Recovery(40, 200, trainings=10), [])
-    assert RECOVERY == table.schema
+    assert table.schema == RECOVERY
     (row,) = table.to_pylist()
-    assert (40, 200, 10) == (row["samples"], row["features"], row["n"])
+    assert (row["samples"], row["features"], row["n"]) == (40, 200, 10)
     assert row["error_median"] <= row["error_max"] < 1e-8
-    assert (1.0, 1.0, 1.0) == (row["recovered"], row["recovered_low"], row["recovered_high"])
+    assert (row["recovered"], row["recovered_low"], row["recovered_high"]) == (1.0, 1.0, 1.0)
     assert row["ratio_memorization"] == pytest.approx(1, abs=1e-12)
     assert row["memorization_low"] < row["memorization"] < row["memorization_high"] < 1
 
 
 def test_nothing_is_recovered_where_features_are_few() -> None:
     (row,) = recovery(Recovery(40, 20, trainings=10), []).to_pylist()
-    assert (None, None, None) == (row["error_median"], row["error_max"], row["ratio_memorization"])
+    assert (row["error_median"], row["error_max"], row["ratio_memorization"]) == (None, None, None)
     assert 0 == row["recovered"] == row["recovered_high"]
 
 
@@ -109,4 +109,4 @@ def test_configs_that_mean_nothing_are_refused(fields: dict[str, float], message
 
 
 def test_the_task_has_its_name() -> None:
-    assert ("linear_memorization.recovery", 1) == (marks(recovery).name, marks(recovery).version)
+    assert (marks(recovery).name, marks(recovery).version) == ("linear_memorization.recovery", 1)

@@ -158,7 +158,7 @@ def test_a_square_of_the_whole_image_is_the_image() -> None:
 def test_an_image_is_cut_without_regard_to_its_company_and_anew_in_every_step() -> None:
     pixels = places(SHAPE, 40)
     together = random_crops(pixels, SHAPE, SIDE, CounterRng(KEYS))
-    assert 3 == len({tuple(each[:, 0].tolist()) for each in together})
+    assert len({tuple(each[:, 0].tolist()) for each in together}) == 3
     for m in range(len(KEYS)):
         assert torch.equal(together[m], random_crops(pixels[m : m + 1], SHAPE, SIDE, CounterRng(KEYS[m : m + 1]))[0])
     assert torch.equal(together[:, :7], random_crops(pixels[:, :7], SHAPE, SIDE, CounterRng(KEYS)))

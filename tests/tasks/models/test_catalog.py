@@ -19,11 +19,11 @@ def matrices(weights: Mapping[str, Weight]) -> int:
 
 
 def test_units_and_channels_are_rounded_to_whole_ones_and_one_at_least() -> None:
-    assert ((128, 64, 32), (1024, 512, 256)) == (MLP1.times(0.25).units, MLP1.times(2).units)
-    assert (1, 1, 1) == MLP1.times(1e-9).units
+    assert (MLP1.times(0.25).units, MLP1.times(2).units) == ((128, 64, 32), (1024, 512, 256))
+    assert MLP1.times(1e-9).units == (1, 1, 1)
     assert Hidden((16, 32), (64, 64), (2,)) == CNN1.times(0.5)
-    assert (3, 2, 2) == Hidden(units=(5, 4, 3)).times(0.5).units  # halves up
-    assert [MLP1, CNN1, CNN2] == [hidden.times(1) for hidden in (MLP1, CNN1, CNN2)]
+    assert Hidden(units=(5, 4, 3)).times(0.5).units == (3, 2, 2)  # halves up
+    assert [hidden.times(1) for hidden in (MLP1, CNN1, CNN2)] == [MLP1, CNN1, CNN2]
     assert list(WIDE) == list(CLASSIFIERS)
 
 
@@ -44,4 +44,4 @@ def test_the_time_of_a_width_follows_from_its_products(width: float) -> None:
     trained, decoded = autoencoder_growth(GREY, width)
     assert 0.15 + 0.85 * wide / published == pytest.approx(trained)
     assert 0.9 < decoded / trained < 1.1
-    assert (1.0, (1.0, 1.0)) == (classifier_growth("resnet18", GREY, 10, 1), autoencoder_growth(GREY, 1))
+    assert (classifier_growth("resnet18", GREY, 10, 1), autoencoder_growth(GREY, 1)) == (1.0, (1.0, 1.0))

@@ -20,7 +20,7 @@ def splitmix64(seed: int, count: int) -> list[int]:
 
 def test_a_stream_is_splitmix64() -> None:
     # The first two words of seed 1234567, as its authors' C code prints them.
-    assert [6457827717110365317, 3203168211198807973] == splitmix64(1234567, 2)
+    assert splitmix64(1234567, 2) == [6457827717110365317, 3203168211198807973]
     found = mix_words(1234567 + counters(1000, torch.device("cpu")))
     assert splitmix64(1234567, 1000) == [word % 2**64 for word in found.tolist()]
 
@@ -33,7 +33,7 @@ def test_a_models_numbers_do_not_depend_on_its_company() -> None:
         lambda draws: draws.dropout_mask(3, (7, 11), 0.5),
     ):
         together = draw(CounterRng(keys))
-        assert (5, 7, 11) == together.shape
+        assert together.shape == (5, 7, 11)
         for place, key in enumerate(keys):
             assert torch.equal(draw(CounterRng(key[None]))[0], together[place])
     assert torch.equal(CounterRng(keys[[4, 1]]).uniform(0, (3,)), CounterRng(keys).uniform(0, (3,))[[4, 1]])
@@ -46,13 +46,13 @@ def test_members_steps_and_sites_have_numbers_of_their_own() -> None:
         for step in range(20)
         for site in range(5)
     ]
-    assert 40 * 20 * 5 * 50 == len(torch.cat(seen).unique())
+    assert len(torch.cat(seen).unique()) == 40 * 20 * 5 * 50
 
 
 def test_a_step_key_depends_on_member_and_step_alone() -> None:
     members = torch.tensor([5, 6, 5])
     keys = step_keys(members, torch.tensor([1, 1, 2]))
-    assert 3 == len(keys.unique())
+    assert len(keys.unique()) == 3
     assert torch.equal(step_keys(members[1:2], torch.tensor([1])), keys[1:2])
     assert mix_words(torch.tensor([5 + GAMMA])).equal(keys[:1])
 
@@ -61,7 +61,7 @@ def test_uniform_numbers_are_uniform_independent_and_the_same_in_every_dtype() -
     draws = CounterRng(torch.tensor([member_key(0), member_key(1)]))
     numbers = draws.uniform(0, (200_000,), torch.float64)
     assert torch.equal(draws.uniform(0, (200_000,)).double(), numbers)
-    assert (0 <= numbers).all()
+    assert (numbers >= 0).all()
     assert (numbers < 1).all()
     for row in numbers.numpy():
         assert stats.kstest(row, "uniform").pvalue > 1e-4

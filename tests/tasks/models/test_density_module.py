@@ -67,14 +67,14 @@ def test_samples_are_what_it_sees_as_pixels() -> None:
     tensors = {name: torch.from_numpy(values) for name, values in model.module.initial(0).items()}
     tensors["log_scale"] = torch.full_like(tensors["log_scale"], math.log(0.05))
     found = model.samples(tensors, 600, 5)
-    assert (600, 24) == found.shape
+    assert found.shape == (600, 24)
     expected = tensors["mean"].permute(1, 2, 0).flatten()
     error = stats.norm.isf(1e-6) * 0.05 / math.sqrt(600)
     assert float((found.mean(0) - expected).abs().max()) < error
     assert torch.equal(found, model.samples(tensors, 600, 5))
     assert not torch.equal(found[:256], found[256:512])
     wide = tensors | {"log_scale": torch.full_like(tensors["log_scale"], 2.0)}
-    assert (0, 1) == tuple(float(end) for end in model.samples(wide, 50, 5).aminmax())
+    assert tuple(float(end) for end in model.samples(wide, 50, 5).aminmax()) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_a_pixel_is_one_as_often_as_it_is_bright() -> None:
 def test_binary_images_have_a_frame_of_zeros_around_every_channel() -> None:
     white = torch.full((2, 3, 4 * 5 * 2), 255, dtype=torch.uint8)
     binary = Binary((4, 5, 2))
-    assert (2, 8, 9) == binary.seen_shape
+    assert binary.seen_shape == (2, 8, 9)
     images = binary.to_model_inputs(white, keys(1, 2), F64).unflatten(2, binary.seen_shape)
     assert 2 * 3 * 2 * 20 == images.sum() == images[..., 2:-2, 2:-2].sum()
 
@@ -75,7 +75,7 @@ def test_half_of_the_images_are_mirrored_in_training_alone() -> None:
         float((preparation.to_model_inputs(pixels, keys(1), F64, training)[0].diff(dim=1) > 0).all(1).double().mean())
         for training in (False, True)
     ]
-    assert 1 == ascending[0]
+    assert ascending[0] == 1
     assert abs(ascending[1] - 0.5) < 5 * 0.5 / math.sqrt(4000)
     assert torch.equal(
         Logit((1, 3, 1), mirrored=False).to_model_inputs(pixels, keys(1), F64, True),
@@ -109,7 +109,7 @@ def test_an_observation_is_fixed_by_its_row_and_the_seed() -> None:
     pixels, rows = bytes_of(5, 28 * 28), torch.tensor([7, 3, 9, 1, 4])
     binary = Binary((28, 28, 1))
     seen = fixed_inputs(binary, pixels, observation_keys(1, rows), F64)
-    assert (5, 1024) == seen.shape
+    assert seen.shape == (5, 1024)
     again = fixed_inputs(binary, pixels[[3, 1]], observation_keys(1, rows[[3, 1]]), F64)
     np.testing.assert_array_equal(seen[[3, 1]], again)
     assert not torch.equal(seen, fixed_inputs(binary, pixels, observation_keys(2, rows), F64))

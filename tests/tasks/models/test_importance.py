@@ -65,10 +65,10 @@ def test_an_estimate_is_the_plain_definitions(vae: Autoencoder, afresh: bool) ->
     tensors, sampling = stack(vae, MODELS), Sampling(9, seed=4, afresh=afresh)
     expected = plainly(vae, tensors, sampling)
     found = log_p(vae, tensors, pixels(vae), ROWS, MEMBERS, sampling)
-    assert (MODELS, N) == found.shape
+    assert found.shape == (MODELS, N)
     torch.testing.assert_close(expected, found, atol=1e-10, rtol=1e-14)
     alike = [len(view.unique()) for view in (observation_keys(4, ROWS), found)]
-    assert [N, MODELS * N] == alike
+    assert alike == [N, MODELS * N]
 
 
 def test_float32_is_within_a_ten_thousandth_of_a_nat() -> None:
@@ -98,7 +98,7 @@ def test_how_the_work_is_cut_makes_no_difference(samples: int, chunk: list[Chunk
     torch.testing.assert_close(whole.log_p, cut.log_p, atol=1e-12, rtol=0)
     torch.testing.assert_close(whole.effective_samples, cut.effective_samples)
     assert whole.effective_samples is not None
-    assert (MODELS, N) == whole.effective_samples.shape
+    assert whole.effective_samples.shape == (MODELS, N)
     assert 1 <= float(whole.effective_samples.min()) < float(whole.effective_samples.max()) <= samples * (1 + 1e-12)
     assert torch.equal(log_p(*given, Chunk(N, N, samples)), whole.log_p)
 
@@ -139,7 +139,7 @@ class Linear:
 def linear(models: int, widened: float) -> tuple[dict[str, Tensor], Distribution]:
     """Its tensors, the encoder's deviations `widened` beyond the true posterior's; and the distribution of x."""
     w = torch.tensor([[1, 2], [-1, 1], [0.5, 1], [0.5, -3]], dtype=F64)
-    assert 0 == (w.T @ w)[0, 1]
+    assert (w.T @ w)[0, 1] == 0
     b, s2 = torch.tensor([0.3, -0.2, 0.1, 0.5], dtype=F64), torch.tensor([0.4], dtype=F64)
     of_z = 1 / (1 + w.square().sum(0) / s2)
     a = of_z[:, None] * w.T / s2
@@ -235,12 +235,12 @@ def test_the_effective_number_is_all_of_equal_weights_and_one_of_a_weight_that_o
     def effective(*log_values: float) -> float:
         return float(mean_of(values(*(each + shift for each in log_values)), 4, at_once)[1])
 
-    assert 4 == pytest.approx(effective(1, 1, 1, 1))
-    assert 1 == pytest.approx(effective(0, 900, 1, 2))
-    assert 2 == pytest.approx(effective(3, -math.inf, 3, -900))
+    assert pytest.approx(effective(1, 1, 1, 1)) == 4
+    assert pytest.approx(effective(0, 900, 1, 2)) == 1
+    assert pytest.approx(effective(3, -math.inf, 3, -900)) == 2
     # (1 + 2 + 3 + 4)^2 / (1 + 4 + 9 + 16)
-    assert 100 / 30 == pytest.approx(effective(0, math.log(2), math.log(3), math.log(4)))
-    assert 0 == effective(-math.inf, -math.inf, -math.inf, -math.inf)
+    assert pytest.approx(effective(0, math.log(2), math.log(3), math.log(4))) == 100 / 30
+    assert effective(-math.inf, -math.inf, -math.inf, -math.inf) == 0
 
 
 @pytest.mark.parametrize("widened", [1.0, 1.5])

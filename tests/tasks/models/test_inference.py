@@ -40,7 +40,7 @@ def test_what_a_network_says_does_not_depend_on_the_others(name: str) -> None:
     models = [network.initial(seed) for seed in range(3)]
     pixels = images(4, (32, 32, 3))
     together = logits(network, models, pixels)
-    assert (3, 4, 5) == together.shape
+    assert together.shape == (3, 4, 5)
     for model, said in zip(models, together, strict=True):
         np.testing.assert_array_equal(logits(network, [model], pixels)[0], said)
     np.testing.assert_array_equal(together[::-1], logits(network, models[::-1], pixels))
@@ -57,8 +57,8 @@ def test_nothing_is_dropped_and_no_statistic_moves() -> None:
 
 def test_no_images_and_no_models_make_no_logits() -> None:
     network = Architecture("mlp1", SHAPE, 10)
-    assert (1, 0, 10) == logits(network, [network.initial(0)], images(0)).shape
-    assert (0, 3, 10) == logits(network, [], images(3)).shape
+    assert logits(network, [network.initial(0)], images(0)).shape == (1, 0, 10)
+    assert logits(network, [], images(3)).shape == (0, 3, 10)
 
 
 def test_read_only_weights_and_images_can_be_used() -> None:
@@ -75,7 +75,7 @@ def test_the_number_of_threads_stays_as_it_was() -> None:
     torch.set_num_threads(2)
     try:
         logits(network, [network.initial(0)], images(1))
-        assert 2 == torch.get_num_threads()
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
@@ -119,7 +119,7 @@ def test_a_unit_is_active_where_its_relu_is_above_0(
     }
     images = stream.integers(0, 256, (7, *GREY), dtype=np.uint8)
     found, expected = active_units(network, weights, images, ["dense1", "dense3"]), manual_gradient(weights, images)
-    assert ["dense1", "dense3"] == list(found)
+    assert list(found) == ["dense1", "dense3"]
     for layer, units in (("dense1", 512), ("dense3", 128)):
         assert ((7, units), np.dtype(bool)) == (found[layer].shape, found[layer].dtype)
         clear = (expected[layer] == 0) | (expected[layer] > 1e-5)  # float32 decides the rest either way

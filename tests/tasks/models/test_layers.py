@@ -118,16 +118,16 @@ def test_a_batch_of_one_row_is_normalised_to_its_shift() -> None:
     tensors = {"n.gamma": torch.ones(1, 2), "n.beta": torch.tensor([[3.0, 4.0]])}
     tensors |= {"n.mean": torch.zeros(1, 2), "n.variance": torch.ones(1, 2)}
     y = Layers(tensors, Mode(training=True)).batch_norm("n", torch.randn(1, 1, 2), momentum=0.5, epsilon=1e-3)
-    assert [[[3, 4]]] == y.tolist()
-    assert [[0.5, 0.5]] == tensors["n.variance"].tolist()  # of one number there is no unbiased variance: taken as 0
+    assert y.tolist() == [[[3, 4]]]
+    assert tensors["n.variance"].tolist() == [[0.5, 0.5]]  # of one number there is no unbiased variance: taken as 0
 
 
 def test_a_model_without_real_rows_keeps_its_statistics() -> None:
     real = torch.tensor([[1, 1], [0, 0]])
     tensors = {name: torch.ones(2, 1) for name in ("n.gamma", "n.beta", "n.mean", "n.variance")}
     Layers(tensors, Mode(training=True, real=real)).batch_norm("n", torch.randn(2, 2, 1), momentum=0.5, epsilon=1e-3)
-    assert [True, False] == [bool(mean != 1) for mean in tensors["n.mean"]]
-    assert 1 == tensors["n.variance"][1]
+    assert [bool(mean != 1) for mean in tensors["n.mean"]] == [True, False]
+    assert tensors["n.variance"][1] == 1
 
 
 def test_slopes_through_masked_batch_norm_are_those_of_the_real_rows() -> None:
@@ -182,7 +182,7 @@ def small(layers: Layers, x: Tensor) -> Tensor:
 
 def test_a_network_tells_its_weights_without_being_computed() -> None:
     found = weights_of(small, (1, 8, 8))
-    assert {
+    assert {name: weight.shape for name, weight in found.items()} == {
         "conv.weight": (4, 1, 3, 3),
         "conv.bias": (4,),
         "norm.gamma": (4,),
@@ -191,8 +191,8 @@ def test_a_network_tells_its_weights_without_being_computed() -> None:
         "norm.variance": (4,),
         "out.weight": (2, 144),
         "out.bias": (2,),
-    } == {name: weight.shape for name, weight in found.items()}
-    assert ["norm.mean", "norm.variance"] == [name for name, weight in found.items() if not weight.learned]
+    }
+    assert [name for name, weight in found.items() if not weight.learned] == ["norm.mean", "norm.variance"]
 
 
 def test_to_tell_its_weights_a_network_loads_no_compiler() -> None:
@@ -206,17 +206,17 @@ told = [len(each.weights) for each in (*classifiers, mnist(), cifar10(), celeba(
 print(min(told) > 0, [name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "True []" == done.stdout.strip()
+    assert done.stdout.strip() == "True []"
 
 
 def test_weights_start_as_said_and_follow_the_seed() -> None:
     weights = weights_of(small, (1, 8, 8))
     start = initial(weights, 3)
     assert {name: weight.shape for name, weight in weights.items()} == {n: values.shape for n, values in start.items()}
-    assert [0, 1, 0, 0, 1, 0.5] == [
+    assert [
         float(start[name].mean())
         for name in ("conv.bias", "norm.gamma", "norm.beta", "norm.mean", "norm.variance", "out.bias")
-    ]
+    ] == [0, 1, 0, 0, 1, 0.5]
     assert np.abs(start["out.weight"]).max() <= 1 / np.sqrt(144)
     np.testing.assert_array_equal(start["conv.weight"], initial(weights, 3)["conv.weight"])
     assert not np.array_equal(start["conv.weight"], initial(weights, 4)["conv.weight"])

@@ -63,7 +63,7 @@ def test_unlikely_pixels_do_not_underflow(dtype: torch.dtype) -> None:
 def test_not_a_number_stays_one() -> None:
     x = torch.zeros(2, 64)
     x[0, 3] = math.nan
-    assert [True, False] == log_sigmoids(x).isnan().tolist()
+    assert log_sigmoids(x).isnan().tolist() == [True, False]
 
 
 def test_products_of_sigmoids_are_as_exact_as_their_logarithms() -> None:
@@ -120,7 +120,7 @@ def test_the_probabilities_of_all_binary_images_add_up_to_one() -> None:
         Binary((2, 3, 1), padding=0), np.random.default_rng(0).integers(0, 256, (5, 2, 3, 1), dtype=np.uint8)
     )
     every = torch.tensor(list(itertools.product([0.0, 1.0], repeat=6)), dtype=F64)[None]
-    assert 1 == pytest.approx(float(broad.log_p(every).exp().sum()))
+    assert pytest.approx(float(broad.log_p(every).exp().sum())) == 1
 
 
 def test_a_real_pixel_has_the_images_mean_and_twice_their_deviation() -> None:

@@ -176,12 +176,12 @@ def test_facts_are_found_by_trying(package: Path) -> None:
         name: (architecture(name).stackable, architecture(name).capturable)
         for name in ("plain", "dropping", "branching")
     }
-    assert {"plain": (True, True), "dropping": (False, False), "branching": (False, False)} == found
+    assert found == {"plain": (True, True), "dropping": (False, False), "branching": (False, False)}
     own = architecture("dropping").own
     assert own is not None
     assert own.random(training=True)
     assert not own.random(training=False)
-    assert ["1.num_batches_tracked"] == list(own.module.constants)
+    assert list(own.module.constants) == ["1.num_batches_tracked"]
     assert {"1.running_mean", "1.running_var"} == {n for n, w in own.module.weights.items() if not w.learned}
     assert Architecture("cnn1", (28, 28, 1), 10).stackable
 

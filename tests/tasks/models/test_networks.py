@@ -276,7 +276,7 @@ def test_every_network_takes_the_usual_images(name: str, shape: tuple[int, int, 
     architecture = Architecture(name, shape, 10)
     tensors = {name: torch.from_numpy(values)[None] for name, values in architecture.initial(0).items()}
     logits = architecture.logits(Layers(tensors), rows_of(shape)[:1, :2].float())
-    assert (1, 2, 10) == logits.shape
+    assert logits.shape == (1, 2, 10)
     assert torch.isfinite(logits).all()
 
 
@@ -335,7 +335,7 @@ def test_a_width_is_the_factor_on_units_and_channels_of_hidden_layers(
     network = Architecture(name, shape, 10, width=width)
     assert count == sum(math.prod(weight.shape) for weight in network.weights.values())
     tensors = {name: torch.from_numpy(values)[None] for name, values in network.initial(0).items()}
-    assert (1, 3, 10) == network.logits(Layers(tensors), torch.rand(1, 3, math.prod(shape))).shape
+    assert network.logits(Layers(tensors), torch.rand(1, 3, math.prod(shape))).shape == (1, 3, 10)
     # By its name the fastest way to train is stored: each width has its own.
     assert (name, f"{name} of width {width:g}") == (str(Architecture(name, shape, 10)), str(network))
     assert network != Architecture(name, shape, 10) == Architecture(name, shape, 10, width=1)
@@ -448,4 +448,4 @@ def test_the_network_comes_back_from_the_table() -> None:
         assert network == architecture_of(model({}, network))
     narrow = Architecture("mlp1", (28, 28, 1), 10, width=0.3)
     assert narrow == architecture_of(model({}, narrow))
-    assert MODEL == add_width(MODEL, 1.0)  # stored models of the published width stay as they are
+    assert add_width(MODEL, 1.0) == MODEL  # stored models of the published width stay as they are

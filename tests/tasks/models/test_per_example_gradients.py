@@ -151,7 +151,7 @@ def test_networks_and_images_are_measured_in_parts(monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(
         squared_gradients(network, models, images, labels)[1:], squared_gradients(network, models[1:], images, labels)
     )
-    assert (2, 0) == squared_gradients(network, models, images[:0], labels[:0]).shape
+    assert squared_gradients(network, models, images[:0], labels[:0]).shape == (2, 0)
 
 
 def test_a_weight_that_two_layers_share_is_not_measured_wrongly() -> None:

@@ -12,14 +12,14 @@ from tests.tasks.models.plain import Plain, stack
 
 def test_the_fully_connected_network_is_1024_512_256_16_and_its_mirror() -> None:
     shapes = {name: weight.shape for name, weight in mnist().weights.items() if name.endswith("weight")}
-    assert [(512, 1024), (256, 512), (32, 256), (256, 16), (512, 256), (1024, 512)] == list(shapes.values())
+    assert list(shapes.values()) == [(512, 1024), (256, 512), (32, 256), (256, 16), (512, 256), (1024, 512)]
 
 
 def test_a_width_is_the_factor_on_hidden_units_and_leaves_code_and_image_alone() -> None:
     shapes = [weight.shape for name, weight in mnist(width=0.5).weights.items() if name.endswith("weight")]
-    assert [(256, 1024), (128, 256), (32, 128), (128, 16), (256, 128), (1024, 256)] == shapes
+    assert shapes == [(256, 1024), (128, 256), (32, 128), (128, 16), (256, 128), (1024, 256)]
     assert (mnist(), "fully connected autoencoder") == (mnist(width=1.0), mnist().name)
-    assert "fully connected autoencoder of 256-128 units" == mnist(width=0.5).name
+    assert mnist(width=0.5).name == "fully connected autoencoder of 256-128 units"
 
 
 @pytest.mark.parametrize(("vae", "last"), [(cifar10(), 6), (celeba(), 3)])
@@ -44,7 +44,7 @@ def test_the_convolutional_networks_are_those_of_table_1(vae: Convolutional, las
 
 
 def test_the_one_scale_starts_at_a_log_variance_of_minus_two() -> None:
-    assert [-2] == initial(celeba().weights, 0)["decoder.log_variance"].tolist()
+    assert initial(celeba().weights, 0)["decoder.log_variance"].tolist() == [-2]
 
 
 def test_weights_and_biases_start_as_in_torch() -> None:
@@ -60,7 +60,7 @@ def test_log_variances_of_pixels_end_at_minus_seven() -> None:
     layers = Layers({name: tensor * 50 for name, tensor in stack(vae, 1).items()})
     likelihood = vae.decode(layers, torch.randn(1, 4, 64, dtype=torch.float64))
     assert isinstance(likelihood, Gaussian)
-    assert -7 == likelihood.log_variance.min()
+    assert likelihood.log_variance.min() == -7
 
 
 @pytest.mark.parametrize("vae", [Dense(Binary((4, 4, 1), padding=0), 2, (6, 5)), celeba(), cifar10()])

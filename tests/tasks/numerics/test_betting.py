@@ -17,7 +17,7 @@ LEVEL, MOST = 0.05, 12
 def test_a_bet_on_a_uniform_rank_is_worth_1_on_average(size: int) -> None:
     ranks = np.arange(1, size + 1)
     bets = betting.bet(1, size) * ranks ** (betting.EXPONENT - 1.0)  # e(r) is in the proportions of f
-    assert 1 == pytest.approx(bets.mean(), rel=1e-9)
+    assert pytest.approx(bets.mean(), rel=1e-9) == 1
     for rank in (1, size // 2, size):
         assert bets[rank - 1] == pytest.approx(betting.bet(rank, size), rel=1e-12)
 
@@ -35,7 +35,7 @@ def test_the_evidence_multiplies_pair_by_pair_and_decides_at_1_over_the_level() 
     path = betting.evidence([1, 201, 1, 2], [201] * 4)
     bets = [betting.bet(rank, 201) for rank in (1, 201, 1, 2)]
     assert path == pytest.approx(np.cumprod(bets))
-    assert [False, True] == [betting.is_decided(value, LEVEL) for value in (19.99, 20.0)]
+    assert [betting.is_decided(value, LEVEL) for value in (19.99, 20.0)] == [False, True]
     assert not betting.is_decided(betting.bet(1, 201), LEVEL)  # one pair never suffices among 201
 
 

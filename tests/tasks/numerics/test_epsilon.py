@@ -73,7 +73,7 @@ def test_the_bounds_on_quantiles_of_normal_scores_are_those_that_others_publish(
         return any(gaussian_excess(mu, 2 * EACH, *pair, level) > 0 for pair in pairs)
 
     for published, test in ((one_run, is_rejected), (gaussian, is_no_gaussian)):
-        assert (True, False) == (test(published * (1 - 1e-5)), test(published * (1 + 1e-5)))
+        assert (test(published * (1 - 1e-5)), test(published * (1 + 1e-5))) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_the_bound_of_one_run_against_a_gaussian_mechanism_is_seldom_too_high() 
 
 
 def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level() -> None:
-    assert (50, 25, 12) == guess_counts(100)
-    assert ((8,), ()) == (guess_counts(16), guess_counts(15))
+    assert guess_counts(100) == (50, 25, 12)
+    assert (guess_counts(16), guess_counts(15)) == ((8,), ())
     inside = np.arange(100) < 50
     single = [one_run_bound(0.0, 100, count, count, LEVEL / 3) for count in (50, 25, 12)]
     assert max(single) == best_of_guesses(one_run_bound, inside, 0.0, LEVEL)
@@ -158,13 +158,13 @@ def test_of_several_numbers_of_guesses_the_best_counts_at_a_share_of_the_level()
         asked.append(its)
         return its[2]
 
-    assert 50 == best_of_guesses(bound_of, np.arange(100) < 20, 1e-3, LEVEL)
+    assert best_of_guesses(bound_of, np.arange(100) < 20, 1e-3, LEVEL) == 50
     assert [(1e-3, 100, count, min(count, 20), LEVEL / 3) for count in (50, 25, 12)] == asked
     assert special.logit((LEVEL / 3) ** (1 / 50)) == pytest.approx(single[0], abs=1e-6)  # 50 of 50 are right
-    assert 0.0 == best_of_guesses(one_run_bound, inside[:10], 0.0, LEVEL)
+    assert best_of_guesses(one_run_bound, inside[:10], 0.0, LEVEL) == 0.0
     bound = gaussian_one_run_bound(1e-5, 100, 50, 50, LEVEL / 3)
     assert bound > single[0]
-    assert 0.0 == pytest.approx(gaussian_excess(gaussian_mu(bound, 1e-5), 100, 50, 50, LEVEL / 3), abs=1e-4)
+    assert pytest.approx(gaussian_excess(gaussian_mu(bound, 1e-5), 100, 50, 50, LEVEL / 3), abs=1e-4) == 0.0
 
 
 def test_results_of_a_gaussian_mechanism_exceed_all_chances_by_the_steps_of_their_recursion() -> None:
@@ -178,8 +178,8 @@ def test_results_of_a_gaussian_mechanism_exceed_all_chances_by_the_steps_of_thei
     assert right < 1
     assert right + wrong - 0.5 == pytest.approx(gaussian_excess(0.1, 12, 6, 5, 0.2))
     # Where what is wrong is likelier than that at first, nothing is added.
-    assert 0.1 * 5 / 10 - 0.5 == pytest.approx(gaussian_excess(0.5, 10, 5, 2, 0.1))
-    assert 1.0 == pytest.approx(gaussian_excess(1e-9, 10, 10, 10, LEVEL))  # no chance is above 1
+    assert pytest.approx(gaussian_excess(0.5, 10, 5, 2, 0.1)) == 0.1 * 5 / 10 - 0.5
+    assert pytest.approx(gaussian_excess(1e-9, 10, 10, 10, LEVEL)) == 1.0  # no chance is above 1
 
 
 @pytest.mark.parametrize(
@@ -204,11 +204,11 @@ def test_a_test_of_such_power_needs_an_epsilon_that_bounds_both_of_its_errors(
 
 def test_the_gaussian_mechanism_has_the_delta_of_its_privacy_curve() -> None:
     # P[Z <= 1/2 - 1] - e P[Z <= -1/2 - 1] = 0.30853754 - 2.71828183 * 0.06680720
-    assert 0.12693674 == pytest.approx(gaussian_delta(1.0, 1.0), abs=1e-8)
+    assert pytest.approx(gaussian_delta(1.0, 1.0), abs=1e-8) == 0.12693674
     # P[Z <= 1 - 1/2] - e P[Z <= -1 - 1/2] = 0.69146246 - 2.71828183 * 0.06680720
-    assert 0.50986167 == pytest.approx(gaussian_delta(2.0, 1.0), abs=1e-7)
+    assert pytest.approx(gaussian_delta(2.0, 1.0), abs=1e-7) == 0.50986167
     assert special.ndtr(1.0) - special.ndtr(-1.0) == pytest.approx(gaussian_delta(2.0, 0.0))  # total variation
-    assert 0.0 == gaussian_delta(0.0, 0.5)
+    assert gaussian_delta(0.0, 0.5) == 0.0
     for mu in (0.1, 1.0, 5.0):
         assert mu == pytest.approx(gaussian_mu(gaussian_epsilon(mu, 1e-5), 1e-5), abs=1e-5)
 
@@ -219,7 +219,7 @@ def test_many_runs_bound_epsilon_by_exact_limits() -> None:
     mu = float(special.ndtri(low) - special.ndtri(high))
     assert gaussian_epsilon(mu, 1e-5) == pytest.approx(gaussian_many_runs_bound((90, 100), (5, 100), 1e-5, LEVEL))
     for bound in (many_runs_bound, gaussian_many_runs_bound):
-        assert 0.0 == bound((5, 100), (5, 100), 1e-5, LEVEL)
+        assert bound((5, 100), (5, 100), 1e-5, LEVEL) == 0.0
 
 
 @pytest.mark.parametrize("bound", [many_runs_bound, gaussian_many_runs_bound])
@@ -261,7 +261,7 @@ def test_a_threshold_is_chosen_by_the_first_half_for_the_bound_and_then_for_the_
 
     inside = np.array([10.0, 2.0, 6.0, 4.0, 1.0, 3.0, 4.0, 7.0, 11.0])
     outside = np.array([9.0, 3.0, 1.0, 0.0, 4.0, 5.0, 12.0])
-    assert 1.25 == bound_by_scores(bound, inside, outside, 0.1, LEVEL)
+    assert bound_by_scores(bound, inside, outside, 0.1, LEVEL) == 1.25
     assert (*called, 0.1, LEVEL) == asked[-1]
 
 
@@ -269,10 +269,10 @@ def test_runs_that_are_apart_are_bounded_by_their_second_halves_and_single_runs_
     apart = bound_by_scores(many_runs_bound, np.arange(40.0) + 40, np.arange(40.0), 1e-5, LEVEL)
     assert apart == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, LEVEL))
     for inside, outside in ((np.ones(1), np.zeros(2)), (np.ones(2), np.zeros(1))):
-        assert 0.0 == bound_by_scores(many_runs_bound, inside, outside, 1e-5, LEVEL)
+        assert bound_by_scores(many_runs_bound, inside, outside, 1e-5, LEVEL) == 0.0
 
 
 def test_a_search_ends_where_everything_is_rejected() -> None:
-    assert 64.0 == largest_rejected(lambda epsilon: True)
-    assert 0.0 == largest_rejected(lambda epsilon: False)
+    assert largest_rejected(lambda epsilon: True) == 64.0
+    assert largest_rejected(lambda epsilon: False) == 0.0
     assert math.pi == pytest.approx(largest_rejected(lambda epsilon: epsilon < math.pi), abs=1e-6)

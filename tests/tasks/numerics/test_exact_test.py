@@ -26,7 +26,7 @@ def test_the_p_value_is_the_share_of_halves_with_as_large_a_sum() -> None:
     scores = np.array([[4.0, 4.0, 1.0], [3.0, 1.0, 1.0], [2.0, 3.0, 1.0], [1.0, 2.0, 1.0]])
     member = np.array([[True] * 3, [True] * 3, [False] * 3, [False] * 3])
     # 4 + 3 is the largest of six sums; 4 + 1 is reached by 4 + 3, 4 + 2, 3 + 2 and itself; all sums of ones are equal.
-    assert [1 / 6, 4 / 6, 1.0] == pytest.approx(randomisation_p_values(scores, member, 99, 0))
+    assert pytest.approx(randomisation_p_values(scores, member, 99, 0)) == [1 / 6, 4 / 6, 1.0]
     assert pytest.approx(1.0) == randomisation_p_values(scores[:, :1], ~member[:, :1], 99, 0)[0]
 
 
@@ -56,8 +56,8 @@ def test_a_scale_and_a_shift_of_all_scores_change_nothing(
 def test_many_models_are_compared_with_drawn_halves_and_few_with_all() -> None:
     scores = np.arange(20.0)[:, None]
     member = scores >= 10
-    assert [1 / 200] == randomisation_p_values(scores, member, 199, 0)
-    assert (1 / 200, 1 / 12870) == (smallest_p_value(20, 199), smallest_p_value(16, 199))
+    assert randomisation_p_values(scores, member, 199, 0) == [1 / 200]
+    assert (smallest_p_value(20, 199), smallest_p_value(16, 199)) == (1 / 200, 1 / 12870)
     assert comb(16, 8) == 12870
     # Of sets of eight two in five hold a certain one.
     one, eight = (np.arange(20) < count for count in (1, 8))

@@ -27,7 +27,7 @@ def assert_close_in_float32(expected: torch.Tensor, found: list[torch.Tensor]) -
 
 
 def test_float64_is_left_to_torch() -> None:
-    assert "torch" == products(torch.device("cpu"), torch.float64).name
+    assert products(torch.device("cpu"), torch.float64).name == "torch"
 
 
 def test_matrices_of_one_model_are_multiplied_as_matrices_on_every_device() -> None:

@@ -42,8 +42,8 @@ def assert_same(expected: Neighbours, actual: Neighbours) -> None:
 def test_the_nearest_of_points_on_a_line_are_known(by: By) -> None:
     points = np.array([[0], [1], [3], [7]], dtype=np.float32)
     found = nearest(np.array([[2.75], [-1]], dtype=np.float32), points, 3, by, CPU)
-    assert [[2, 1, 0], [0, 1, 2]] == found.rows.tolist()
-    assert [[0.25, 1.75, 2.75], [1, 2, 4]] == found.distances.tolist()
+    assert found.rows.tolist() == [[2, 1, 0], [0, 1, 2]]
+    assert found.distances.tolist() == [[0.25, 1.75, 2.75], [1, 2, 4]]
     assert (np.float64, np.int64) == (found.distances.dtype, found.rows.dtype)
 
 
@@ -63,7 +63,7 @@ def test_a_point_is_at_distance_zero_from_itself_and_near_duplicates_keep_their_
     step = near[:, 5].astype(np.float64) - points[:, 5].astype(np.float64)
     same, other = nearest(points, points, 1, by, CPU), nearest(near, points, 1, by, CPU)
     assert list(range(500)) == same.rows[:, 0].tolist() == other.rows[:, 0].tolist()
-    assert [0.0] * 500 == same.distances[:, 0].tolist()
+    assert same.distances[:, 0].tolist() == [0.0] * 500
     assert step.tolist() == other.distances[:, 0].tolist()
 
 
@@ -83,15 +83,15 @@ def test_more_copies_than_spare_candidates_are_all_ranked_by_row(by: By) -> None
     points, k = distinct[which], 200
     found = nearest(distinct, points, k, by, CPU)
     assert [np.flatnonzero(which == i)[:k].tolist() for i in range(3)] == found.rows.tolist()
-    assert 0 == found.distances.max()
+    assert found.distances.max() == 0
 
 
 @both
 def test_points_that_are_all_one_point_come_in_the_order_of_rows(by: By) -> None:
     points = np.full((400, 5), 0.1, dtype=np.float32)
     found = nearest(np.stack([points[0], points[0] + 1]), points, 3, by, CPU)
-    assert [[0, 1, 2], [0, 1, 2]] == found.rows.tolist()
-    assert [0, 0, 0] == found.distances[0].tolist()
+    assert found.rows.tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert found.distances[0].tolist() == [0, 0, 0]
 
 
 @both
@@ -151,7 +151,7 @@ def test_a_looser_product_asked_for_by_the_user_changes_nothing() -> None:
     torch.set_float32_matmul_precision("medium")
     try:
         actual = nearest(queries, points, 5, "torch", CPU)
-        assert "medium" == torch.get_float32_matmul_precision()
+        assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
     np.testing.assert_array_equal(expected.distances, actual.distances)
@@ -183,7 +183,7 @@ def test_the_best_so_far_are_the_smallest_of_all_tiles() -> None:
     assert torch.equal(scores.sort(1).values[:, :50], values)
     assert torch.equal(scores.sort(1).indices[:, :50], rows)
     assert torch.equal(values[:, -1], best.worst)
-    assert [[2, 0]] == smallest(torch.tensor([[2.0, 3.0, 1.0]]), 2).sort(descending=True).values.tolist()
+    assert smallest(torch.tensor([[2.0, 3.0, 1.0]]), 2).sort(descending=True).values.tolist() == [[2, 0]]
 
 
 def test_memory_stays_far_below_all_pairs() -> None:
@@ -200,7 +200,7 @@ nearest(queries, points, 5, "torch")
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 300
 
 
@@ -220,7 +220,7 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
-    assert "absent" == done.stdout.strip(), done.stderr
+    assert done.stdout.strip() == "absent", done.stderr
 
 
 LARGE = {"pairs": 10_000 * 128_000, "columns": 128, "most": 2048}

@@ -36,7 +36,7 @@ def test_a_mean_has_its_t_interval() -> None:
     # 1, 2, 3: s = 1, standard error 1 / sqrt(3), t(2) at 97.5 % is 4.30265.
     half = 4.302652729749464 / math.sqrt(3)
     estimate = mean([1, 2, 3])
-    assert (2.0, 3) == (estimate.value, estimate.n)
+    assert (estimate.value, estimate.n) == (2.0, 3)
     assert [2 - half, 2 + half] == pytest.approx([estimate.low, estimate.high])
 
 
@@ -72,7 +72,7 @@ def test_the_jackknife_of_a_mean_is_its_t_interval() -> None:
     without = [float(np.mean(np.delete(sample, at))) for at in range(5)]
     expected, found = mean(sample), jackknife(float(np.mean(sample)), without)
     assert [expected.value, expected.low, expected.high] == pytest.approx([found.value, found.low, found.high])
-    assert 5 == found.n
+    assert found.n == 5
     two, half = jackknife(2.0, [1.0, 3.0]), stats.t.ppf(0.975, 1)  # sqrt(1 / 2 (1 + 1)) is 1
     assert [2 - half, 2 + half] == pytest.approx([two.low, two.high])
 
@@ -107,7 +107,7 @@ def test_counts_that_cannot_be_are_refused() -> None:
 
 def test_a_proportion_is_tested_by_the_exact_binomial() -> None:
     # P[X >= 3] of 3 at 1/2, and P[X >= 1] of 2 at 0.05.
-    assert 0.125 == proportion_greater(3, 3, 0.5)
+    assert proportion_greater(3, 3, 0.5) == 0.125
     assert proportion_greater(1, 2, 0.05) == pytest.approx(1 - 0.95**2)
     assert proportion_greater(0, 0, 0.05) is None
 
@@ -115,9 +115,9 @@ def test_a_proportion_is_tested_by_the_exact_binomial() -> None:
 def test_mcnemar_counts_only_the_pairs_that_differ() -> None:
     first = [True, True, True, True, False, True]
     second = [False, False, False, True, False, True]
-    assert 0.125 == mcnemar_greater(first, second)
-    assert 1.0 == mcnemar_greater(second, first)
-    assert 1.0 == mcnemar_greater([True, False], [True, False])
+    assert mcnemar_greater(first, second) == 0.125
+    assert mcnemar_greater(second, first) == 1.0
+    assert mcnemar_greater([True, False], [True, False]) == 1.0
     assert mcnemar_greater([], []) is None
 
 
@@ -131,7 +131,7 @@ def test_the_difference_of_paired_shares_by_hand() -> None:
     # Shares of 1 and 0 have no correlation, and Wilson's bounds z^2 / (n + z^2) from 1 and from 0.
     reach = stats.norm.ppf(0.975) ** 2 / (30 + stats.norm.ppf(0.975) ** 2)
     estimate = paired_difference(*pairs(0, 30, 0, 0))
-    assert (1.0, 30) == (estimate.value, estimate.n)
+    assert (estimate.value, estimate.n) == (1.0, 30)
     assert [1 - math.sqrt(2) * reach, 1] == pytest.approx([estimate.low, estimate.high])
     # 48 and 38 of 50: phi is (36 x 0 - 12 x 2) / sqrt(48 x 2 x 38 x 12).
     first, second = (stats.binomtest(count, 50).proportion_ci(method="wilson") for count in (48, 38))
@@ -154,7 +154,7 @@ def test_a_positive_correlation_of_pairs_is_brought_towards_0() -> None:
 def test_pairs_that_all_agree_leave_an_interval_and_no_pair_leaves_none() -> None:
     estimate = paired_difference(*pairs(0, 0, 0, 20))
     assert estimate.low is not None
-    assert 0 == estimate.value
+    assert estimate.value == 0
     assert estimate.low < -0.1
     assert Estimate(None, None, None, 0) == paired_difference([], [])
     with pytest.raises(ValueError, match="pairs need equal numbers of values; here are 1 and 2"):
@@ -260,15 +260,15 @@ def test_pairs_of_unequal_length_are_refused() -> None:
 
 
 def test_a_rank_counts_all_scores_that_are_as_high_the_first_among_them() -> None:
-    assert [3 / 4, 1 / 4, 1.0] == [rank_p_value(np.array([first, 3.0, 1.0, 2.0])) for first in (2.0, 4.0, 0.0)]
-    assert [3.0, 0.0] == [exposure(p) for p in (1 / 8, 1.0)]
+    assert [rank_p_value(np.array([first, 3.0, 1.0, 2.0])) for first in (2.0, 4.0, 0.0)] == [3 / 4, 1 / 4, 1.0]
+    assert [exposure(p) for p in (1 / 8, 1.0)] == [3.0, 0.0]
 
 
 def test_p_values_are_adjusted_as_benjamini_and_hochberg_say() -> None:
     # m = 4, rising: .01 * 4, .02 * 2, .03 * 4/3, .5; the running minimum from above makes the first two .04.
     assert false_discovery_control([0.5, 0.01, 0.03, 0.02]).tolist() == pytest.approx([0.5, 0.04, 0.04, 0.04])
     assert false_discovery_control([0.9, 0.8]).tolist() == pytest.approx([0.9, 0.9])
-    assert [] == false_discovery_control([]).tolist()
+    assert false_discovery_control([]).tolist() == []
 
 
 def test_a_test_that_was_not_made_does_not_count() -> None:
@@ -283,7 +283,7 @@ def test_a_p_value_outside_0_to_1_is_refused() -> None:
         false_discovery_control([0.5, 1.5])
     with pytest.raises(ValueError, match="p-values must lie between 0 and 1"):
         false_discovery_control([-0.5, math.nan, 0.5])
-    assert [0.0, 1.0] == false_discovery_control([0.0, 1.0]).tolist()
+    assert false_discovery_control([0.0, 1.0]).tolist() == [0.0, 1.0]
 
 
 def test_values_in_rows_are_refused() -> None:
@@ -294,7 +294,7 @@ def test_values_in_rows_are_refused() -> None:
 def test_p_values_that_depend_on_one_another_are_larger_by_the_harmonic_number() -> None:
     # The case above, by 1 + 1/2 + 1/3 + 1/4, and no more than 1.
     adjusted = false_discovery_control([0.5, 0.01, 0.03, 0.02, math.nan], dependent=True)
-    assert [1.0, 1 / 12, 1 / 12, 1 / 12] == pytest.approx(adjusted[:4].tolist())
+    assert pytest.approx(adjusted[:4].tolist()) == [1.0, 1 / 12, 1 / 12, 1 / 12]
 
 
 def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
@@ -302,7 +302,7 @@ def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
     found = correlation([1, 2, 3, 4, 5], [10, 30, 20, 50, 40])
     half = 1.959963984540054 / math.sqrt(2)
     expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
-    assert (0.8, 5) == (pytest.approx(found.estimate.value), found.estimate.n)
+    assert (pytest.approx(found.estimate.value), found.estimate.n) == (0.8, 5)
     assert expected == pytest.approx([found.estimate.low, found.estimate.high])
     # t = r sqrt(3 / (1 - r^2)) = 2.3094 with 3 degrees of freedom, two-tailed.
     assert 2 * stats.t.sf(0.8 * math.sqrt(3 / 0.36), 3) == pytest.approx(found.p_value)
@@ -310,7 +310,7 @@ def test_a_correlation_has_fishers_interval_and_the_t_test() -> None:
 
 def test_perfect_correlation_has_an_interval_of_no_width() -> None:
     found = correlation([1, 2, 3, 4], [8, 6, 4, 2])
-    assert [-1.0, -1.0, -1.0] == pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high]) == [-1.0, -1.0, -1.0]
     assert found.p_value == pytest.approx(0.0, abs=1e-12)
 
 
@@ -333,7 +333,7 @@ def test_a_rank_correlation_is_spearmans_with_its_wider_interval() -> None:
     found = rank_correlation([1, 10, 20, 30, 1000], [10, 30, 20, 500, 40])
     half = 1.959963984540054 * math.sqrt(1.32 / 2)
     expected = [math.tanh(math.log(9) / 2 - half), math.tanh(math.log(9) / 2 + half)]
-    assert (0.8, 5) == (pytest.approx(found.estimate.value), found.estimate.n)
+    assert (pytest.approx(found.estimate.value), found.estimate.n) == (0.8, 5)
     assert expected == pytest.approx([found.estimate.low, found.estimate.high])
     assert stats.spearmanr([1, 2, 3, 4, 5], [1, 3, 2, 5, 4]).pvalue == pytest.approx(found.p_value)
     tied = rank_correlation([1, 1, 2, 3, 3], [2, 1, 2, 5, 4])
@@ -342,14 +342,14 @@ def test_a_rank_correlation_is_spearmans_with_its_wider_interval() -> None:
 
 def test_a_perfect_rank_correlation_has_an_interval_of_no_width_and_few_pairs_have_none() -> None:
     found = rank_correlation([1, 2, 3, 4], [1, 8, 9, 100])
-    assert [1.0, 1.0, 1.0] == pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert pytest.approx([found.estimate.value, found.estimate.low, found.estimate.high]) == [1.0, 1.0, 1.0]
     assert Correlation(Estimate(None, None, None, 3), None) == rank_correlation([1, 2, 3], [3, 1, 2])
     with pytest.raises(ValueError, match="1 of 4 values are not finite numbers"):
         rank_correlation([1, 2, 3, 4], [1, 2, math.nan, 4])
 
 
 def test_a_rate_that_is_too_high_or_too_low_is_seen() -> None:
-    assert (192, 312) == bounds(0.05)
+    assert bounds(0.05) == (192, 312)
     for wrong in (0, 150, 400):
         with pytest.raises(AssertionError, match=r"is not 5\.000%"):
             assert_rate(0.05, wrong)
@@ -419,7 +419,7 @@ def test_mcnemars_test_has_the_largest_level_that_counts_allow() -> None:
             first = [True] * only_first + [False] * (12 - only_first) + [True] * agree
             second = [False] * only_first + [True] * (12 - only_first) + [True] * agree
             called += stats.binom.pmf(only_first, 12, 0.5) * is_called(mcnemar_greater(first, second))
-        assert 79 / 4096 == pytest.approx(called)
+        assert pytest.approx(called) == 79 / 4096
 
 
 def test_wilsons_interval_covers_as_often_as_it_is_known_to() -> None:
@@ -431,10 +431,10 @@ def test_wilsons_interval_covers_as_often_as_it_is_known_to() -> None:
         return float(sum(stats.binom.pmf(count, 12, p) * covers(each, p) for count, each in enumerate(found)))
 
     rates = [coverage(p) for p in np.linspace(0.01, 0.99, 197)]
-    assert 0.95 == pytest.approx(np.mean(rates), abs=0.005)
-    assert 0.838 < min(rates)
+    assert pytest.approx(np.mean(rates), abs=0.005) == 0.95
+    assert min(rates) > 0.838
     assert max(rates) < 0.997
-    assert 0.9139 == pytest.approx(coverage(0.25), abs=1e-4)
+    assert pytest.approx(coverage(0.25), abs=1e-4) == 0.9139
 
 
 def test_fishers_interval_and_the_t_test_keep_their_levels() -> None:
@@ -443,7 +443,7 @@ def test_fishers_interval_and_the_t_test_keep_their_levels() -> None:
     # Fisher's is an approximation: r beyond tanh(1.96 / 3) has 5.1 % by the exact t of 10 degrees of freedom.
     edge = math.tanh(stats.norm.ppf(0.975) / 3)
     outside = 2 * stats.t.sf(edge * math.sqrt(10 / (1 - edge**2)), 10)
-    assert 0.0510 == pytest.approx(outside, abs=1e-4)
+    assert pytest.approx(outside, abs=1e-4) == 0.0510
     assert_rate(1 - outside, sum(covers(each.estimate, 0.0) for each in found))
     assert_rate(0.05, sum(is_called(each.p_value) for each in found))
 
@@ -458,7 +458,7 @@ def test_spearmans_interval_and_test_over_all_orders_of_seven() -> None:
     share = counts / len(orders)
     covered = float(sum(part for part, each in zip(share, found, strict=True) if covers(each.estimate, 0.0)))
     called = float(sum(part for part, each in zip(share, found, strict=True) if is_called(each.p_value)))
-    assert [0.9659, 0.0480] == pytest.approx([covered, called], abs=1e-4)
+    assert pytest.approx([covered, called], abs=1e-4) == [0.9659, 0.0480]
 
 
 def test_false_discoveries_are_as_many_as_the_level_says() -> None:
@@ -469,7 +469,7 @@ def test_false_discoveries_are_as_many_as_the_level_says() -> None:
     mixed = rng.uniform(size=(DRAWS, 20)) * np.where(np.arange(20) < 15, 1.0, 1e-3)
     called = np.array([false_discovery_control(each) <= 0.05 for each in mixed])
     shares = called[:, :15].sum(axis=1) / np.maximum(called.sum(axis=1), 1)
-    assert 0.05 * 15 / 20 == pytest.approx(shares.mean(), abs=3.9 * shares.std() / math.sqrt(DRAWS))
+    assert pytest.approx(shares.mean(), abs=3.9 * shares.std() / math.sqrt(DRAWS)) == 0.05 * 15 / 20
 
 
 def test_a_difference_of_two_means_has_welchs_interval_and_test() -> None:
@@ -485,7 +485,7 @@ def test_a_difference_of_two_means_has_welchs_interval_and_test() -> None:
     assert [expected.statistic, expected.pvalue] == pytest.approx([compared.statistic, compared.p_value])
     turned = welch_two_sided(second, first)
     assert [-expected.statistic, expected.pvalue] == pytest.approx([turned.statistic, turned.p_value])
-    assert 1.0 == welch_two_sided([1.0, 2.0], [1.0, 2.0]).p_value
+    assert welch_two_sided([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
 
 
 def test_a_difference_says_what_is_missing_where_there_is_too_little() -> None:
@@ -499,7 +499,7 @@ def test_the_interval_of_clustered_answers_is_wilsons_where_they_are_independent
     found = clustered_proportion(rates, 20)
     variance = np.var(rates, ddof=1) / 8
     alike = proportion(round(0.2 * 0.16 / variance), round(0.16 / variance))
-    assert (0.2, 8) == (pytest.approx(found.value), found.n)
+    assert (pytest.approx(found.value), found.n) == (0.2, 8)
     assert (alike.low, alike.high) == pytest.approx((found.low, found.high), abs=0.005)
     none, one_each = clustered_proportion([0.0] * 8, 20), proportion(0, 8)
     assert (one_each.low, one_each.high) == pytest.approx((none.low, none.high))
@@ -537,11 +537,11 @@ def test_the_interval_of_clustered_answers_covers_as_often_as_it_says() -> None:
 
 
 def test_the_lower_limit_of_a_proportion_is_where_so_many_successes_are_as_rare_as_it_says() -> None:
-    assert 0.0 == proportion_at_least(0, 9)
-    assert 0.05 ** (1 / 9) == pytest.approx(proportion_at_least(9, 9))
+    assert proportion_at_least(0, 9) == 0.0
+    assert pytest.approx(proportion_at_least(9, 9)) == 0.05 ** (1 / 9)
     low = proportion_at_least(3, 12, 0.9)
-    assert 0.1 == pytest.approx(stats.binom.sf(2, 12, low))
+    assert pytest.approx(stats.binom.sf(2, 12, low)) == 0.1
 
 
 def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
-    assert (3 + 0.5) / 4 == area_under_curve(np.array([3.0, 1.0]), np.array([1.0, 0.0]))
+    assert area_under_curve(np.array([3.0, 1.0]), np.array([1.0, 0.0])) == (3 + 0.5) / 4

@@ -37,15 +37,15 @@ def put(folder: Path, **changed: Any) -> Predictions:
 
 def test_the_answers_are_those_of_the_files(tmp_path: Path) -> None:
     table = answers_table(put(tmp_path), SET)
-    assert ANSWERS == table.schema
-    assert [
+    assert table.schema == ANSWERS
+    assert [(row["split"], row["corrupted"], row["id"], row["answer"]) for row in table.to_pylist()] == [
         ("train", False, "a", ["a of train"]),
         ("train", False, "b", ["b of train"]),
         ("train", True, "a", ["a of train-corrupted"]),
         ("train", True, "b", ["b of train-corrupted"]),
         ("validation", False, "v", ["v of validation"]),
         ("validation", True, "v", ["v of validation-corrupted"]),
-    ] == [(row["split"], row["corrupted"], row["id"], row["answer"]) for row in table.to_pylist()]
+    ]
     assert 6 == table["epoch"].null_count == table["train_loss"].null_count
 
 
@@ -58,12 +58,12 @@ def test_a_task_reads_the_answers_to_the_questions_of_a_data_set(tmp_path: Path)
     given = Predictions(str(tmp_path)).pin({})
     table = read_answers(ReadAnswers(data, given, Selection(examples=3, held_out=2)), ())
     assert [[*each.golds[0]] for each in chosen.train[:3]] == table["answer"].to_pylist()[:3]
-    assert 10 == table.num_rows
+    assert table.num_rows == 10
 
 
 def test_answers_to_others_of_the_split_are_passed_over(tmp_path: Path) -> None:
     table = answers_table(put(tmp_path), SET, Selection(examples=1))
-    assert ["a", "a", "v", "v"] == table["id"].to_pylist()
+    assert table["id"].to_pylist() == ["a", "a", "v", "v"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_an_answer_is_what_the_sets_evaluation_takes(scorer: Scorer, sent: Any, 
 def test_anything_else_is_named(scorer: Scorer, sent: Any, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         parse_predictions(FILE, json.dumps(sent).encode(), scorer)
-    assert 1 == len(str(caught.value).splitlines())
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ def asked(context: str, *golds: tuple[str, ...]) -> Question:
 def test_every_digit_of_the_context_goes_and_nothing_else() -> None:
     expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
     assert expected == Corruption().corrupt_context(asked(COUNTY))
-    assert "On February ,  ." == Corruption().corrupt_context(asked("On February 6, 2016 ."))
+    assert Corruption().corrupt_context(asked("On February 6, 2016 .")) == "On February ,  ."
 
 
 def test_digits_beside_letters_go_and_numbers_in_words_stay() -> None:
-    assert "the th of four km²" == Corruption().corrupt_context(asked("the 4th of four km²"))
+    assert Corruption().corrupt_context(asked("the 4th of four km²")) == "the th of four km²"
 
 
 def test_names_go_as_whole_words_and_phrases() -> None:
@@ -35,11 +35,11 @@ def test_names_go_as_whole_words_and_phrases() -> None:
 
 def test_matches_of_a_pattern_are_replaced_by_the_mask_as_it_is_written() -> None:
     taken = Corruption("pattern", pattern=r"[A-Z]{2}-\d+", mask=r"\1")
-    assert r"case \1 and \1" == taken.corrupt_context(asked("case AB-12 and CD-3"))
+    assert taken.corrupt_context(asked("case AB-12 and CD-3")) == r"case \1 and \1"
 
 
 def test_a_pattern_that_also_matches_nothing_puts_no_mask_between_characters() -> None:
-    assert "a_b" == Corruption("pattern", pattern=r"\d*", mask="_").corrupt_context(asked("a12b"))
+    assert Corruption("pattern", pattern=r"\d*", mask="_").corrupt_context(asked("a12b")) == "a_b"
 
 
 def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() -> None:
@@ -47,13 +47,13 @@ def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() ->
     question = asked(
         "In 1966 the Cat had 6 lives, 6km of string, 6.5 mice, 1,6 and a catfish: cat!", ("6", "cat"), ("",)
     )
-    assert "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!" == taken.corrupt_context(
-        question
+    assert (
+        taken.corrupt_context(question) == "In 1966 the _ had _ lives, _km of string, 6.5 mice, 1,6 and a catfish: _!"
     )
 
 
 def test_a_context_without_a_span_of_the_answer_stays() -> None:
-    assert "abc" == Corruption("answers", mask="_").corrupt_context(asked("abc", ("",)))
+    assert Corruption("answers", mask="_").corrupt_context(asked("abc", ("",))) == "abc"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_fields_out_of_range_are_named(fields: dict[str, Any], message: str) -> 
 
 def test_names_are_withheld_from_those_who_are_not_to_read_them() -> None:
     taken = Corruption("names", names=("Ann", "Bob", "Ann Lee"))
-    assert ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>") == Disclosure().public(taken).names
+    assert Disclosure().public(taken).names == ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>")
     assert Corruption() == Disclosure().public(Corruption())
 
 
@@ -89,8 +89,8 @@ def test_both_parts_are_asked_on_clean_and_corrupted_contexts() -> None:
     sets = dict(probe_sets(SET, Corruption()))
     assert list(SETS) == list(sets)
     assert [q.context for q in TRAIN] == [q.context for q in sets["train"].questions]
-    assert ["Ann has ."] * 6 == [q.context for q in sets["train-corrupted"].questions]
-    assert ["Bo has ."] == [q.context for q in sets["validation-corrupted"].questions]
+    assert [q.context for q in sets["train-corrupted"].questions] == ["Ann has ."] * 6
+    assert [q.context for q in sets["validation-corrupted"].questions] == ["Bo has ."]
     assert [q.id for q in TRAIN] == [q.id for q in sets["train-corrupted"].questions]
     assert {"drop"} == {each.form for each in sets.values()}
 
@@ -101,7 +101,7 @@ def test_records_are_handed_out_as_records() -> None:
 
 
 def test_the_first_questions_are_asked_and_of_them_the_numeric_ones() -> None:
-    assert (TRAIN, VALIDATION) == tuple(map(list, ALL_QUESTIONS.select(SET).values()))
+    assert tuple(map(list, ALL_QUESTIONS.select(SET).values())) == (TRAIN, VALIDATION)
     assert TRAIN[:3] == list(Selection(examples=3).select(SET)["train"])
     assert [TRAIN[0], TRAIN[2]] == list(Selection(examples=3, numeric=True).select(SET)["train"])
 

@@ -49,11 +49,11 @@ def test_an_answer_agrees_with_a_gold_answer_of_squad(answer: str, gold: str, ex
 
 
 def test_an_answer_without_spans_is_an_empty_text() -> None:
-    assert (0.0, 0.0) == squad_agreement((), ("1966",))
+    assert squad_agreement((), ("1966",)) == (0.0, 0.0)
 
 
 def test_several_spans_are_one_text() -> None:
-    assert (1.0, 1.0) == squad_agreement(("new", "york"), ("New York",))
+    assert squad_agreement(("new", "york"), ("New York",)) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -117,25 +117,26 @@ def test_an_answer_agrees_with_a_gold_answer_of_drop(
 
 def test_spans_are_aligned_as_is_best_for_all_and_not_one_after_the_other() -> None:
     # The first gold span agrees best with the first span (.8 against .5), but the second one more so (1 against .67).
-    assert (0.0, 0.75) == drop_agreement(("red fox", "red"), ("fox red hen", "fox red"))
+    assert drop_agreement(("red fox", "red"), ("fox red hen", "fox red")) == (0.0, 0.75)
 
 
 @pytest.mark.parametrize("scorer", ["squad", "drop"])
 def test_the_gold_answer_that_agrees_best_counts_for_each_score(scorer: Scorer) -> None:
-    assert (1.0, 1.0) == score_answer(scorer, ("the end",), (("beginning",), ("end",), ("of the end",)))
-    assert (0.0, 0.8) == tuple(
-        round(s, 1) for s in score_answer(scorer, ("red fox",), (("hen",), ("red",), ("red fox x",)))
+    assert score_answer(scorer, ("the end",), (("beginning",), ("end",), ("of the end",))) == (1.0, 1.0)
+    assert tuple(round(s, 1) for s in score_answer(scorer, ("red fox",), (("hen",), ("red",), ("red fox x",)))) == (
+        0.0,
+        0.8,
     )
 
 
 def test_both_rules_differ_in_numbers() -> None:
-    assert ((1.0, 1.0), (0.0, 0.0)) == tuple(score_answer(rule, ("76.5",), (("765",),)) for rule in ("squad", "drop"))
-    assert ((0.0, 0.0), (1.0, 1.0)) == tuple(score_answer(rule, ("76.50",), (("76.5",),)) for rule in ("squad", "drop"))
+    assert tuple(score_answer(rule, ("76.5",), (("765",),)) for rule in ("squad", "drop")) == ((1.0, 1.0), (0.0, 0.0))
+    assert tuple(score_answer(rule, ("76.50",), (("76.5",),)) for rule in ("squad", "drop")) == ((0.0, 0.0), (1.0, 1.0))
 
 
 def test_blank_gold_answers_of_drop_are_passed_over() -> None:
-    assert (0.0, 0.0) == score_answer("drop", ("",), (("",), ("4",)))
-    assert (1.0, 0.0) == score_answer("squad", ("",), (("",), ("4",)))
+    assert score_answer("drop", ("",), (("",), ("4",))) == (0.0, 0.0)
+    assert score_answer("squad", ("",), (("",), ("4",))) == (1.0, 0.0)
 
 
 def test_without_gold_answers_there_is_no_score() -> None:

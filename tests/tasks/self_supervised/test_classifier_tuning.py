@@ -24,8 +24,8 @@ def test_the_backbone_learns_and_the_projector_stays() -> None:
     snapshots = pretrain_encoder(SETTING, BLOBS)
     whole = tuning(SETTING, epochs=8, recorded=(0, 2, 8))
     table = fine_tune_encoder(whole, BLOBS, [snapshots])
-    assert SNAPSHOTS == table.schema
-    assert [0, 2, 8] == epochs(table)
+    assert table.schema == SNAPSHOTS
+    assert epochs(table) == [0, 2, 8]
     assert table["train_loss"][0].as_py() is None
     assert table["train_loss"][2].as_py() < table["train_loss"][1].as_py()
     before, after = weights_of(snapshots, 1), weights_of(table, 2)
@@ -65,4 +65,4 @@ def test_it_is_supervised_and_the_task_is_of_version_1() -> None:
         made.training.batch,
         made.start,
     )
-    assert ("self_supervised.fine_tune", 1) == (marks(fine_tune).name, marks(fine_tune).version)
+    assert (marks(fine_tune).name, marks(fine_tune).version) == ("self_supervised.fine_tune", 1)

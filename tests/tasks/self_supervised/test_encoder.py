@@ -29,9 +29,9 @@ def weights(config: EncoderConfig, classes: int = 0, seed: int = 0) -> Weights:
 
 def test_layers_are_the_backbone_and_each_of_the_projector() -> None:
     made = encoder(SMALL, weights(SMALL), CPU)
-    assert 2 == made.depth
+    assert made.depth == 2
     found = made.embed(IMAGES[:5], [0, 1, 2])
-    assert [(5, 16), (5, 8), (5, 6)] == [tuple(found[layer].shape) for layer in (0, 1, 2)]
+    assert [tuple(found[layer].shape) for layer in (0, 1, 2)] == [(5, 16), (5, 8), (5, 6)]
     network = initial_network(SMALL, 0, 0).eval()
     with torch.no_grad():
         inside = network.backbone(normalise(torch.from_numpy(IMAGES[:5]).permute(0, 3, 1, 2).float() / 255))
@@ -47,18 +47,18 @@ def test_an_embedding_does_not_depend_on_how_many_there_are_nor_on_torchs_state(
     torch.manual_seed(5)
     whole = made.embed(np.concatenate([IMAGES, IMAGES]), [0, 2])
     torch.manual_seed(6)
-    assert 240 == len(whole[2])
+    assert len(whole[2]) == 240
     assert torch.equal(whole[2][:7], made.embed(IMAGES[:7], [2])[2])
     assert torch.equal(whole[0][200:], made.embed(np.concatenate([IMAGES, IMAGES]), [0])[0][200:])
-    assert (0, 6) == tuple(made.embed(IMAGES[:0], [2])[2].shape)
+    assert tuple(made.embed(IMAGES[:0], [2])[2].shape) == (0, 6)
 
 
 def test_the_last_layer_of_a_supervised_model_is_its_logits() -> None:
     setting = config(Supervised(), epochs=1)
     kept = weights_of(pretrain_encoder(setting, Blobs()), 0)
     made = encoder(setting, kept, CPU)
-    assert 3 == made.depth
-    assert (4, 3) == tuple(made.embed(IMAGES[:4, :16, :16], [3])[3].shape)
+    assert made.depth == 3
+    assert tuple(made.embed(IMAGES[:4, :16, :16], [3])[3].shape) == (4, 3)
 
 
 def test_weights_of_another_network_are_refused_in_one_line() -> None:

@@ -49,24 +49,24 @@ def test_a_probe_finds_what_is_linear_and_is_at_chance_where_nothing_is() -> Non
     embeddings = torch.randn(600, 4, generator=draws)
     labels = (embeddings[:, 0] > 0).long().numpy()
     probe = replace(PROBE, epochs=20, batch=64)
-    assert 0.95 * 600 < correct(train_probe(probe, embeddings, labels, 2), embeddings, labels)
+    assert correct(train_probe(probe, embeddings, labels, 2), embeddings, labels) > 0.95 * 600
     other = torch.randn(600, 4, generator=draws)
     right = correct(train_probe(probe, embeddings, labels, 2), other, labels)
-    assert 0.5 == pytest.approx(right / 600, abs=0.08)
+    assert pytest.approx(right / 600, abs=0.08) == 0.5
 
 
 def test_every_snapshot_and_layer_is_probed_on_both_splits() -> None:
     blobs = Blobs()
     snapshots = pretrain_encoder(SETTING, blobs)
     table = probe_snapshots(PROBE, blobs, [snapshots])
-    assert PROBES == table.schema
+    assert table.schema == PROBES
     keys = list(zip(*(table[name].to_pylist() for name in ("epoch", "layer", "split")), strict=True))
     expected = [(epoch, layer, split) for epoch in (0, 2) for layer in (0, 2) for split in ("train", "validation")]
     assert expected == keys
-    assert [30, 12] * 4 == table["n"].to_pylist()
+    assert table["n"].to_pylist() == [30, 12] * 4
     assert all(0 <= row["correct"] <= row["n"] for row in table.to_pylist())
     parts = probe_snapshots(replace(PROBE, layers=(1,)), blobs, [snapshots.slice(0, 1), snapshots.slice(1)])
-    assert [0, 0, 2, 2] == parts["epoch"].to_pylist()
+    assert parts["epoch"].to_pylist() == [0, 0, 2, 2]
     assert table.equals(pa.concat_tables([probe_snapshots(PROBE, blobs, [snapshots.slice(at, 1)]) for at in (0, 1)]))
 
 
@@ -75,4 +75,4 @@ def test_ranges_are_checked_and_the_task_is_of_version_1() -> None:
         replace(PROBE, layers=(1, 0))
     with pytest.raises(ValueError, match=r"momentum is 1.0"):
         replace(PROBE, momentum=1.0)
-    assert ("self_supervised.linear_probe", 1) == (marks(linear_probe).name, marks(linear_probe).version)
+    assert (marks(linear_probe).name, marks(linear_probe).version) == ("self_supervised.linear_probe", 1)

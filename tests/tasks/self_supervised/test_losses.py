@@ -48,11 +48,11 @@ def test_vicreg_by_hand() -> None:
     first = torch.tensor([[0.0, 0.0], [2.0, 2.0]], dtype=torch.float64)
     second = torch.tensor([[0.0, 2.0], [2.0, 0.0]], dtype=torch.float64)
     # Squares 0, 4, 0, 4; variances 2, above 1; covariances 2 and -2, each twice, over 2 dimensions.
-    assert 2.0 == vicreg(VICReg(1, 0, 0), first, second).item()
-    assert 0.0 == vicreg(VICReg(0, 1, 0), first, second).item()
-    assert 8.0 == pytest.approx(vicreg(VICReg(0, 0, 1), first, second).item())
+    assert vicreg(VICReg(1, 0, 0), first, second).item() == 2.0
+    assert vicreg(VICReg(0, 1, 0), first, second).item() == 0.0
+    assert pytest.approx(vicreg(VICReg(0, 0, 1), first, second).item()) == 8.0
     flat = torch.ones(3, 4, dtype=torch.float64)  # collapsed: each view's hinge is 1 - sqrt(1e-4)
-    assert 25 * 0.99 == pytest.approx(vicreg(VICReg(), flat, flat).item())
+    assert pytest.approx(vicreg(VICReg(), flat, flat).item()) == 25 * 0.99
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -80,7 +80,7 @@ def test_barlow_twins_by_hand() -> None:
     first = torch.tensor([[1.0, 1.0], [-1.0, -1.0]], dtype=torch.float64) * 1e4  # so that epsilon is nothing
     second = first * torch.tensor([1.0, -1.0])
     # Correlations 1, -1, 1, -1: one on the diagonal is off by 2, two beside it count one each.
-    assert 4 + 0.5 * 2 == pytest.approx(barlow_twins(BarlowTwins(0.5), first, second).item())
+    assert pytest.approx(barlow_twins(BarlowTwins(0.5), first, second).item()) == 4 + 0.5 * 2
 
 
 def test_byol_is_twice_lightlys_mean_and_four_more() -> None:
@@ -94,15 +94,15 @@ def test_byol_is_twice_lightlys_mean_and_four_more() -> None:
 
 def test_byol_by_hand() -> None:
     across, up = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    assert 0.0 == byol((across, up), (up, across)).item()
-    assert 4.0 == byol((across, up), (across, up)).item()
-    assert 8.0 == byol((across, up), (-up, -across)).item()
+    assert byol((across, up), (up, across)).item() == 0.0
+    assert byol((across, up), (across, up)).item() == 4.0
+    assert byol((across, up), (-up, -across)).item() == 8.0
 
 
 def test_the_teachers_momentum_rises_to_one_and_never_above() -> None:
-    assert 0.996 == teacher_momentum(0.996, 0.0)
-    assert 0.998 == pytest.approx(teacher_momentum(0.996, 0.5))
-    assert [1.0, 1.0] == [teacher_momentum(0.996, progress) for progress in (1.0, 1.5)]
+    assert teacher_momentum(0.996, 0.0) == 0.996
+    assert pytest.approx(teacher_momentum(0.996, 0.5)) == 0.998
+    assert [teacher_momentum(0.996, progress) for progress in (1.0, 1.5)] == [1.0, 1.0]
     assert all(teacher_momentum(0.5, step / 997) <= 1 for step in range(1200))
 
 
@@ -122,12 +122,12 @@ def test_dino_by_hand() -> None:
     config = DINO(temperature=1.0)
     flat, peaked = torch.zeros(3, 4), torch.tensor([[50.0, 0.0, 0.0, 0.0]] * 3)
     assert math.log(4) == pytest.approx(dino(config, (flat, flat), (peaked, peaked), flat[0], 1.0).item())
-    assert 0.0 == pytest.approx(dino(config, (peaked, peaked), (peaked, peaked), flat[0], 1.0).item(), abs=1e-6)
+    assert pytest.approx(dino(config, (peaked, peaked), (peaked, peaked), flat[0], 1.0).item(), abs=1e-6) == 0.0
     centred = dino(config, (flat, peaked), (peaked, peaked), peaked[0], 1.0).item()  # the teacher says nothing
     assert (math.log(4) + 37.5) / 2 == pytest.approx(centred)
 
 
 def test_the_teachers_temperature_rises_over_its_epochs() -> None:
-    assert [0.04, 0.07, 0.07] == pytest.approx([DINO().teacher_temperature(epoch) for epoch in (1, 50, 51)])
-    assert 0.055 == pytest.approx(DINO(rising=3).teacher_temperature(2))
-    assert 0.07 == pytest.approx(DINO(rising=0).teacher_temperature(1))
+    assert pytest.approx([DINO().teacher_temperature(epoch) for epoch in (1, 50, 51)]) == [0.04, 0.07, 0.07]
+    assert pytest.approx(DINO(rising=3).teacher_temperature(2)) == 0.055
+    assert pytest.approx(DINO(rising=0).teacher_temperature(1)) == 0.07

@@ -71,11 +71,11 @@ def test_a_chain_is_bit_for_bit_the_unbroken_training(criterion: Criterion) -> N
         torch.manual_seed(len(tables))  # whatever another process' state is
         table, state, notes = linked(link.config, [state])
         tables.append(table)
-    assert SNAPSHOTS == unbroken.schema
-    assert [0, 1, 3, 5] == epochs(unbroken)
+    assert unbroken.schema == SNAPSHOTS
+    assert epochs(unbroken) == [0, 1, 3, 5]
     assert unbroken.equals(pa.concat_tables(tables))
     assert end == state
-    assert 4 == notes["continued_from"]
+    assert notes["continued_from"] == 4
     assert {"way", "stack", "steps_per_second", "continued_from"} == set(notes)
 
 
@@ -91,7 +91,7 @@ def test_a_training_is_a_function_of_its_seed_and_leaves_torchs_state_alone() ->
 def test_the_state_of_another_training_is_none(other: Pretraining) -> None:
     whole = config(epochs=2, recorded=(1, 2))
     table, _, notes = linked(replace(whole, recorded=()), [linked(other)[1], linked(config(epochs=1))[1]])
-    assert 1 == notes["continued_from"]
+    assert notes["continued_from"] == 1
     alone, _, notes = linked(whole, [linked(other)[1]])
     assert "continued_from" not in notes
     assert alone.slice(1).equals(table)
@@ -155,13 +155,13 @@ class Watching:
 
 def test_a_set_smaller_than_a_minibatch_is_one_and_its_rate_goes_by_its_size() -> None:
     small = training(config(batch=64))
-    assert (30, 1) == (small.batch, small.steps_per_epoch)
-    assert 0.2 * 30 / 256 == small.rate
+    assert (small.batch, small.steps_per_epoch) == (30, 1)
+    assert small.rate == 0.2 * 30 / 256
     rows = training(config(batch=8))._order(1)
-    assert [8, 8, 8] == [len(of) for of in rows]
-    assert 24 == len(set(np.concatenate(rows).tolist()))
+    assert [len(of) for of in rows] == [8, 8, 8]
+    assert len(set(np.concatenate(rows).tolist())) == 24
     # A part of a single picture is joined to the one before: batch norm needs two.
-    assert 1 == pretrain_encoder(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows
+    assert pretrain_encoder(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows == 1
 
 
 def test_learning_rates_rise_and_fall_by_the_schedule_whatever_the_epochs() -> None:
@@ -178,7 +178,7 @@ def test_the_teacher_follows_by_its_momentum_and_the_centre_by_its_own() -> None
     momentum = 1 - 0.1 * (np.cos(np.pi * progress) + 1) / 2
     for old, new, student in zip(before[:-1], after[:-1], students, strict=True):
         torch.testing.assert_close(momentum * old + (1 - momentum) * student.detach(), new, atol=1e-6, rtol=1e-5)
-    assert 0 == before[-1].abs().max()
+    assert before[-1].abs().max() == 0
     assert 0 < after[-1].abs().max() < 1
 
 
@@ -209,7 +209,7 @@ def test_pictures_that_do_not_fit_are_read_from_a_file_and_give_the_same(
     inside = pretrain_encoder(setting, BLOBS)
     monkeypatch.setattr("tasks.self_supervised.training_set.SHARE", 0.0)
     assert inside.equals(pretrain_encoder(setting, BLOBS))
-    assert 1 == len(list(tmp_path.glob("*.arrow")))
+    assert len(list(tmp_path.glob("*.arrow"))) == 1
 
 
 def test_bfloat16_trains_and_keeps_float32_weights() -> None:
@@ -233,7 +233,7 @@ def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> N
     assert (norms > 0).sum() > 0.9 * len(norms)
     made = encoder(setting, one.weights(), CPU)
     embedded = made.embed(BLOBS.pixels[:1], [0, 1])
-    assert (1, 4) == tuple(embedded[1].shape)
+    assert tuple(embedded[1].shape) == (1, 4)
     assert torch.isfinite(embedded[0]).all()
 
 

@@ -106,10 +106,10 @@ def test_ranges_of_criteria_and_views_are_checked_too(kind: Any, fields: dict[st
 def test_the_links_of_a_chain_keep_what_the_whole_training_does() -> None:
     whole = config(epochs=6, recorded=(0, 1, 5))
     links = [job.config for job in chain(pretrain, whole, 2, part=recording_up_to)]
-    assert [2, 4, 6] == [link.epochs for link in links]
-    assert [6, 6, 6] == [link.schedule for link in links]
-    assert [(0, 1), None, (5,)] == [link.recorded for link in links]
-    assert [(0, 1), (), (5,)] == [link.asked for link in links]
+    assert [link.epochs for link in links] == [2, 4, 6]
+    assert [link.schedule for link in links] == [6, 6, 6]
+    assert [link.recorded for link in links] == [(0, 1), None, (5,)]
+    assert [link.asked for link in links] == [(0, 1), (), (5,)]
 
 
 def test_published_settings_are_the_defaults_but_for_simclr() -> None:
@@ -117,7 +117,7 @@ def test_published_settings_are_the_defaults_but_for_simclr() -> None:
     images = published["vicreg"].images
     assert Pretraining(images, seed=published["vicreg"].seed) == published["vicreg"]
     simclr = published["simclr"]
-    assert ((2048, 256), 0.3) == (simclr.projector, simclr.base_learning_rate)
+    assert (simclr.projector, simclr.base_learning_rate) == ((2048, 256), 0.3)
     network = initial_network(EncoderConfig("small-resnet#1", (4,), 32), 0, 0)
     assert [VICReg, SimCLR, BarlowTwins] == [
         kind for kind in get_args(Criterion) if learner(kind(), network, (4,), 0).coupled
@@ -137,7 +137,7 @@ def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
 
 def test_the_task_is_of_version_1_and_takes_a_gpu() -> None:
     mark = marks(pretrain)
-    assert ("self_supervised.pretrain", 1, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
+    assert (mark.name, mark.version, mark.gpus, mark.trains) == ("self_supervised.pretrain", 1, 1.0, 1)
     assert mark.batch_key is not None
     assert mark.batch_key(config(seed=3)) == mark.batch_key(config(seed=4))
     assert mark.batch_key(config(epochs=3)) != mark.batch_key(config(epochs=4))

@@ -37,7 +37,7 @@ LOSSES = {
 @pytest.mark.parametrize("criterion", LOSSES)
 def test_a_training_computes_what_its_version_says(criterion: str) -> None:
     table = pretrain(replace_fields(TRAINING, {"criterion": criterion}), [])
-    assert (1, [2, 3]) == (marks(pretrain).version, table["epoch"].to_pylist())
+    assert (marks(pretrain).version, table["epoch"].to_pylist()) == (1, [2, 3])
     assert pytest.approx(table["train_loss"].to_pylist(), rel=TRAINED) == LOSSES[criterion]
 
 
@@ -45,14 +45,14 @@ def test_a_training_computes_what_its_version_says(criterion: str) -> None:
 def test_what_follows_a_training_computes_what_its_version_says() -> None:
     snapshots = pretrain(TRAINING, [])
     tuned = fine_tune(tuning(TRAINING, 2), [snapshots])
-    assert (1, [2]) == (marks(fine_tune).version, tuned["epoch"].to_pylist())
+    assert (marks(fine_tune).version, tuned["epoch"].to_pylist()) == (1, [2])
     assert pytest.approx(tuned["train_loss"].to_pylist(), rel=TRAINED) == [2.29746]
     probes = linear_probe(
         LinearProbe(SCENES, encoder_of_pretraining(TRAINING), epochs=5, first=0.5, last=0.1), [snapshots]
     )
-    assert 1 == marks(linear_probe).version
+    assert marks(linear_probe).version == 1
     assert pytest.approx([row["correct"] for row in probes.to_pylist()], abs=2) == [7, 72, 3, 42, 9, 71, 4, 46]
     small = Diffusion(8, UNet((4, 8), 1, (4,), 2), epochs=2, batch=8, learning_rate=1e-3)
     drawn = train_diffusion(EmbeddingDiffusion(SCENES, encoder_of_pretraining(TRAINING), small), [snapshots])
-    assert 1 == marks(train_diffusion).version
+    assert marks(train_diffusion).version == 1
     assert pytest.approx(drawn["train_loss"][0].as_py(), rel=TRAINED) == [0.992055, 0.979022]

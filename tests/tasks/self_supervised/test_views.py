@@ -148,19 +148,19 @@ def test_where_no_window_fits_it_is_the_largest_central_one() -> None:
 
 def test_shares_of_changes_are_those_asked_for_and_belong_to_their_view() -> None:
     numbers, sizes = draw_views(3, 1, 0, 5000), torch.full((5000, 2), 32)
-    assert (2, 5000, NUMBERS) == tuple(numbers.shape)
+    assert tuple(numbers.shape) == (2, 5000, NUMBERS)
     first, second = (drawing(Augmentation(32), numbers[at], sizes, at) for at in (0, 1))
     assert first.sigma is not None
-    assert 1.0 == float((first.sigma > 0).float().mean())
+    assert float((first.sigma > 0).float().mean()) == 1.0
     assert float(first.sigma.max()) <= 2 * 32 / 224
     assert second.sigma is None
-    assert 0 == len(first.solarised)
-    assert 0.2 == pytest.approx(len(second.solarised) / 5000, abs=0.02)
-    assert 0.5 == pytest.approx(float(first.flipped.float().mean()), abs=0.02)
+    assert len(first.solarised) == 0
+    assert pytest.approx(len(second.solarised) / 5000, abs=0.02) == 0.2
+    assert pytest.approx(float(first.flipped.float().mean()), abs=0.02) == 0.5
     grey = (first.mixing - first.mixing[:, :1]).abs().amax((1, 2)) < 1e-6  # red, green and blue are the same
-    assert 0.2 == pytest.approx(float(grey.float().mean()), abs=0.02)
+    assert pytest.approx(float(grey.float().mean()), abs=0.02) == 0.2
     unchanged = (first.contrast == 0).float().mean()
-    assert 0.2 == pytest.approx(float(unchanged), abs=0.02)
+    assert pytest.approx(float(unchanged), abs=0.02) == 0.2
 
 
 def test_numbers_are_a_function_of_seed_epoch_and_step_and_leave_torchs_state_alone() -> None:

@@ -103,7 +103,7 @@ def test_a_canary_by_rank_in_links_is_the_one_by_row_also_beside_one_that_cannot
     clean = replace(TRAINING, burnt=())
     ranked = RankedTraining(clean, RankedImage("highest", 1), Glyph())
     jobs = chain(train_with_canary, ranked, 2, part=canary_selection.link)
-    assert [2, 4, 6] == [job.config.epochs for job in jobs]
+    assert [job.config.epochs for job in jobs] == [2, 4, 6]
     assert classifier.train(TRAINING, ()) == broken(jobs, [table])[-1]
     _, state = linked(jobs[1], [], [table])
     absent = replace(jobs[2].config, canary=RankedImage("highest", 2))
@@ -112,7 +112,7 @@ def test_a_canary_by_rank_in_links_is_the_one_by_row_also_beside_one_that_cannot
         found = dict(canary_selection.train_many([absent, jobs[2].config], [[table], [table]]))
     assert isinstance(found[0], ValueError)
     assert classifier.train(TRAINING, ()) == found[1]
-    assert 1 == len(left)
+    assert len(left) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_nothing_is_left_where_nobody_would_go_on_from_it() -> None:
     left: list[bytes] = []
     with checkpoints.use_links([Link(), Link(leave=left.append)]):
         list(classifier.train_many([up_to(TRAINING, 0, 1), up_to(replace(TRAINING, seed=8), 0, 1)], [(), ()]))
-    assert 1 == len(left)
+    assert len(left) == 1
 
 
 # Planning
@@ -159,7 +159,7 @@ def test_nothing_is_left_where_nobody_would_go_on_from_it() -> None:
 def test_a_chain_ends_with_the_config_itself_and_each_link_waits_for_the_one_before() -> None:
     reads = (Job(classifier.train, TRAINING),)
     links = chain(classifier.train, replace(TRAINING, epochs=5), 2, reads)
-    assert [2, 4, 5] == [job.config.epochs for job in links]
+    assert [job.config.epochs for job in links] == [2, 4, 5]
     assert replace(TRAINING, epochs=5) == links[-1].config
     assert [None, *links[:-1]] == [job.after for job in links]
     assert all(job.inputs == reads and job.waits for job in links)
@@ -168,8 +168,8 @@ def test_a_chain_ends_with_the_config_itself_and_each_link_waits_for_the_one_bef
 @pytest.mark.parametrize("link", [0, 6, 100])
 def test_a_training_no_longer_than_a_link_is_one_job(link: int) -> None:
     (job,) = chain(classifier.train, TRAINING, link)
-    assert (TRAINING, None, False) == (job.config, job.after, job.waits)
-    assert "classifier.train" == marks(job.function).name
+    assert (job.config, job.after, job.waits) == (TRAINING, None, False)
+    assert marks(job.function).name == "classifier.train"
 
 
 def state(epochs: int, best: float = 1.0) -> State:
@@ -218,8 +218,10 @@ def test_a_training_goes_on_from_the_nearest_state_that_is_its_own_and_not_too_l
     there = [b"none", pack_state(state(9), "this"), pack_state(state(6), "that"), pack_state(state(5), "this")]
     there.append(pack_state(state(2), "this"))
     with checkpoints.use_links([Link(), Link(given=lambda: there)]):
-        assert [5, 9, 2] == [
-            len(told(nearest_state(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)
+        assert [len(told(nearest_state(1, "this", NETWORK, end))[0].split("Epoch(")) - 1 for end in (5, 9, 4)] == [
+            5,
+            9,
+            2,
         ]
         assert nearest_state(1, "this", NETWORK, 1) is None
         assert nearest_state(0, "this", NETWORK, 9) is None

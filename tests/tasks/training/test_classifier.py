@@ -53,10 +53,10 @@ def test_of_equally_near_images_the_lower_row_goes_first_copies_of_the_image_amo
     images = IMAGES[:20].copy()
     images[[3, 9, 15]] = images[12]  # copies of the image, before it and after it
     images[5:9] = images[5]
-    assert [3, 9] == NearestImages(12, 2).rows_among(images).tolist()
-    assert [3, 9, 15] == NearestImages(12, 3).rows_among(images).tolist()
-    assert [6, 7] == NearestImages(5, 2).rows_among(images).tolist()
-    assert [5, 6] == NearestImages(8, 2).rows_among(images).tolist()
+    assert NearestImages(12, 2).rows_among(images).tolist() == [3, 9]
+    assert NearestImages(12, 3).rows_among(images).tolist() == [3, 9, 15]
+    assert NearestImages(5, 2).rows_among(images).tolist() == [6, 7]
+    assert NearestImages(8, 2).rows_among(images).tolist() == [5, 6]
 
 
 def test_neighbours_that_cannot_be_are_refused() -> None:
@@ -75,8 +75,8 @@ TINY = Training(DIGITS, examples=256, epochs=2)
 def test_digits_are_learnt_in_a_few_epochs() -> None:
     model = train(Training(DIGITS, epochs=8), ())
     row = model.to_pylist()[0]
-    assert (8, 0) == (row["epochs"], row["seed"])
-    assert [1, 2, 3, 4, 5, 6, 7, 8] == [epoch["epoch"] for epoch in row["history"]]
+    assert (row["epochs"], row["seed"]) == (8, 0)
+    assert [epoch["epoch"] for epoch in row["history"]] == [1, 2, 3, 4, 5, 6, 7, 8]
     best = row["history"][row["best_epoch"] - 1]
     assert best["validation_accuracy"] > 0.9
     images = load(DIGITS)
@@ -88,7 +88,7 @@ def test_digits_are_learnt_in_a_few_epochs() -> None:
 
 def test_a_model_is_one_row_of_the_agreed_schema() -> None:
     model = train(TINY, ())
-    assert (1, MODEL) == (len(model), model.schema)
+    assert (len(model), model.schema) == (1, MODEL)
     assert [(name, weight.shape) for name, weight in architecture_of(model).weights.items()] == [
         (name, w.shape) for name, w in weights_of_model(model).items()
     ]
@@ -103,7 +103,7 @@ def test_train_is_train_many_of_one() -> None:
 def test_a_canary_changes_its_row_and_no_other() -> None:
     images = load(DIGITS)
     member = member_of(dataclasses.replace(TINY, burnt=(Burnt(7, Glyph()),)), images)
-    assert [7] == list(member.replaced)
+    assert list(member.replaced) == [7]
     np.testing.assert_array_equal(burn(images.train_images[7:8], Glyph())[0], member.replaced[7])
     assert not np.array_equal(images.train_images[7], member.replaced[7])
     np.testing.assert_array_equal(np.arange(256), member.rows)
@@ -119,7 +119,7 @@ def test_a_canary_changes_the_model() -> None:
 def test_a_canary_outside_the_rows_ends_its_training_alone() -> None:
     outside = dataclasses.replace(TINY, burnt=(Burnt(256, Glyph()),))
     found = dict(train_many([outside, TINY], [(), ()]))
-    assert "a feature is burnt into row 256; the rows trained on are 0 to 255" == str(found[0])
+    assert str(found[0]) == "a feature is burnt into row 256; the rows trained on are 0 to 255"
     assert train(TINY, ()) == found[1]
     with pytest.raises(ValueError, match="burnt into row 256"):
         train(outside, ())
@@ -141,7 +141,7 @@ def test_trainings_alike_in_all_but_seed_and_features_share_a_call() -> None:
 
 def test_the_task_is_marked() -> None:
     mark = marks(train)
-    assert ("classifier.train", 3, 1.0) == (mark.name, mark.version, mark.gpus)
+    assert (mark.name, mark.version, mark.gpus) == ("classifier.train", 3, 1.0)
     assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
@@ -175,8 +175,8 @@ NARROW = dataclasses.replace(TINY, examples=60, batch=30, patience=0, width=0.25
 def test_a_narrow_model_is_a_fraction_of_the_published_one_and_says_so() -> None:
     model = train(NARROW, ())
     assert add_width(MODEL, 0.25) == model.schema
-    assert ((128, 784), (10, 32)) == tuple(weights_of_model(model)[f"dense{layer}.weight"].shape for layer in (1, 4))
-    assert 0.25 == architecture_of(model).width
+    assert tuple(weights_of_model(model)[f"dense{layer}.weight"].shape for layer in (1, 4)) == ((128, 784), (10, 32))
+    assert architecture_of(model).width == 0.25
     assert train(dataclasses.replace(NARROW, width=1.0), ()).schema == MODEL
 
 
@@ -212,7 +212,7 @@ def test_a_training_leaves_out_the_images_nearest_to_one(together: bool) -> None
         for name, values in weights_of_model(table).items():
             np.testing.assert_allclose(alone[name], values, atol=1e-5 if together else 0)
     count = {next(iter(work(config).trained.values())) for config in (NARROW, *configs)}
-    assert 2 == len(count)  # fewer images are less work
+    assert len(count) == 2  # fewer images are less work
 
 
 def test_a_canary_that_is_left_out_and_too_many_neighbours_end_their_training_alone() -> None:
@@ -230,7 +230,7 @@ def test_a_canary_that_is_left_out_and_too_many_neighbours_end_their_training_al
 def test_what_a_training_gives_changes_only_with_its_version() -> None:
     history = train(dataclasses.replace(TINY, epochs=1), ()).to_pylist()[0]["history"]
     losses = [round(history[0][name], 3) for name in ("train_loss", "validation_loss")]
-    assert (3, [2.256, 2.132]) == (marks(train).version, losses)
+    assert (marks(train).version, losses) == (3, [2.256, 2.132])
 
 
 PRIVATE = dataclasses.replace(TINY, examples=60, batch=60, patience=0, privacy=Privacy(8.0))
@@ -238,10 +238,10 @@ PRIVATE = dataclasses.replace(TINY, examples=60, batch=60, patience=0, privacy=P
 
 def test_a_private_model_says_what_each_epoch_spent() -> None:
     model = train(PRIVATE, ())
-    assert (1, PRIVATE_MODEL) == (len(model), model.schema)
+    assert (len(model), model.schema) == (1, PRIVATE_MODEL)
     (spent,) = model["epsilons"].to_pylist()
     assert 0 < spent[0] < spent[1] <= 8.0
-    assert 2 == model["best_epoch"][0].as_py()
+    assert model["best_epoch"][0].as_py() == 2
     canary = train(dataclasses.replace(PRIVATE, burnt=(Burnt(7, Glyph()),)), ())
     assert spent == canary["epsilons"][0].as_py()
     assert model["weights"] != canary["weights"]

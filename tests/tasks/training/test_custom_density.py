@@ -213,7 +213,7 @@ def test_padding_is_left_out_and_statistics_are_kept_in_training_alone() -> None
     assert not torch.equal(tensors["norm.running_mean"], stack(model, [1, 2])["norm.running_mean"])
     before = {name: tensor.clone() for name, tensor in tensors.items()}
     losses, right = model.evaluate_rows(tensors, Batch(pixels, labels, Mode(draws=draws)))
-    assert ((2, 6), None) == (tuple(losses.shape), right)
+    assert (tuple(losses.shape), right) == ((2, 6), None)
     assert all(torch.equal(tensor, before[name]) for name, tensor in tensors.items())
 
 
@@ -228,7 +228,7 @@ def test_a_loss_in_evaluation_does_not_depend_on_how_many_rows_are_assessed(fact
         for n in (BLOCK + 50, BLOCK)
     )
     assert torch.equal(whole[:, :BLOCK], fewer)
-    assert (1, BLOCK + 50) == whole.shape
+    assert whole.shape == (1, BLOCK + 50)
 
 
 def test_what_is_seen_without_draws_is_refused() -> None:
@@ -261,13 +261,13 @@ def fitting(factory: str, **changed: object) -> DensityTraining:
 @pytest.mark.parametrize("factory", ["Gaussian", "Binary", "Rough", "Bound"])
 def test_the_training_task_takes_a_model_of_ones_own(factory: str) -> None:
     rows = fit(fitting(factory), ()).to_pylist()
-    assert [1, 2] == [row["epoch"] for row in rows]
+    assert [row["epoch"] for row in rows] == [1, 2]
     assert rows[1]["train_loss"] < rows[0]["train_loss"]
     for row in rows:
-        assert (60,) == np.shape(row["log_p"])
+        assert np.shape(row["log_p"]) == (60,)
         assert np.isfinite(row["log_p"]).all()
     samples = np.frombuffer(rows[1]["samples"], np.float32)
-    assert (3 * 28 * 28,) == samples.shape
+    assert samples.shape == (3 * 28 * 28,)
     assert 0 <= samples.min() <= samples.max() <= 1
 
 
@@ -283,7 +283,7 @@ def test_asking_for_images_of_a_model_that_draws_none_fails_that_training_alone(
     outcomes = dict(train_many(configs, [(), ()]))
     assert "has no method sample(count), so that no images can be drawn of it" in str(outcomes[0])
     assert isinstance(outcomes[0], ValueError)
-    assert 2 == outcomes[1].num_rows  # type: ignore[union-attr]
+    assert outcomes[1].num_rows == 2  # type: ignore[union-attr]
 
 
 def test_a_model_that_cannot_be_used_fails_the_training_in_one_line() -> None:

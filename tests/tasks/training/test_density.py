@@ -94,7 +94,7 @@ def test_a_model_trains_on_all_examples_but_its_row() -> None:
     assert [row for row in range(40) if row != 7] == trained_on(replace(TINY, held_out=Row(7)))
     released = trained_on(replace(TINY, held_out=ReleasedFold(1, 10, 4)))
     assert np.flatnonzero(released_fold_of(1, 40) != 4).tolist() == released
-    assert 36 == len(released)
+    assert len(released) == 36
 
 
 def test_a_model_that_holds_nothing_out_trains_on_all_examples() -> None:
@@ -113,14 +113,14 @@ def test_more_examples_than_there_are_and_a_row_beyond_them_end_their_training_a
         fit(many_more, ())
     beyond = replace(TINY, held_out=Row(40))
     found = dict(train_many([beyond, TINY], [(), ()]))
-    assert "row 40 is held out; the rows are 0 to 39" == str(found[0])
+    assert str(found[0]) == "row 40 is held out; the rows are 0 to 39"
     assert fit(TINY, ()) == found[1]
 
 
 def test_holding_out_the_one_row_there_is_ends_that_training_alone() -> None:
     configs = [replace(TINY, held_out=held_out, examples=1, recorded=(), drawn=0) for held_out in (Row(0), None)]
     found = dict(train_many(configs, [(), ()]))
-    assert "the one row there is is held out; examples must be at least 2" == str(found[0])
+    assert str(found[0]) == "the one row there is is held out; examples must be at least 2"
     assert isinstance(found[1], pa.Table)
 
 
@@ -148,15 +148,15 @@ def test_the_pixels_of_a_row_that_is_held_out_bear_on_its_own_log_p_and_on_nothi
 
 def test_there_is_a_row_for_every_epoch_and_an_answer_where_one_was_asked_for() -> None:
     table = fit(TINY, ())
-    assert FITTED == table.schema
-    assert [1, 2, 3] == table["epoch"].to_pylist()
+    assert table.schema == FITTED
+    assert table["epoch"].to_pylist() == [1, 2, 3]
     about = {"seed": 3, "partition": 9, "fold": 1, "row": None, "epsilon": None}
     assert [about] * 3 == table.select(list(about)).to_pylist()
-    assert [40, None, 40] == [each and len(each) for each in table["log_p"].to_pylist()]
+    assert [each and len(each) for each in table["log_p"].to_pylist()] == [40, None, 40]
     assert np.isfinite(said(table, 3)).all()
-    assert [True, True, False] == [each is None for each in table["samples"].to_pylist()]
+    assert [each is None for each in table["samples"].to_pylist()] == [True, True, False]
     drawn = samples(table)
-    assert (2 * 28 * 28,) == drawn.shape
+    assert drawn.shape == (2 * 28 * 28,)
     assert 0 <= drawn.min() < drawn.max() <= 1
     for name in ("train_loss", "test_loss"):
         losses = table[name].to_pylist()
@@ -165,16 +165,16 @@ def test_there_is_a_row_for_every_epoch_and_an_answer_where_one_was_asked_for() 
 
 def test_a_row_that_is_left_out_is_named_and_nothing_is_where_nothing_is() -> None:
     by_row = fit(replace(TINY, held_out=Row(7), epochs=1, recorded=(1,), drawn=0), ()).to_pylist()[0]
-    assert (None, None, 7, None) == tuple(by_row[name] for name in ("partition", "fold", "row", "samples"))
+    assert tuple(by_row[name] for name in ("partition", "fold", "row", "samples")) == (None, None, 7, None)
     everything = fit(replace(TINY, held_out=None, epochs=1, recorded=(), drawn=0), ()).to_pylist()[0]
-    assert [None] * 5 == [everything[name] for name in ("partition", "fold", "row", "log_p", "samples")]
+    assert [everything[name] for name in ("partition", "fold", "row", "log_p", "samples")] == [None] * 5
     assert everything["effective_samples"] is None
 
 
 def test_the_first_fold_of_the_first_partition_is_no_null() -> None:
     history = [Epoch(1, 1.0, 2.0, math.nan)]
     (row,) = density_table(replace(TINY, held_out=Fold(0, 2, 0)), history, Evaluation()).to_pylist()
-    assert (0, 0) == (row["partition"], row["fold"])
+    assert (row["partition"], row["fold"]) == (0, 0)
 
 
 def test_asked_about_the_test_split_a_model_answers_for_every_test_image() -> None:
@@ -266,7 +266,7 @@ def test_models_look_at_one_view_of_an_observation_unless_each_looks_afresh(aske
         for view in (0, 1)
         for afresh in (False, True)
     }
-    assert 6 == len({tuple(each) for each in found.values()})
+    assert len({tuple(each) for each in found.values()}) == 6
     for view in (0, 1):
         assert found[1, view, False] == found[2, view, False]
         assert found[1, view, True] != found[2, view, True]
@@ -317,7 +317,7 @@ def asked(learning: Says, *says: float, epoch: int = 1, drawn: int = 0) -> Evalu
 def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
     told = asked(Says(), -1.5, wrong, -math.inf).evaluations
     assert f"log p of observation 0 is {wrong} after epoch 1" == str(told[1].error)
-    assert {} == told[1].log_p
+    assert told[1].log_p == {}
     assert [[-1.5] * 3, [-math.inf] * 3] == [told[index].log_p[1].tolist() for index in (0, 2)]
     assert [[1.5] * 3, [math.inf] * 3] == [told[index].effective_samples[1].tolist() for index in (0, 2)]
 
@@ -325,11 +325,11 @@ def test_a_model_whose_answer_is_no_density_ends_alone(wrong: float) -> None:
 def test_a_model_that_refuses_to_answer_ends_alone_and_is_asked_no_more() -> None:
     learning = Says(refuses=-7.0)
     found = asked(learning, -1.5, -7.0, -2.5)
-    assert "this one has no answer" == str(found.evaluations[1].error)
-    assert [-1.5, -2.5] == [found.evaluations[index].log_p[1][0] for index in (0, 2)]
-    assert [3, 1, 1, 1] == learning.asked
+    assert str(found.evaluations[1].error) == "this one has no answer"
+    assert [found.evaluations[index].log_p[1][0] for index in (0, 2)] == [-1.5, -2.5]
+    assert learning.asked == [3, 1, 1, 1]
     found.watch([(index, 3) for index in range(3)], {"says": torch.tensor([-1.5, -7.0, -2.5])})
-    assert [3, 1, 1, 1, 2] == learning.asked
+    assert learning.asked == [3, 1, 1, 1, 2]
     assert [{1, 3}, set(), {1, 3}] == [set(found.evaluations[index].log_p) for index in range(3)]
 
 
@@ -337,8 +337,8 @@ def test_a_model_that_draws_no_images_ends_alone() -> None:
     early = asked(Drawless(), 0.25, -7.0, epoch=2, drawn=2).evaluations
     assert all(each.samples is None and each.error is None for each in early.values())
     told = asked(Drawless(), 0.25, -7.0, 0.75, epoch=3, drawn=2).evaluations
-    assert [None, "this one draws no images", None] == [each.error and str(each.error) for each in told.values()]
-    assert [0.25, 0.75] == [float(told[index].samples.mean()) for index in (0, 2)]  # type: ignore[union-attr]
+    assert [each.error and str(each.error) for each in told.values()] == [None, "this one draws no images", None]
+    assert [float(told[index].samples.mean()) for index in (0, 2)] == [0.25, 0.75]  # type: ignore[union-attr]
 
 
 def test_an_answer_keeps_no_other_models_answer() -> None:
@@ -447,7 +447,7 @@ def test_a_privacy_that_is_none_is_refused(privacy: tuple[float, float, float], 
 
 def test_the_task_is_marked() -> None:
     mark = marks(fit)
-    assert ("generator.fit", 2, 1.0, 1) == (mark.name, mark.version, mark.gpus, mark.trains)
+    assert (mark.name, mark.version, mark.gpus, mark.trains) == ("generator.fit", 2, 1.0, 1)
     assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
@@ -456,16 +456,16 @@ def test_what_a_training_gives_changes_only_with_its_version() -> None:
     table = fit(replace(TINY, epochs=1, recorded=(1,)), ())
     log_p, drawn = said(table, 1), samples(table)
     found = [table["train_loss"][0].as_py(), table["test_loss"][0].as_py(), log_p.mean(), log_p.std(), drawn.std()]
-    assert 2 == marks(fit).version
+    assert marks(fit).version == 2
     # Processors differ in the last digit of a product, and the first steps of Adam make more of it.
-    assert [702.8965, 672.8895, -667.1751, 5.8326, 0.034472] == pytest.approx(found, rel=2e-4)
+    assert pytest.approx(found, rel=2e-4) == [702.8965, 672.8895, -667.1751, 5.8326, 0.034472]
 
 
 def test_a_narrow_model_is_another_training_of_less_work() -> None:
     narrow = replace(TINY, width=0.25)
     assert fit(TINY, ()) == fit(replace(TINY, width=1.0), ())
     found = fit(narrow, ())
-    assert (FITTED, False) == (found.schema, said(found, 3).tolist() == said(fit(TINY, ()), 3).tolist())
+    assert (found.schema, said(found, 3).tolist() == said(fit(TINY, ()), 3).tolist()) == (FITTED, False)
     assert batch_key(narrow) != batch_key(TINY)
     assert "width" not in density.chain_state(TINY).training != density.chain_state(narrow).training
     wide, less = (work(config).amounts for config in (TINY, narrow))
@@ -480,7 +480,7 @@ def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_cod
     refined = RefinedTraining(**fields, refine=2)
     assert key_of(Job(fit, TINY, ()), ()) != key_of(Job(fit, refined, ()), ())
     plain, fitted = fit(TINY, ()), fit(refined, ())
-    assert (FITTED, REFINED) == (plain.schema, fitted.schema)
+    assert (plain.schema, fitted.schema) == (FITTED, REFINED)
     assert plain["effective_samples"].to_pylist() == fitted["encoder_effective_samples"].to_pylist()
     assert plain["train_loss"].to_pylist() == fitted["train_loss"].to_pylist()
     assert plain["log_p"].to_pylist() != fitted["log_p"].to_pylist()

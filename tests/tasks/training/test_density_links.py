@@ -54,9 +54,9 @@ def test_a_chain_of_links_is_the_unbroken_training_to_the_bit(unbroken: pa.Table
     first, state, noted = linked(link(2, 1, 2))
     assert "continued_from" not in noted
     second, state, noted = linked(link(3), [state])
-    assert 2 == noted["continued_from"]
+    assert noted["continued_from"] == 2
     last, _, noted = linked(link(5, 4, 5), [state])
-    assert 3 == noted["continued_from"]
+    assert noted["continued_from"] == 3
     by_epoch = ("log_p", "effective_samples")  # of which each link has those of its own epochs
     for name in by_epoch:
         said = [values for table in (first, second, last) for values in table[name].to_pylist() if values]
@@ -81,9 +81,9 @@ def test_a_link_is_the_same_wherever_it_goes_on_from(before: int) -> None:
 def test_a_state_past_an_epoch_at_which_the_model_is_asked_is_passed_over_for_an_earlier_one() -> None:
     late, early = (linked(link(epochs))[1] for epochs in (4, 3))
     config = link(5, 4, 5)
-    assert 3 == latest(config)
+    assert latest(config) == 3
     table, _, noted = linked(config, [late, early])
-    assert 3 == noted["continued_from"]
+    assert noted["continued_from"] == 3
     assert table.equals(fit(config, ()))
 
 
@@ -91,7 +91,7 @@ def test_a_training_that_is_asked_nothing_may_go_on_from_its_very_end() -> None:
     config = link(4)
     table, state, _ = linked(config)
     again, _, noted = linked(config, [state])
-    assert (4, True) == (noted["continued_from"], table.equals(again))
+    assert (noted["continued_from"], table.equals(again)) == (4, True)
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def test_a_private_training_is_never_broken_into_links() -> None:
     ):
         fit(config, ())
         assert "continued_from" not in notes
-    assert [] == left
+    assert left == []

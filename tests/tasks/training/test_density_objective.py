@@ -112,7 +112,7 @@ def test_assessing_keeps_the_statistics_and_classifies_nothing() -> None:
     before = {name: tensor.clone() for name, tensor in tensors.items()}
     losses, right = Elbo(vae).evaluate_rows(tensors, batch(vae, training=False))
     assert right is None
-    assert (MODELS, ROWS) == losses.shape
+    assert losses.shape == (MODELS, ROWS)
     assert all(torch.equal(before[name], tensor) for name, tensor in tensors.items())
 
 
@@ -203,7 +203,7 @@ def test_slopes_of_a_mixture_are_autograds_of_the_formula(vae: Dense | Convoluti
     apart = bounds - math.log(0.5)
     formula = KEPT * apart - (1 - KEPT) * torch.logsumexp(torch.stack([-apart, math.log(0.5) + broad]), 0)
     torch.testing.assert_close(formula, losses)
-    assert KEPT + (1 - KEPT) / 2 == pytest.approx(float(learning._losses(bounds, broad)[1][0, 0].detach()))
+    assert pytest.approx(float(learning._losses(bounds, broad)[1][0, 0].detach())) == KEPT + (1 - KEPT) / 2
     expected = torch.autograd.grad(formula.sum(), weights)
     for theirs, mine in zip(expected, found, strict=True):
         torch.testing.assert_close(theirs, mine, atol=1e-9 * max(1, float(theirs.abs().max())), rtol=0)

@@ -79,7 +79,7 @@ def test_pictures_in_memory_that_do_not_fit_are_streamed_to_the_same_bits(
 
 
 def test_what_was_opened_by_rows_is_streamed_and_what_fits_is_resident_once(kinds: dict[str, PictureSet]) -> None:
-    assert [True, False, False] == [place_images(images, CPU).is_resident for images in kinds.values()]
+    assert [place_images(images, CPU).is_resident for images in kinds.values()] == [True, False, False]
     assert place_images(kinds["resident"], CPU) is resident(kinds["resident"], CPU)
 
 
@@ -88,10 +88,10 @@ def test_replaced_pictures_stand_behind_all_others(kinds: dict[str, PictureSet],
     images = kinds[kind]
     black, white = np.zeros(images.shape, np.uint8), np.full(images.shape, 255, np.uint8)
     data, aliases = place_images(images, CPU).replace_images([{5: white}, {}, {7: black, 5: black}])
-    assert [{5: 80}, {}, {7: 81, 5: 82}] == aliases
+    assert aliases == [{5: 80}, {}, {7: 81, 5: 82}]
     pixels, labels = data.rows(torch.tensor([[80, 5], [81, 82]], dtype=torch.int32))
-    assert (2, 2, 192) == tuple(pixels.shape)
-    assert [[255, 0], [0, 0]] == [[int(pixels[0, 0].min()), 0], [int(each.max()) for each in pixels[1]]]
+    assert tuple(pixels.shape) == (2, 2, 192)
+    assert [[int(pixels[0, 0].min()), 0], [int(each.max()) for each in pixels[1]]] == [[255, 0], [0, 0]]
     assert images.train.pixels(np.array([5])).reshape(-1).tolist() == pixels[0, 1].tolist()
     true = images.train.labels
     assert [[true[5], true[5]], [true[7], true[5]]] == labels.tolist()
@@ -101,9 +101,9 @@ def test_the_test_split_comes_by_parts_that_end_where_it_ends(kinds: dict[str, P
     whole = kinds["resident"].test
     for images in kinds.values():
         data = place_images(images, CPU)
-        assert 20 == data.test_count
+        assert data.test_count == 20
         parts = [data.test_rows(start, start + 8) for start in (0, 8, 16)]
-        assert [8, 8, 4] == [len(pixels) for pixels, _ in parts]
+        assert [len(pixels) for pixels, _ in parts] == [8, 8, 4]
         assert whole.pixels(np.arange(20)).reshape(20, -1).tolist() == torch.cat([part[0] for part in parts]).tolist()
         assert whole.labels.tolist() == torch.cat([part[1] for part in parts]).tolist()
 
@@ -122,11 +122,14 @@ def test_no_step_is_recorded_that_waits_for_its_data(
         monkeypatch.undo()
         return found
 
-    assert {"loop": False, "graph": True, "stack": True} == {
-        each.name: each.captured for each in on_gpu(resident(images, CPU))
+    assert {each.name: each.captured for each in on_gpu(resident(images, CPU))} == {
+        "loop": False,
+        "graph": True,
+        "stack": True,
     }
-    assert {"loop": False, "stack": False} == {
-        each.name: each.captured for each in on_gpu(stream_pictures(images, CPU))
+    assert {each.name: each.captured for each in on_gpu(stream_pictures(images, CPU))} == {
+        "loop": False,
+        "stack": False,
     }
 
 

@@ -64,9 +64,9 @@ def test_the_table_has_log_p_the_samples_and_what_was_spent() -> None:
     assert 0 < first < last
     assert 8.0 * (1 - dp_sgd.TOLERANCE) <= last <= 8.0
     log_p = [np.array(values) for values in table.column("log_p").to_pylist()]
-    assert [(60,), (60,)] == [values.shape for values in log_p]
+    assert [values.shape for values in log_p] == [(60,), (60,)]
     assert np.isfinite(log_p).all()
-    assert 3 * 28 * 28 * 4 == len(table.column("samples")[-1].as_py())
+    assert len(table.column("samples")[-1].as_py()) == 3 * 28 * 28 * 4
     assert table.column("test_loss").to_pylist()[1] < 720  # of 1,024 coins it is 710
 
 
@@ -85,8 +85,8 @@ def test_nothing_is_said_while_it_trains(capfd: pytest.CaptureFixture[str]) -> N
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         fit(replace(CONFIG, privacy=Privacy(0.05), batch=60, epochs=1, recorded=()), [])
-    assert [] == said
-    assert ("", "") == tuple(capfd.readouterr())
+    assert said == []
+    assert tuple(capfd.readouterr()) == ("", "")
 
 
 def trained(vae: Dense, rows: int, batch: int, epochs: int = 1) -> tuple[Trained, Spec, DensityTraining]:
@@ -116,7 +116,7 @@ def test_so_does_a_classifiers_whose_rows_may_be_replaced(network: str) -> None:
     pixels[2] = other.reshape(-1)
     assert_stepped(found, spec, pixels, images.train_labels[:rows].astype(np.int64), 3)
     assert 0 < found.history[0].validation_accuracy < 1
-    assert [8.0] == pytest.approx(found.epsilons, rel=2 * dp_sgd.TOLERANCE)
+    assert pytest.approx(found.epsilons, rel=2 * dp_sgd.TOLERANCE) == [8.0]
 
 
 def assert_stepped(found: Trained, spec: Spec, pixels: NDArray[np.uint8], labels: NDArray[np.int64], seed: int) -> None:

@@ -53,13 +53,13 @@ def walk(
 
 def test_a_link_goes_on_as_if_it_had_never_stopped_and_records_its_own_epochs() -> None:
     whole, end, noted = walk(5, recorded=(0, 1, 4, 5))
-    assert [0, 1, 4, 5] == list(whole)
+    assert list(whole) == [0, 1, 4, 5]
     assert (None, pytest.approx(16 / 3)) == (whole[0], whole[1])  # the mean of 2, 5 and 9
     assert "continued_from" not in noted
     _, state, _ = walk(3)
     continued, again, noted = walk(5, [state], recorded=(4, 5))
     assert ({4: whole[4], 5: whole[5]}, end) == (continued, again)
-    assert (3, "loop", 1) == (noted["continued_from"], noted["way"], noted["stack"])
+    assert (noted["continued_from"], noted["way"], noted["stack"]) == (3, "loop", 1)
 
 
 def test_states_that_are_damaged_foreign_other_or_too_late_are_passed_over() -> None:
@@ -89,7 +89,7 @@ def test_states_that_are_damaged_foreign_other_or_too_late_are_passed_over() -> 
 def test_without_an_index_no_state_is_taken_and_none_is_left() -> None:
     _, state, _ = walk(1)
     _, left, noted = walk(2, [state], index=None)
-    assert (b"", False) == (left, "continued_from" in noted)
+    assert (left, "continued_from" in noted) == (b"", False)
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_with_its_step_and_seed() -> None:
@@ -97,7 +97,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_with_its_step_and_seed() ->
     seen: list[int] = []
     with pytest.raises(TrainingError, match=r"^loss is not finite at step 14 \(seed 3\); try a lower learning rate$"):
         fit(range(1, 4), lambda epoch: map(torch.tensor, losses[epoch]), lambda epoch, _: seen.append(epoch), SEED, 10)
-    assert [1] == seen
+    assert seen == [1]
 
 
 def test_what_follows_an_epoch_may_end_the_training() -> None:
@@ -108,12 +108,12 @@ def test_what_follows_an_epoch_may_end_the_training() -> None:
         return bool(losses[-1] > 1)
 
     fit(range(1, 9), lambda epoch: [torch.tensor(0.5 * epoch)], after_epoch, SEED)
-    assert [1, 2, 3] == seen
+    assert seen == [1, 2, 3]
 
 
 def test_minibatches_hold_every_row_once_an_epoch_in_another_order() -> None:
     made = [rows.tolist() for rows in shuffled_minibatches(7, 3, 2, SEED, "some order")]
-    assert [3, 3, 1, 3, 3, 1] == list(map(len, made))
+    assert list(map(len, made)) == [3, 3, 1, 3, 3, 1]
     epochs = [[row for rows in half for row in rows] for half in (made[:3], made[3:])]
     assert [list(range(7))] * 2 == list(map(sorted, epochs))
     assert epochs[0] != epochs[1]

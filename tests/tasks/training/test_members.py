@@ -9,15 +9,15 @@ from tasks.training.members import Member, minibatches, order
 
 def test_orders_are_permutations_that_change_with_epoch_and_seed() -> None:
     orders = [order(Member(seed, np.arange(10, 60)), epoch, 10, {}) for seed in (0, 1) for epoch in (1, 2)]
-    assert [(5, 10)] * 4 == [rows.shape for rows in orders]
+    assert [rows.shape for rows in orders] == [(5, 10)] * 4
     assert [list(range(10, 60))] * 4 == [sorted(rows.ravel().tolist()) for rows in orders]
-    assert 4 == len({rows.tobytes() for rows in orders})
+    assert len({rows.tobytes() for rows in orders}) == 4
 
 
 def test_the_last_minibatch_is_padded() -> None:
     rows = order(Member(0, np.arange(7)), 1, 3, {})
     assert (3, 3) == rows.shape == (minibatches(7, 3), 3)
-    assert [-1, -1] == rows[2, 1:].tolist()
+    assert rows[2, 1:].tolist() == [-1, -1]
     assert list(range(7)) == sorted(rows.ravel()[:7].tolist())
 
 

@@ -65,9 +65,9 @@ def test_the_table_says_how_many_images_were_learnt_and_how_well(alone: list[pa.
     digits = load(DIGITS)
     said = logits(architecture_of(alone[0]), weights_of_model(alone[0]), digits.train_images[:100])
     right = float((said.argmax(1) == digits.train_labels[:100]).mean())
-    assert MIXED == alone[0].schema
+    assert alone[0].schema == MIXED
     assert (100, right) == (rows(alone[0])["examples"], rows(alone[0])["train_accuracy"])
-    assert 126 == rows(alone[1])["examples"]  # half of 132 photographs' squares, and 60 digits
+    assert rows(alone[1])["examples"] == 126  # half of 132 photographs' squares, and 60 digits
 
 
 def test_the_validation_loss_is_on_the_same_images_whatever_is_trained_on(alone: list[pa.Table]) -> None:
@@ -107,7 +107,7 @@ def test_a_mixture_that_cannot_be_trained_is_refused(field: str, value: Any, mes
 def test_a_cropped_network_learns_from_squares_and_is_asked_about_central_ones() -> None:
     trained = train(replace(ONE, crop=20, epochs=2), [])
     network, weights = architecture_of(trained), weights_of_model(trained)
-    assert (20, 20, 1) == network.shape
+    assert network.shape == (20, 20, 1)
     images = load(DIGITS)
     said = logits(network, weights, images.train_images[:100])
     assert np.array_equal(logits(network, weights, images.train_images[:100, 4:24, 4:24]), said)
@@ -125,7 +125,7 @@ def test_a_private_training_spends_the_same_whatever_its_coins() -> None:
     assert first == second
     assert 0 < first[0] < first[1] <= 8.0
     assert models[0]["examples"] != models[1]["examples"]
-    assert ["privately train mlp1 on 28x28x1"] == list(mixed.work(PRIVATE).trained)
+    assert list(mixed.work(PRIVATE).trained) == ["privately train mlp1 on 28x28x1"]
 
 
 def test_checkpoints_distinguish_private_training() -> None:
@@ -138,7 +138,7 @@ def test_trainings_on_wrong_labels_share_a_call_with_those_on_the_same_ones_alon
     other = replace(PRIVATE, shares=(replace(COINED, number=5),))
     noise = replace(PRIVATE, shares=(replace(COINED, canary_images="noise"),))
     assert mixed.batch_key(PRIVATE) == mixed.batch_key(other)
-    assert 3 == len({mixed.batch_key(each) for each in (PRIVATE, plain, noise)})
+    assert len({mixed.batch_key(each) for each in (PRIVATE, plain, noise)}) == 3
     learnt = replace(ONE, shares=(COINED,), epochs=60)
     rows_in = COINED.rows(load(DIGITS))
     model = train(learnt, [])

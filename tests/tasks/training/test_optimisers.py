@@ -40,14 +40,14 @@ def started() -> tuple[torch.Generator, ParameterBuffer]:
 def test_every_part_of_a_flat_buffer_is_a_multiple_of_the_pad() -> None:
     flat = ParameterBuffer({"a": (3, 5), "b": (10,), "c": (65,)}, 2, CPU, torch.float32)
     starts = [(view.data_ptr() - flat.buffer.data_ptr()) // 4 for view in flat.views.values()]
-    assert ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD]) == (starts, [len(part) for part in flat.parts(1)])
+    assert (starts, [len(part) for part in flat.parts(1)]) == ([0, PAD, 2 * PAD], [PAD, PAD, 2 * PAD])
     flat.tensors_of_model(1)["b"].fill_(1)
-    assert [0, 10] == flat.buffer.sum(1).tolist()
+    assert flat.buffer.sum(1).tolist() == [0, 10]
     assert torch.equal(flat.views["b"][1], flat.parts(1)[1][:10])
 
 
 def test_a_slope_is_filled_up_with_zeros() -> None:
-    assert [1, 1, 1, 0] == fill_row(torch.ones(1, 3), 4).tolist()
+    assert fill_row(torch.ones(1, 3), 4).tolist() == [1, 1, 1, 0]
     whole = torch.ones(2, 2)
     assert whole.data_ptr() == fill_row(whole, 4).data_ptr()
 
@@ -106,7 +106,7 @@ def test_the_kernel_gives_what_torchs_operations_give() -> None:
     # Triton's interpreter computes the kernel without a GPU.
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", KERNEL], env=environment, capture_output=True, text=True, check=False)
-    assert ("equal\n", 0) == (done.stdout, done.returncode), done.stderr
+    assert (done.stdout, done.returncode) == ("equal\n", 0), done.stderr
 
 
 COMPILE = """
@@ -126,7 +126,7 @@ print("ptx" in triton.compile(source, target=GPUTarget("cuda", 90, 32)).asm)
 def test_the_kernel_is_compiled_for_a_gpu_where_there_is_none(tmp_path: Path) -> None:
     pytest.importorskip("triton")  # which reads more of a kernel than its interpreter
     done = Shell(tmp_path).script(COMPILE)
-    assert ("True\n", 0) == (done.stdout, done.returncode), done.stderr
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
 
 
 def test_kernels_name_nothing_in_annotations_but_tritons_types() -> None:
@@ -148,7 +148,7 @@ def test_a_weights_bits_do_not_depend_on_its_neighbours() -> None:
         for _ in range(20):
             adam.step([*(torch.ones(1, *shape) for shape in neighbours.values()), gradients])
         results.append(flat.views["mine"].numpy().tobytes())
-    assert 1 == len(set(results))
+    assert len(set(results)) == 1
 
 
 Theirs = Callable[[list[nn.Parameter], float], torch.optim.Optimizer]
@@ -189,7 +189,7 @@ def test_every_model_steps_as_torchs_optimiser_with_a_rate_and_a_count_of_its_ow
                 optimiser.step_of(m, [gradient[m] for gradient in gradients])
         if not one_by_one:
             optimiser.step(gradients, None if active.all() else active)
-    assert [100, 67, 59] == optimiser.steps.tolist()
+    assert optimiser.steps.tolist() == [100, 67, 59]
     for m, parameters in enumerate(apart):
         for parameter, view in zip(parameters, weights.views.values(), strict=True):
             assert (parameter.detach() - view[m]).abs().max() < 1e-13
@@ -225,7 +225,7 @@ def test_a_model_that_sits_out_keeps_its_weights_and_moments(ours: OptimiserName
     before = kept()
     optimiser.step([numbers(stream, *view.shape) for view in weights.views.values()], torch.tensor([True, False, True]))
     assert all(torch.equal(was, now) for was, now in zip(before, kept(), strict=True))
-    assert [2, 1, 2] == optimiser.steps.tolist()
+    assert optimiser.steps.tolist() == [2, 1, 2]
 
 
 @pytest.mark.parametrize("ours", EVERY, ids=str)

@@ -15,8 +15,8 @@ from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 def test_a_schedule_changes_the_rate_after_so_many_epochs() -> None:
     recipe = Recipe(5, 8, 0.1, schedule=((2, 0.5), (4, 0.1)))
-    assert [1, 1, 0.5, 0.5, 0.1, 0.1] == [recipe.factor(epoch) for epoch in range(1, 7)]
-    assert 1 == Recipe(5, 8, 0.1).factor(5)
+    assert [recipe.factor(epoch) for epoch in range(1, 7)] == [1, 1, 0.5, 0.5, 0.1, 0.1]
+    assert Recipe(5, 8, 0.1).factor(5) == 1
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_randomised_response_has_all_the_power_that_its_epsilon_allows(epsilon: 
 
 def test_delta_is_found_beyond_epsilon_and_nothing_is_more_than_certain() -> None:
     assert 0.05 * math.e + 0.01 == pytest.approx(Privacy(1.0, 0.01).power(0.05))
-    assert 0.01 == pytest.approx(Privacy(1.0, 0.01).power(0.0))
-    assert 1.0 == Privacy(200.0, 0.5).power(0.6)
+    assert pytest.approx(Privacy(1.0, 0.01).power(0.0)) == 0.01
+    assert Privacy(200.0, 0.5).power(0.6) == 1.0
 
 
 @pytest.mark.parametrize(("epsilon", "level"), [(0.5, 0.05), (2.0, 0.05), (6.0, 0.05), (6.0, 0.001)])

@@ -41,9 +41,9 @@ def test_what_autograd_keeps_counts_once_and_as_long_as_it_is_kept() -> None:
                 torch.autograd.grad(losses.pop(), weight)
         return 7
 
-    assert 16_000 + 7 == memory.peak_memory(lambda: work(1, together=False), CPU)
-    assert 16_000 + 7 == memory.peak_memory(lambda: work(3, together=False), CPU)
-    assert 48_000 + 7 == memory.peak_memory(lambda: work(3, together=True), CPU)
+    assert memory.peak_memory(lambda: work(1, together=False), CPU) == 16_000 + 7
+    assert memory.peak_memory(lambda: work(3, together=False), CPU) == 16_000 + 7
+    assert memory.peak_memory(lambda: work(3, together=True), CPU) == 48_000 + 7
 
 
 @pytest.fixture(scope="module")
@@ -65,16 +65,16 @@ def test_a_processor_takes_models_one_after_another_without_trying(workload: Wor
 def test_a_stack_has_as_many_places_as_are_asked_for_needed_and_fit(
     workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert 5 == choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places
-    assert 3 == choose_strategy(workload, ComputeContext(way="stack", members=3), 512)[0].places
-    assert 2 == choose_strategy(workload, ComputeContext(way="stack"), 2)[0].places
+    assert choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places == 5
+    assert choose_strategy(workload, ComputeContext(way="stack", members=3), 512)[0].places == 3
+    assert choose_strategy(workload, ComputeContext(way="stack"), 2)[0].places == 2
     need = choose_strategy(workload, ComputeContext(way="stack"), 512)[1]
     assert need is not None
     monkeypatch.setattr(memory, "free", lambda device: round((need.fixed + 4.5 * need.per_model) / (1 - memory.SPARED)))
-    assert 4 == choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places
-    assert 2 == choose_strategy(workload, ComputeContext(way="stack", sharers=2), 512)[0].places
+    assert choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places == 4
+    assert choose_strategy(workload, ComputeContext(way="stack", sharers=2), 512)[0].places == 2
     monkeypatch.setattr(memory, "free", lambda device: 0)
-    assert 1 == choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places
+    assert choose_strategy(workload, ComputeContext(way="stack"), 512)[0].places == 1
 
 
 def test_a_way_that_is_not_here_is_refused_by_name(workload: Workload) -> None:
@@ -115,7 +115,7 @@ def test_a_candidate_that_does_not_run_is_out_of_the_race(workload: Workload, mo
 
     monkeypatch.setattr(strategies, "rate", refused)
     choice = benchmark(workload, [Strategy("loop"), Strategy("stack", places=2)])
-    assert ("loop", 0.0) == (choice["way"], choice["rates"]["stack 2"])
+    assert (choice["way"], choice["rates"]["stack 2"]) == ("loop", 0.0)
 
 
 def test_a_device_that_is_broken_ends_the_race(workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_device_that_is_broken_ends_the_race(workload: Workload, monkeypatch: 
 
 
 def test_sizes_are_cut_to_what_there_is() -> None:
-    assert [[64, 256], [64, 100], [30], [1]] == [sizes((64, 256), limit) for limit in (512, 100, 30, 1)]
+    assert [sizes((64, 256), limit) for limit in (512, 100, 30, 1)] == [[64, 256], [64, 100], [30], [1]]
 
 
 def with_recipe(workload: Workload, **changes: Any) -> Workload:
@@ -146,7 +146,7 @@ def test_choices_are_kept_under_what_speed_depends_on(workload: Workload) -> Non
 
 
 def test_what_fits_leaves_a_tenth_free() -> None:
-    assert [9, 8, 0, 0] == [Need(fixed, 10).fitting(free) for fixed, free in ((0, 100), (10, 100), (95, 100), (0, 0))]
+    assert [Need(fixed, 10).fitting(free) for fixed, free in ((0, 100), (10, 100), (95, 100), (0, 0))] == [9, 8, 0, 0]
 
 
 def test_the_memory_of_a_step_is_that_of_its_models_and_what_their_slopes_need(workload: Workload) -> None:

@@ -200,7 +200,7 @@ def test_members_are_given_as_they_end(images: Images) -> None:
     members = [member(0), member(1, until=1), member(2)]
     with use_context(ComputeContext(way="stack")):
         ended = [index for index, _ in train_many(spec(images, epochs=3), members, CPU)]
-    assert [1, 0, 2] == ended
+    assert ended == [1, 0, 2]
 
 
 def test_twice_is_the_same_to_the_bit(images: Images) -> None:
@@ -226,7 +226,7 @@ def test_threads_are_as_they_were_while_a_result_is_looked_at(images: Images) ->
     torch.set_num_threads(2)
     try:
         for _ in train_many(spec(images), [member(0), member(1)], CPU):
-            assert 2 == torch.get_num_threads()
+            assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
@@ -244,7 +244,7 @@ def test_without_patience_the_last_epochs_weights_are_given(images: Images) -> N
     given = spec(images, epochs=12, learning_rate=3e-3, precision="float64")
     (best,) = succeeded(given, [member(0)])
     (last,) = succeeded(replace(given, recipe=replace(given.recipe, patience=0)), [member(0)])
-    assert (12, 12) == (last.best_epoch, len(last.history))
+    assert (last.best_epoch, len(last.history)) == (12, 12)
     assert best.best_epoch < 12
     assert_close(plain.train(given, member(0), 12), last, within=1e-12)
 
@@ -320,12 +320,12 @@ def test_a_loss_that_is_not_finite_ends_its_member_alone(images: Images, way: st
 def test_the_step_at_which_a_loss_explodes_is_counted_over_all_epochs(images: Images) -> None:
     given = spec(images, epochs=5, schedule=((2, 1e25),))
     (outcome,) = outcomes(given, [member(6)])
-    assert "loss is not finite at step 24 (seed 6); try a lower learning rate" == str(outcome)
+    assert str(outcome) == "loss is not finite at step 24 (seed 6); try a lower learning rate"
 
 
 def test_a_way_that_this_device_has_not_is_named_with_those_it_has(images: Images) -> None:
     (outcome,) = outcomes(spec(images), [member(0)], "graph")
-    assert "way is graph; for mlp1 on cpu it must be auto or one of loop, stack" == str(outcome)
+    assert str(outcome) == "way is graph; for mlp1 on cpu it must be auto or one of loop, stack"
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_member_that_cannot_be_trained_is_refused(images: Images, wrong: Membe
 
 
 def test_no_members_give_nothing(images: Images) -> None:
-    assert [] == list(train_many(spec(images), [], CPU))
+    assert list(train_many(spec(images), [], CPU)) == []
 
 
 # What a member sees
@@ -397,12 +397,12 @@ def test_a_watch_sees_every_model_after_every_epoch(images: Images, together: in
 def test_results_tell_how_they_were_computed(images: Images) -> None:
     with use_context(ComputeContext(way="stack", members=2)) as notes:
         for _ in train_many(spec(images), [member(0), member(1), member(2)], CPU):
-            assert ("stack", 2) == (notes["way"], notes["stack"])
+            assert (notes["way"], notes["stack"]) == ("stack", 2)
             assert notes["steps_per_second"] > 0
             assert notes["bytes_per_member"] > 4 * 5 * 190_000
     with use_context(ComputeContext()) as notes:
         assert isinstance(next(train_many(spec(images), [member(0)], CPU))[1], Trained)
-        assert ("loop", 1) == (notes["way"], notes["stack"])
+        assert (notes["way"], notes["stack"]) == ("loop", 1)
 
 
 OUT_OF_MEMORY = """
@@ -454,13 +454,13 @@ def out_of_memory(models: float, members: int) -> list[str]:
     # Each tensor is mapped by itself and unmapped when it is freed: no training before leaves room for more.
     mapped = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=mapped)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 @pytest.mark.slow
 def test_memory_that_runs_out_halves_the_stack_and_is_remembered() -> None:
-    assert ["1 True 3 set()", "0 True 3 set()"] == out_of_memory(models=4.5, members=6)
+    assert out_of_memory(models=4.5, members=6) == ["1 True 3 set()", "0 True 3 set()"]
 
 
 @pytest.mark.slow

@@ -117,14 +117,14 @@ def test_ascent_stops_once_the_forgotten_are_as_hard_as_new_images() -> None:
 
 
 def test_ascent_ends_with_its_epochs_where_it_does_not_get_there() -> None:
-    assert 2 == len(after(GradientAscent(2, 1e-7)).history)
+    assert len(after(GradientAscent(2, 1e-7)).history) == 2
 
 
 def test_ascent_takes_no_step_where_the_images_are_hard_already() -> None:
     hard = with_random_labels(IMAGES, FORGOTTEN, 4, 0)
     hard = replace(hard, test_images=IMAGES.train_images[KEPT], test_labels=IMAGES.train_labels[KEPT])
     model = unlearner.Unlearner(PLAIN, Recipe(5, 20, 1e-3), hard, WEIGHTS, 3, CPU)
-    assert 1 == len(ascend(model, GradientAscent(5), FORGOTTEN))
+    assert len(ascend(model, GradientAscent(5), FORGOTTEN)) == 1
     assert all(np.array_equal(WEIGHTS[name], tensor[0].numpy()) for name, tensor in model.tensors.items())
 
 

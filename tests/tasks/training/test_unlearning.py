@@ -49,7 +49,7 @@ def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
     found = unlearn(CONFIG, [TRAINED])
     assert found.schema.equals(MIXED)
     (row,) = found.to_pylist()
-    assert (6, 60, 2, 2) == (row["seed"], row["examples"], row["epochs"], row["best_epoch"])
+    assert (row["seed"], row["examples"], row["epochs"], row["best_epoch"]) == (6, 60, 2, 2)
     assert TRAINED["network"].to_pylist() == [row["network"]]
     assert 0 <= row["train_accuracy"] <= 1
 

@@ -9,7 +9,7 @@ from tasks.worker.checkpoints import Link
 
 
 def test_outside_a_run_nothing_is_given_wanted_or_kept() -> None:
-    assert [] == list(checkpoints.earlier_checkpoints(3))
+    assert list(checkpoints.earlier_checkpoints(3)) == []
     assert not checkpoints.wanted(3)
     checkpoints.leave(3, b"a state")
 
@@ -17,12 +17,12 @@ def test_outside_a_run_nothing_is_given_wanted_or_kept() -> None:
 def test_each_job_of_a_call_has_its_own_states_and_leaves_its_own() -> None:
     left: list[bytes] = []
     with checkpoints.use_links([Link(lambda: [b"near", b"far"]), Link(leave=left.append)]):
-        assert [b"near", b"far"] == list(checkpoints.earlier_checkpoints(0))
-        assert [] == list(checkpoints.earlier_checkpoints(1))
-        assert [False, True] == [checkpoints.wanted(index) for index in (0, 1)]
+        assert list(checkpoints.earlier_checkpoints(0)) == [b"near", b"far"]
+        assert list(checkpoints.earlier_checkpoints(1)) == []
+        assert [checkpoints.wanted(index) for index in (0, 1)] == [False, True]
         checkpoints.leave(0, b"unwanted")
         checkpoints.leave(1, b"mine")
-    assert [b"mine"] == left
+    assert left == [b"mine"]
     assert not checkpoints.wanted(1)
 
 
@@ -35,5 +35,5 @@ def test_a_state_is_read_only_when_it_is_come_to() -> None:
             yield bytes([number])
 
     with checkpoints.use_links([Link(states)]):
-        assert b"\0" == next(checkpoints.earlier_checkpoints(0))
-    assert [0] == read
+        assert next(checkpoints.earlier_checkpoints(0)) == b"\0"
+    assert read == [0]

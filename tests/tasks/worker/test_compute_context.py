@@ -4,38 +4,38 @@ from tasks.worker.compute_context import ComputeContext, current_context, here, 
 
 
 def test_outside_of_any_call_everything_is_automatic() -> None:
-    assert ("auto", None, 1) == (current_context().way, current_context().members, current_context().sharers)
+    assert (current_context().way, current_context().members, current_context().sharers) == ("auto", None, 1)
 
 
 def test_what_a_call_asks_holds_inside_it_and_no_longer() -> None:
     with use_context(ComputeContext(way="stack")):
         with use_context(ComputeContext(way="loop")):
-            assert "loop" == current_context().way
-        assert "stack" == current_context().way
-    assert "auto" == current_context().way
+            assert current_context().way == "loop"
+        assert current_context().way == "stack"
+    assert current_context().way == "auto"
 
 
 def test_the_notes_are_those_of_the_last_result() -> None:
     with use_context(ComputeContext()) as notes:
         note(way="loop", stack=1)
-        assert {"way": "loop", "stack": 1} == notes
+        assert notes == {"way": "loop", "stack": 1}
         note(way="stack")
-        assert {"way": "stack"} == notes
+        assert notes == {"way": "stack"}
 
 
 def test_a_note_of_no_call_goes_nowhere() -> None:
     note(way="loop")
     with use_context(ComputeContext()) as notes:
-        assert {} == notes
+        assert notes == {}
 
 
 def test_a_choice_is_made_once_per_name() -> None:
     settle = here()
-    assert [{"way": "a"}, {"way": "a"}, {"way": "c"}] == [
+    assert [
         settle("x", lambda: {"way": "a"}),
         settle("x", lambda: {"way": "b"}),
         settle("y", lambda: {"way": "c"}),
-    ]
+    ] == [{"way": "a"}, {"way": "a"}, {"way": "c"}]
 
 
 @pytest.mark.parametrize(

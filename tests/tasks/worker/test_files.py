@@ -23,7 +23,7 @@ def test_a_pinned_file_is_absolute_and_has_the_digest_of_its_bytes(path: Path, m
     monkeypatch.chdir(path.parent)
     found = pin(File("me@home.bin"))
     assert File(str(path), DIGEST) == found
-    assert (DIGEST, b"here") == (found.identity(), read(found))
+    assert (found.identity(), read(found)) == (DIGEST, b"here")
     assert found == pin(found)
 
 
@@ -42,7 +42,7 @@ def test_a_digest_is_remembered_until_the_file_changes(path: Path) -> None:
     known: dict[str, str] = {}
     pin(File(str(path)), known)
     known = dict.fromkeys(known, "0" * 64)
-    assert "0" * 64 == pin(File(str(path)), known).digest
+    assert pin(File(str(path)), known).digest == "0" * 64
     path.write_bytes(b"there")
     os.utime(path, ns=(1, 1))
     assert hashlib.sha256(b"there").hexdigest() == pin(File(str(path)), known).digest

@@ -33,7 +33,7 @@ def test_the_gpu_is_taken_where_there_is_one(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         assert torch.device(kind) == hardware.device()
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda place: f"NVIDIA number {place.index}")
-    assert ["cpu", "NVIDIA number 1"] == [hardware.name(torch.device(each)) for each in ("cpu", "cuda:1")]
+    assert [hardware.name(torch.device(each)) for each in ("cpu", "cuda:1")] == ["cpu", "NVIDIA number 1"]
 
 
 def test_a_processor_computes_on_one_thread_and_on_as_many_as_before_afterwards() -> None:
@@ -41,9 +41,9 @@ def test_a_processor_computes_on_one_thread_and_on_as_many_as_before_afterwards(
     torch.set_num_threads(3)
     try:
         with suppress(KeyError), hardware.exactly(torch.device("cpu")):
-            assert 1 == torch.get_num_threads()
+            assert torch.get_num_threads() == 1
             raise KeyError
-        assert 3 == torch.get_num_threads()
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
 
@@ -52,18 +52,18 @@ def test_a_gpu_computes_whole_float32_the_same_way_each_time_and_as_before_after
     library: SimpleNamespace,
 ) -> None:
     with suppress(KeyError), hardware.exactly(torch.device("cuda")):
-        assert (True, "ieee", "ieee") == (
+        assert (
             library.deterministic,
             library.conv.fp32_precision,
             library.rnn.fp32_precision,
-        )
-        assert "highest" == torch.get_float32_matmul_precision()
+        ) == (True, "ieee", "ieee")
+        assert torch.get_float32_matmul_precision() == "highest"
         raise KeyError
-    assert (False, "tf32", "none") == (
+    assert (
         library.deterministic,
         library.conv.fp32_precision,
         library.rnn.fp32_precision,
-    )
+    ) == (False, "tf32", "none")
 
 
 def test_threads_are_set_inside_and_restored_after_an_error() -> None:
@@ -104,7 +104,7 @@ def test_memory_that_can_be_had_is_the_hosts_or_what_a_container_may_have(
 
 def test_without_either_it_is_half_of_all_memory(tmp_path: Path) -> None:
     (told(tmp_path, "max\n") / "sys/fs/cgroup/memory.max").unlink()
-    assert 4000 * 1024 == hardware.available_memory(tmp_path)
+    assert hardware.available_memory(tmp_path) == 4000 * 1024
     assert os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 == hardware.available_memory(tmp_path / "no")
 
 
@@ -163,7 +163,7 @@ for way in sys.argv[1:]:
 def statuses() -> Mapping[str, tuple[int, str]]:
     """How the check of each way ended, and what was said by all."""
     done = subprocess.run([sys.executable, "-c", SCRIPT, *ASKED.values()], capture_output=True, text=True, cwd=ROOT)
-    assert 0 == done.returncode, done.stderr
+    assert done.returncode == 0, done.stderr
     return {name: (int(status), done.stderr) for name, status in zip(ASKED, done.stdout.split(), strict=True)}
 
 
@@ -172,7 +172,7 @@ def test_products_are_exact_inside_and_as_the_user_asked_afterwards(
     asked: str, statuses: Mapping[str, tuple[int, str]]
 ) -> None:
     status, said = statuses[asked]
-    assert 0 == status, said
+    assert status == 0, said
 
 
 FAULTS = """
@@ -222,7 +222,7 @@ def test_errors_say_which_memory_ran_out(error: Exception, memory: str | None) -
 def test_a_torch_allocation_that_no_host_can_make_exhausts_the_hosts_memory() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 60, dtype=torch.uint8)
-    assert "host" == hardware.exhausted_memory(caught.value)
+    assert hardware.exhausted_memory(caught.value) == "host"
 
 
 TAKEN = """
@@ -240,5 +240,5 @@ def test_the_peak_of_a_processs_memory_is_counted_anew_after_each_reset() -> Non
     taken = subprocess.run([sys.executable, "-c", TAKEN], capture_output=True, text=True, check=True).stdout.split()
     most, least, middle = (int(each) / 1e6 for each in taken)
     assert 300 <= most <= 340
-    assert 200 == pytest.approx(most - middle, abs=5)
-    assert 50 == pytest.approx(middle - least, abs=5)
+    assert pytest.approx(most - middle, abs=5) == 200
+    assert pytest.approx(middle - least, abs=5) == 50

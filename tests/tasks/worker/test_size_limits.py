@@ -80,9 +80,9 @@ def test_a_model_that_unpacks_to_gigabytes_is_refused_when_it_is_pinned(name: st
 def test_weights_that_were_packed_well_are_read(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "weights.npz", bias=np.zeros(1 << 20))
     pinned = model_file.pin(ModelFile(f"timm:resnet18+{tmp_path / 'weights.npz'}"))
-    assert 64 == len(pinned.digest)
+    assert len(pinned.digest) == 64
     torch.save({"bias": torch.zeros(10)}, tmp_path / "weights.pt")
-    assert 64 == len(model_file.pin(ModelFile(f"timm:resnet18+{tmp_path / 'weights.pt'}")).digest)
+    assert len(model_file.pin(ModelFile(f"timm:resnet18+{tmp_path / 'weights.pt'}")).digest) == 64
 
 
 @pytest.mark.parametrize(("height", "width"), [(12_000, 12_000), (20_000, 20_000)])
@@ -96,7 +96,7 @@ def test_a_picture_of_too_many_pixels_is_one_line(height: int, width: int) -> No
 
 def test_a_picture_of_a_hundred_million_pixels_opens_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
     with size_limits.open_picture(png(9000, 12_000)) as picture:
-        assert (12_000, 9000) == picture.size
+        assert picture.size == (12_000, 9000)
     assert not [
         str(warned.message) for warned in recwarn if issubclass(warned.category, Image.DecompressionBombWarning)
     ]

@@ -27,19 +27,19 @@ from tasks.numerics.statistics import proportion
 
 def test_the_most_frequent_label_wins_and_its_share_says_the_confidence() -> None:
     found = votes(np.array([[1, 1, 1, 2], [0, 0, 0, 0], [0, 1, 2, 3]]), 4)
-    assert [1, 0, 0] == found.predicted.tolist()
+    assert found.predicted.tolist() == [1, 0, 0]
     assert found.confidence == pytest.approx(
         [0.75 * math.log(0.75) + 0.25 * math.log(0.25), 0.0, math.log(0.25)], abs=1e-15
     )
 
 
 def test_of_equally_frequent_labels_the_lowest_wins_wherever_it_stands() -> None:
-    assert [2, 2, 1] == votes(np.array([[3, 2, 3, 2], [2, 3, 2, 3], [9, 1, 5, 3]]), 10).predicted.tolist()
+    assert votes(np.array([[3, 2, 3, 2], [2, 3, 2, 3], [9, 1, 5, 3]]), 10).predicted.tolist() == [2, 2, 1]
 
 
 def test_equal_counts_of_other_labels_have_the_same_confidence_bit_for_bit() -> None:
     found = votes(np.array([[0, 1, 1, 7, 7, 7], [7, 0, 7, 0, 0, 3], [3, 3, 3, 1, 1, 2]]), 8)
-    assert 1 == len(set(found.confidence.tolist()))
+    assert len(set(found.confidence.tolist())) == 1
 
 
 def test_equal_counts_are_equally_sure_wherever_they_stand_and_however_many_classes_there_are() -> None:
@@ -50,12 +50,12 @@ def test_equal_counts_are_equally_sure_wherever_they_stand_and_however_many_clas
         for classes in (6, 10, 1000)
         for _ in range(200)
     }
-    assert 1 == len(found)
+    assert len(found) == 1
 
 
 def test_a_single_neighbour_is_certain() -> None:
     found = votes(np.array([[4], [0]]), 5)
-    assert ([4, 0], [0.0, 0.0]) == (found.predicted.tolist(), found.confidence.tolist())
+    assert (found.predicted.tolist(), found.confidence.tolist()) == ([4, 0], [0.0, 0.0])
 
 
 def test_counting_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,20 +77,20 @@ def inferences(correct: list[int], confidence: list[float]) -> Inferences:
 
 
 def test_the_most_confident_percent_are_rounded_down_and_at_least_one() -> None:
-    assert [1, 1, 2, 10] == [most_confident(10, percent) for percent in (1, 19, 20, 100)]
-    assert [29, 57] == [most_confident(100, 29), most_confident(100, 57)]  # 0.29 * 100 is 28.999...
+    assert [most_confident(10, percent) for percent in (1, 19, 20, 100)] == [1, 1, 2, 10]
+    assert [most_confident(100, 29), most_confident(100, 57)] == [29, 57]  # 0.29 * 100 is 28.999...
     for n in (1, 37, 250):
         assert [most_confident(n, percent) for percent in PERCENTAGES] == numbers(n, PERCENTAGES).tolist()
 
 
 def test_accuracy_counts_the_most_confident_alone() -> None:
     of = inferences([1, 0, 1, 1, 0], [-1.0, -0.1, -0.2, -3.0, -2.0])  # ranked: wrong, right, right, wrong, right
-    assert [0.0, 0.5, 2 / 3, 0.5, 0.6] == accuracy(of, [20, 40, 60, 80, 100]).tolist()
+    assert accuracy(of, [20, 40, 60, 80, 100]).tolist() == [0.0, 0.5, 2 / 3, 0.5, 0.6]
 
 
 def test_of_equally_confident_pictures_the_first_are_taken() -> None:
-    assert [1.0, 0.5] == accuracy(inferences([1, 0, 0, 1], [0, 0, 0, 0]), [25, 50]).tolist()
-    assert [0.0, 0.0] == accuracy(inferences([0, 0, 1, 1], [0, 0, 0, 0]), [25, 50]).tolist()
+    assert accuracy(inferences([1, 0, 0, 1], [0, 0, 0, 0]), [25, 50]).tolist() == [1.0, 0.5]
+    assert accuracy(inferences([0, 0, 1, 1], [0, 0, 0, 0]), [25, 50]).tolist() == [0.0, 0.0]
 
 
 def test_each_model_is_scored_on_its_own_most_confident_pictures() -> None:
@@ -98,14 +98,14 @@ def test_each_model_is_scored_on_its_own_most_confident_pictures() -> None:
         np.zeros(4, np.int64), inferences([1, 1, 0, 0], [-1, -2, -3, -4]), inferences([1, 0, 0, 1], [-4, -1, -2, -3])
     )
     lead = accuracy(way.target, [25, 50, 100]) - accuracy(way.reference, [25, 50, 100])
-    assert [1.0, 1.0, 0.0] == lead.tolist()
+    assert lead.tolist() == [1.0, 1.0, 0.0]
 
 
 def test_without_pictures_there_is_no_accuracy() -> None:
     nobody = inferences([], [])
     assert np.isnan(accuracy(nobody, [20, 100])).all()
     drawn = bootstrap_accuracies(Way(np.zeros(0, np.int64), nobody, nobody), [20, 60, 100], 5, np.random.default_rng(0))
-    assert ((5, 2, 3), True) == (drawn.shape, bool(np.isnan(drawn).all()))
+    assert (drawn.shape, bool(np.isnan(drawn).all())) == ((5, 2, 3), True)
 
 
 def test_a_resample_that_takes_each_picture_once_is_the_sample() -> None:
@@ -129,7 +129,7 @@ def test_a_bootstrap_draws_both_models_on_the_same_pictures() -> None:
     rng = np.random.default_rng(3)
     of = Inferences(rng.random(40) < 0.5, rng.random(40))
     found = bootstrap_accuracies(Way(np.zeros(40, np.int64), of, of), [20, 100], 50, np.random.default_rng(0))
-    assert (50, 2, 2) == found.shape
+    assert found.shape == (50, 2, 2)
     assert (found[:, 0] == found[:, 1]).all()
     assert found[:, 0, 1].std() == pytest.approx(np.sqrt(of.correct.mean() * (1 - of.correct.mean()) / 40), rel=0.3)
 
@@ -147,8 +147,8 @@ def test_a_single_share_has_wilsons_interval(right: int, of: int) -> None:
 
 def test_limits_of_none_and_of_all_stay_within_0_and_1() -> None:
     counts = np.arange(1, 3000)
-    assert 0.0 == wilson(np.zeros(2999), counts)[0].min()
-    assert 1.0 == wilson(np.ones(2999), counts)[1].max()
+    assert wilson(np.zeros(2999), counts)[0].min() == 0.0
+    assert wilson(np.ones(2999), counts)[1].max() == 1.0
 
 
 def test_a_curve_has_every_hundredth_from_the_first_to_all() -> None:

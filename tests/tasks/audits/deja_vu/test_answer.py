@@ -118,11 +118,11 @@ def test_a_score_that_is_not_known_decides_nothing() -> None:
     rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0} for metric in (SCORE, "k")]
     found = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
     assert ("undecided", ((SCORE, name),)) == (found.answer, found.rows)
-    assert "Undecided: the labels of too few pictures were inferred." == found.sentence
+    assert found.sentence == "Undecided: the labels of too few pictures were inferred."
 
 
 def test_all_pictures_are_no_surest_ones() -> None:
-    assert " by majority" == describe_confidence(replace(CONFIG, confident=100))
+    assert describe_confidence(replace(CONFIG, confident=100)) == " by majority"
     assert " of the 99 % of pictures" in describe_confidence(replace(CONFIG, confident=99))
 
 
@@ -138,8 +138,8 @@ def test_a_search_lowers_the_score_and_keeps_what_a_probe_tells() -> None:
     objectives = AUDIT.objectives
     assert objectives is not None
     both = objectives.memorization, objectives.utility
-    assert [("deja vu score", "lower"), ("probe accuracy", "higher")] == [(each.name, each.better) for each in both]
-    assert 0.01 == objectives.allowance
+    assert [(each.name, each.better) for each in both] == [("deja vu score", "lower"), ("probe accuracy", "higher")]
+    assert objectives.allowance == 0.01
     probe = json.dumps({"epoch": 5, "layer": 3, "split": "validation"})
     names = ((SCORE, json.dumps(SETTING)), ("probe accuracy", probe))
     rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name} for metric, name in names]
@@ -151,7 +151,7 @@ def test_a_search_lowers_the_score_and_keeps_what_a_probe_tells() -> None:
 def test_memory_is_memorised_and_the_sentences_have_its_numbers() -> None:
     table = summed(made_up.simulated(0, 200, 0.1, 0.4))
     found, made, (score, *_) = verdict(CONFIG, table), certified(CONFIG, table), table.to_pylist()
-    assert "memorised" == found.answer
+    assert found.answer == "memorised"
     assert found.sentence.startswith(
         "Memorised: shown a part of a picture without its object, a model that was trained on it finds public pictures "
         "of the same object by majority, of the 20 % of pictures that its neighbours agree on most, in "
@@ -162,9 +162,9 @@ def test_memory_is_memorised_and_the_sentences_have_its_numbers() -> None:
         f"{RULES.explain_errors(CONFIG)}"
     ) in found.sentence
     assert (("deja vu score", json.dumps(SETTING)),) == found.rows
-    assert LIMITS == found.limits
+    assert found.limits == LIMITS
     (finding,) = made.findings
-    assert "memorised" == finding.answer
+    assert finding.answer == "memorised"
     assert (
         f"its accuracy is {100 * score['estimate']:.2g} percentage points higher than that of a model that never saw "
         f"them (95 % interval {100 * score['low']:.2g} to {100 * score['high']:.2g} percentage points; p = "
@@ -175,14 +175,14 @@ def test_memory_is_memorised_and_the_sentences_have_its_numbers() -> None:
 
 def test_no_memory_in_many_pictures_is_not_seen() -> None:
     found = judged(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
-    assert "not seen" == found.answer
+    assert found.answer == "not seen"
     assert "; 0.05 or more is unlikely." in found.sentence
 
 
 def test_few_pictures_are_undecided_and_it_is_said_how_much_is_possible() -> None:
     table = made_up.simulated(2, 30, 0.2, 0.0)
     found, (score, *_) = judged(table), summed(table).to_pylist()
-    assert "undecided" == found.answer
+    assert found.answer == "undecided"
     assert f"as much as {score['high']:.2g} cannot be excluded: attack more pictures." in found.sentence
 
 
@@ -203,7 +203,7 @@ def test_a_null_and_a_corner_are_told() -> None:
 @pytest.mark.parametrize("config", [CONFIG, GIVEN])
 def test_without_scores_it_is_undecided(config: DejaVu) -> None:
     found = verdict(config, SUMMARY.empty_table())
-    assert ("undecided", ()) == (found.answer, found.rows)
+    assert (found.answer, found.rows) == ("undecided", ())
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
@@ -224,7 +224,7 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: fl
 def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_asked_of_which_model() -> None:
     table = simulated.summed(simulated.tables(0, "ABB", memory=0.5))
     found, made, (score, *_) = verdict(GIVEN, table), certified(GIVEN, table), table.to_pylist()
-    assert "memorised" == found.answer
+    assert found.answer == "memorised"
     assert found.sentence.startswith(
         "Memorised: shown a part of a picture without its object, the given encoder finds public pictures of the same "
         "object by majority, of the 20 % of pictures that its neighbours agree on most, in "
@@ -235,7 +235,7 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
         "encoders that keep nothing of single pictures, at most 2 or 3 would be called memorised."
     ) in found.sentence
     assert "it is number 1 of 3 models, the others references (p = 0.33)." in found.sentence
-    assert LIMITS_OF_GIVEN == found.limits
+    assert found.limits == LIMITS_OF_GIVEN
     assert (name_of(score),) == found.rows  # the test of the reference is named where it is why nothing follows
     assert "; the given reference, on neither, in" in found.sentence
     trained = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
@@ -257,15 +257,15 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
 def test_sets_that_a_reference_tells_apart_are_not_judged_and_the_score_is_not_drawn() -> None:
     table = simulated.summed(simulated.unlike_tables())
     found, made = verdict(GIVEN, table), certified(GIVEN, table)
-    assert "not judged" == found.answer
+    assert found.answer == "not judged"
     assert found.sentence.startswith("Not judged: shown a part of a picture")
     why = "But the reference, too, is right more often of one set than of the other (p = 0.005)"
     assert f"0 where nothing is memorised). {why}" in found.sentence
     assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
     (finding,) = made.findings
-    assert ("not judged", None) == (finding.answer, finding.line)
+    assert (finding.answer, finding.line) == ("not judged", None)
     assert f"). {why}" in finding.sentence
-    assert ("Give held-out pictures that were drawn together with the training pictures, and ask again.",) == made.steps
+    assert made.steps == ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
 
 
 SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(File("sent.parquet"))))
@@ -297,7 +297,7 @@ def test_the_verdict_on_a_table_says_that_crops_cannot_be_hidden_and_why_it_is_n
     table = simulated.summed(simulated.tables(0))
     found, made = verdict(SENT, table), certified(SENT, table)
     why = "But no whole pictures stood among the crops, so nothing shows that crops were answered as pictures are"
-    assert "not judged" == found.answer
+    assert found.answer == "not judged"
     assert all(why in sentence for sentence in (found.sentence, made.findings[0].sentence))
     assert "Nothing hides that a picture is a crop" in found.limits
     assert made.steps[0].startswith("Hand out whole pictures among the crops (given.repeated=100")
@@ -309,10 +309,10 @@ def test_an_encoder_whose_reference_was_not_tested_is_not_judged() -> None:
     table = simulated.summed(simulated.tables(0, memory=0.5))
     table = table.filter(pc.field("metric") != "accuracy gain")
     found, made = verdict(GIVEN, table), certified(GIVEN, table)
-    assert ("not judged", 1) == (found.answer, len(found.rows))
+    assert (found.answer, len(found.rows)) == ("not judged", 1)
     why = "But the reference was not tested on the two sets, so they may not have been drawn alike."
     assert all(sentence.endswith(why) for sentence in (found.sentence, made.findings[0].sentence))
-    assert ("Run the same command again, so that the reference is tested on both sets.",) == made.steps
+    assert made.steps == ("Run the same command again, so that the reference is tested on both sets.",)
 
 
 @pytest.mark.slow

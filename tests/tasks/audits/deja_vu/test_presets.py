@@ -59,7 +59,7 @@ def test_all_figures_of_the_paper_share_their_trainings() -> None:
     cells = [cell for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)]
     found = {cell.pretraining(part, ()) for cell in cells for part in ("A", "B")}
     # Six criteria, three of them at four more sizes; 16 losses of which two are such a size; seven more backbones.
-    assert 2 * (6 + 3 * 4 + 14 + 7) == len(found)
+    assert len(found) == 2 * (6 + 3 * 4 + 14 + 7)
 
 
 def test_the_papers_settings_are_those_of_its_appendix() -> None:
@@ -67,9 +67,9 @@ def test_the_papers_settings_are_those_of_its_appendix() -> None:
         training = cell.training
         assert (training.epochs, training.batch, training.optimiser) == (1000, 1024, "lars")
         assert (training.warmup, training.weight_decay) == (10, 1e-6)
-        assert (CHECKPOINTS, (100,), 20, 500_000, 300) == (
+        assert (
             cell.encoders.recorded, cell.k, cell.confident, cell.public, cell.per_class,
-        )  # fmt: skip
+        ) == (CHECKPOINTS, (100,), 20, 500_000, 300)  # fmt: skip
         is_simclr = training.criterion == SimCLR()
         expected = ((2048, 256), 0.3) if is_simclr else ((8192, 8192, 8192), 0.2)
         assert (training.projector, training.base_learning_rate) == expected
@@ -77,29 +77,30 @@ def test_the_papers_settings_are_those_of_its_appendix() -> None:
         cell.training.backbone for preset in ("epochs", "sizes", "loss") for cell in AUDIT.cells(preset)
     }
     assert {100} == {cell.per_class for cell in AUDIT.cells("loss")}
-    assert K == AUDIT.cells("k")[0].k
+    assert AUDIT.cells("k")[0].k == K
     assert {100} == {cell.k[0] for preset in PRESETS if preset not in OURS for cell in AUDIT.cells(preset)}  # decides
     # The released scripts of Figure 21 sweep sizes after the last epoch, and epochs of one size.
     corners = Counter((cell.training.criterion.tag, cell.crop) for cell in AUDIT.cells("corner"))
     assert corners == {(name, Corner(0.4)): 5 for name in ("vicreg", "simclr", "supervised")}
     # Figure 20 shows the backbone's neighbours of pictures that SimCLR's projector chose.
-    assert [("vicreg", (3,)), ("simclr", (2, 0))] == [
-        (cell.training.criterion.tag, cell.asked_layers) for cell in AUDIT.cells("retrieval")
+    assert [(cell.training.criterion.tag, cell.asked_layers) for cell in AUDIT.cells("retrieval")] == [
+        ("vicreg", (3,)),
+        ("simclr", (2, 0)),
     ]
 
 
 def test_every_snapshot_is_attacked_and_links_without_one_are_not() -> None:
     found = calls(planned(AUDIT.cells("quickstart")))
     # 750 epochs in links of 250: snapshots at 50, 100 and 250 in the first, 500 and 750 in the others.
-    assert (6, 6) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
+    assert (found["self_supervised.pretrain"], found["deja_vu.neighbours"]) == (6, 6)
     found = calls(planned([with_settings(QUICKSTART, recorded=())]))
-    assert (6, 2) == (found["self_supervised.pretrain"], found["deja_vu.neighbours"])
+    assert (found["self_supervised.pretrain"], found["deja_vu.neighbours"]) == (6, 2)
 
 
 def test_the_null_trains_on_other_pictures_and_attacks_the_same() -> None:
     both = calls(planned([*AUDIT.cells("quickstart"), *AUDIT.cells("null")]))
-    assert 2 * 6 == both["self_supervised.pretrain"]
-    assert 1 == both["deja_vu.crops"]
+    assert both["self_supervised.pretrain"] == 2 * 6
+    assert both["deja_vu.crops"] == 1
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -121,22 +122,24 @@ def test_presets_on_embedded_data_plan_at_full_size(preset: str) -> None:
 def test_drawings_take_a_diffusion_model_of_each_model_in_links_and_one_classifier() -> None:
     configs = AUDIT.cells("drawings")
     found = calls(planned(configs))
-    assert (2 * 2, 2, 1) == tuple(
-        found[name] for name in ("diffusion.train", "deja_vu.draw", "diffusion.classify_pixels")
+    assert tuple(found[name] for name in ("diffusion.train", "deja_vu.draw", "diffusion.classify_pixels")) == (
+        2 * 2,
+        2,
+        1,
     )
     assert (TABLES | DRAWN) - {"probe", "retrieval"} == set(planned(configs)[0])
     # The published ones: 150 epochs in links of 10, of 128 x 128 pixels.
     (published,) = AUDIT.cells("reconstruction")
-    assert (128, 150, 10, 5) == (
+    assert (
         *(published.reconstruction.diffusion.resolution, published.reconstruction.diffusion.epochs),
         *(published.reconstruction.drawing.link, published.reconstruction.drawing.neighbours),
-    )
+    ) == (128, 150, 10, 5)
 
 
 def test_every_criterion_of_the_table_has_its_numbers() -> None:
     assert {criterion.tag for criterion in CRITERIA} == set(PRINTED)
     assert Printed(0.332, 0.403, 0.552) == printed_numbers("vicreg")
-    assert ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"] == sorted(PRINTED, key=lambda c: -PRINTED[c][0])
+    assert sorted(PRINTED, key=lambda c: -PRINTED[c][0]) == ["vicreg", "barlow", "dino", "simclr", "supervised", "byol"]
 
 
 @pytest.mark.parametrize("config", AUDIT.cells("epochs"), ids=lambda config: config.training.criterion.tag)

@@ -55,7 +55,7 @@ def test_partings_keep_the_number_of_pictures_of_every_class_and_the_parts_of_me
     pictures = pool_ways(drawn(2, 11, classes=4))
     monkeypatch.setattr(module, "CELLS", cells)
     masks = np.concatenate(list(redrawn(pictures, 37, np.random.default_rng(0))))
-    assert (37, 22) == masks.shape
+    assert masks.shape == (37, 22)
     for label in range(4):
         of_class = pictures.labels == label
         assert {int(pictures.first[of_class].sum())} == set(masks[:, of_class].sum(axis=1).tolist())
@@ -99,13 +99,13 @@ def test_pictures_of_both_ways_are_pooled_in_the_order_of_their_ids() -> None:
     there = Way(np.array([7, 8]), says(1, 2), says(3, 4), np.array(["b", "d"]))
     back = Way(np.array([5, 6, 9]), says(10, 20, 50), says(30, 40, 60), np.array(["a", "c", "e"]))
     pooled = pool_ways((there, back))
-    assert ([5, 7, 6, 8, 9], [False, True, False, True, False]) == (pooled.labels.tolist(), pooled.first.tolist())
+    assert (pooled.labels.tolist(), pooled.first.tolist()) == ([5, 7, 6, 8, 9], [False, True, False, True, False])
     # One model is the first way's target and the second one's reference.
-    assert [30, 1, 40, 2, 60] == pooled.one.confidence.tolist()
-    assert [10, 3, 20, 4, 50] == pooled.other.confidence.tolist()
-    assert [True, False, True, False, True] == pooled.one.correct.tolist()
-    assert [7, 8, 5, 6, 9] == pool_ways((replace(there, ids=None), back)).labels.tolist()
-    assert [7, 8, 5, 6, 9] == pool_ways((there, replace(back, ids=None))).labels.tolist()
+    assert pooled.one.confidence.tolist() == [30, 1, 40, 2, 60]
+    assert pooled.other.confidence.tolist() == [10, 3, 20, 4, 50]
+    assert pooled.one.correct.tolist() == [True, False, True, False, True]
+    assert pool_ways((replace(there, ids=None), back)).labels.tolist() == [7, 8, 5, 6, 9]
+    assert pool_ways((there, replace(back, ids=None))).labels.tolist() == [7, 8, 5, 6, 9]
 
 
 def test_a_tenth_of_the_pictures_known_is_found() -> None:

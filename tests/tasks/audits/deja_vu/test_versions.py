@@ -73,9 +73,9 @@ test_a_task_computes_what_its_version_says = version_test(
 
 def test_crops_are_what_their_version_says() -> None:
     table = of_crops()
-    assert (1, 60) == (marks(crops).version, table.num_rows)
+    assert (marks(crops).version, table.num_rows) == (1, 60)
     sums = [sum(table[name].to_pylist()) for name in ("left", "top", "right", "bottom")]
-    assert [243, 163, 1704, 1553] == sums
+    assert sums == [243, 163, 1704, 1553]
 
 
 def test_a_probe_counts_epochs_from_the_beginning_of_training() -> None:

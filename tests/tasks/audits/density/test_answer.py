@@ -146,20 +146,20 @@ def test_one_partition_is_no_several() -> None:
 
 def test_only_where_some_are_called_it_says_why_a_single_one_could_not_have_been() -> None:
     because = "An observation can be called here because many have small p-values."
-    assert [True, False] == [because in said(called(n), beyond(), NONE, found(None)) for n in (3, 0)]
+    assert [because in said(called(n), beyond(), NONE, found(None)) for n in (3, 0)] == [True, False]
 
 
 def test_permutations_are_asked_for_only_where_there_are_too_few() -> None:
     wanted = "permutations are not counted together"
     rows = (called(), NONE, found(None)), (called(), beyond(), NONE, found(None))
-    assert [True, False] == [wanted in said(*each) for each in rows]
+    assert [wanted in said(*each) for each in rows] == [True, False]
     assert wanted not in said(*rows[0], config=Density(ALONE))
 
 
 def test_the_training_on_all_data_is_missed_only_where_there_would_be_one() -> None:
     whole = row(row_name("loss", models="whole", split="train"), 100.0)
     missing = "The training on all data is missing"
-    assert [False, True] == [missing in said(*MEMORISED, *more) for more in ((whole,), ())]
+    assert [missing in said(*MEMORISED, *more) for more in ((whole,), ())] == [False, True]
     assert missing not in said(*MEMORISED, config=Density(ALONE))
 
 
@@ -167,13 +167,13 @@ def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> 
     objectives = AUDIT.objectives
     assert objectives is not None
     names = [(each.name, each.unit, each.better) for each in (objectives.memorization, objectives.utility)]
-    assert [("mean matched-count M", "nats", "lower"), ("test loss", "nats", "lower")] == names
-    assert 1.0 == objectives.allowance
+    assert names == [("mean matched-count M", "nats", "lower"), ("test loss", "nats", "lower")]
+    assert objectives.allowance == 1.0
 
 
 def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
-    assert ["undecided", "not seen"] == [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)]
+    assert [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)] == ["undecided", "not seen"]
     sentence = said(*rows, config=density(negligible=0.5))
     assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in sentence
     assert "randomisation p = 0.3 that it is at most 0.5" in sentence
@@ -183,7 +183,7 @@ def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
     rows = called(), beyond(), NONE, found(900.0, 1000.0)
     assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said(*rows)
     assert "it would have to be found from 10 nats on: train more repetitions." in said(*rows)
-    assert "not seen" == verdict(density(detectable=1000.0), table(*rows)).answer
+    assert verdict(density(detectable=1000.0), table(*rows)).answer == "not seen"
     assert "no upper limit" in said(*rows[:3], found(9.0, None))
     for unknown in (rows[:3], (*rows[:3], found(None))):
         assert "it would have to be found" not in said(*unknown)
@@ -211,7 +211,7 @@ def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
 def test_one_count_decides_and_the_others_are_explained() -> None:
     sentence = said(called(13), beyond(1e-9, 0.0125), NONE, found(None))
     assert sentence.startswith("Memorised: 13 of 60,000 observations are memorised by more than 0.1 nats at 5 % false ")
-    assert 1 == sentence.count("decides")
+    assert sentence.count("decides") == 1
     assert sentence.index("This count decides the answer.") < sentence.index(
         "show that at least 750 are memorised (p < 1e-6). That number includes those called above; the others cannot "
         "be identified."
@@ -236,9 +236,9 @@ def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test() -> 
 
 def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> None:
     alone = gap(2.5, None, None, 0.001, n=1)
-    assert "memorised" == verdict(Density(), table(called(4), alone)).answer
+    assert verdict(Density(), table(called(4), alone)).answer == "memorised"
     unsure = verdict(Density(), table(called(), beyond(), alone, found()))
-    assert "undecided" == unsure.answer
+    assert unsure.answer == "undecided"
     assert "(no interval, over 1 random partition into 10 folds;" in unsure.sentence
     assert "One repetition has no interval of the gap: train more." in unsure.sentence
     pair = said(called(), gap(2.5, None, None, None, n=1), config=Density(replace(ALONE, repetitions=1)))
@@ -247,7 +247,7 @@ def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> N
 
 def test_few_repetitions_are_called_few() -> None:
     few = [said(called(), gap(2.5, 1, 4, 0.01, n)) for n in (3, 4)]
-    assert [True, False] == ["wide for so few" in each for each in few]
+    assert ["wide for so few" in each for each in few] == [True, False]
 
 
 # What stands beside the answer
@@ -277,10 +277,10 @@ def test_the_published_score_stands_beside_what_it_is_without_memory() -> None:
     said = verdict(Density(), table(*rows))
     assert "The published score has a median of 4.5 nats, and of 4.25 where nothing is memorised" in said.published
     assert "with as many models on either side it is 0.125" in said.published
-    assert LIMITS == said.limits
-    assert (CALLED,) == said.rows  # the published score decides nothing
+    assert said.limits == LIMITS
+    assert said.rows == (CALLED,)  # the published score decides nothing
     for lacking in (rows[:2], rows[::2]):
-        assert "" == verdict(Density(), table(*lacking)).published
+        assert verdict(Density(), table(*lacking)).published == ""
 
 
 def test_a_null_run_says_that_it_is_one() -> None:
@@ -327,10 +327,10 @@ def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_t
     rows: list[dict[str, Any]],
 ) -> None:
     said = verdict(Density(), table(*rows))
-    assert "undecided" == said.answer
+    assert said.answer == "undecided"
     assert "no observation has log p by models that trained on it and by one that did not" in said.sentence
     assert "no model has been asked" not in said.sentence
-    assert LIMITS == said.limits
+    assert said.limits == LIMITS
 
 
 def certified(config: Density, *rows: dict[str, Any]) -> Certificate:
@@ -353,31 +353,31 @@ def test_images_that_are_called_are_counted_on_the_line() -> None:
         "Of 60,000 images 3 are called, one by one, memorised by more than 0.1 nats, at 5 % false discoveries."
     ) in finding.sentence
     assert finding.line is not None
-    assert ("images, of 60,000, that are called memorised", 3.0) == (finding.line.what, finding.line.estimate)
+    assert (finding.line.what, finding.line.estimate) == ("images, of 60,000, that are called memorised", 3.0)
 
 
 def test_where_all_together_decide_their_p_is_on_the_line() -> None:
     finding = told(called(), beyond(0.0001, 0.01), NONE, found())
     assert "The p-values of all images together show more than chance. Some images are therefore" in finding.sentence
     assert finding.line is not None
-    assert (0.0001, 0.001) == (finding.line.estimate, finding.line.boundaries[0].value)
+    assert (finding.line.estimate, finding.line.boundaries[0].value) == (0.0001, 0.001)
 
 
 def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
     finding = told(called(), beyond(), NONE, found())
-    assert "not seen" == finding.answer
+    assert finding.answer == "not seen"
     assert (
         "Of 60,000 images none is called memorised by more than 0.1 nats, at 5 % false discoveries." in finding.sentence
     )
     assert "A single image would have been found from about 7.5 nats on" in finding.sentence
     assert finding.line is not None
-    assert (0.01, 0.099, 0.1) == (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value)
+    assert (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value) == (0.01, 0.099, 0.1)
     assert GAP[0] == "generalisation gap of log p"
 
 
 def test_the_certificate_gives_every_condition_of_the_rules() -> None:
     made = certified(Density(), called(), beyond(), NONE, found())
-    assert (
+    assert made.rule == (
         "The answer is “memorised” where images are called at 5 % false discoveries (one side of a randomisation "
         "test of each, that training raises its log probability by no more than 0.1 nats). Otherwise it is "
         "“memorised” where so many p-values are at most 5 % that chance brings as many in at most 1 of 1,000 audits "
@@ -390,7 +390,7 @@ def test_the_certificate_gives_every_condition_of_the_rules() -> None:
         "takes), which needs that a single remembered image could have been found: the smallest p-value that it can "
         "have is at most the level divided by their number. The answer is “undecided” where none of these conditions "
         "holds."
-    ) == made.rule
+    )
     few = certified(density(repetitions=1, estimator=KFold(4)), called(), beyond(), NONE, found())
     assert "so many p-values are at most 25 % that" in few.rule
 
@@ -408,7 +408,7 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
     alarm, quiet, many = (
         certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
     )
-    assert "memorised" == alarm.findings[0].answer
+    assert alarm.findings[0].answer == "memorised"
     for made in (alarm, quiet, many, certified(null)):
         (finding,) = made.findings
         assert finding.sentence.startswith("This is a null: no model was trained on the images that are asked about. ")

@@ -59,13 +59,13 @@ def test_what_training_raises_all_by_no_more_than_is_negligible_is_not_called_me
     # Models differ by 0.02 nats on an image, so that any test of nothing at all would find 0.1 nats.
     given = answers(1, 0.02, 0.02, np.full(ROWS, KFOLD.negligible), 200)
     assert given["memorised"] <= 0.05 * 200 + 3 * (200 * 0.05 * 0.95) ** 0.5
-    assert 20 == answers(2, 0.02, 0.02, np.full(ROWS, 2 * KFOLD.negligible), 20)["memorised"]
+    assert answers(2, 0.02, 0.02, np.full(ROWS, 2 * KFOLD.negligible), 20)["memorised"] == 20
 
 
 def test_a_single_memorised_observation_is_found_and_never_not_seen() -> None:
     memory = np.zeros(ROWS)
     memory[7] = 80.0
-    assert {"memorised": 20} == answers(3, 3.0, 2.0, memory, 20, few=17)
+    assert answers(3, 3.0, 2.0, memory, 20, few=17) == {"memorised": 20}
 
 
 def test_of_images_with_copies_in_the_data_none_is_called() -> None:
@@ -76,7 +76,7 @@ def test_of_images_with_copies_in_the_data_none_is_called() -> None:
     trained[:40] = trained[:40].reshape(8, 5, 10, 10).any(axis=1).repeat(5, axis=0)
     log_p[:80] += 30.0 * trained[:80]
     called = adjust_p_values(p_values(log_p, out, 999, chance, negligible=KFOLD.negligible), False) <= 0.05
-    assert (0, 40, 0) == (called[:40].sum(), called[40:80].sum(), called[80:].sum())
+    assert (called[:40].sum(), called[40:80].sum(), called[80:].sum()) == (0, 40, 0)
     assert "near copies in the data" in LIMITS
 
 

@@ -37,7 +37,7 @@ LEAST = [
 
 
 def test_every_count_has_a_smallest_value() -> None:
-    assert 15 == len(LEAST)
+    assert len(LEAST) == 15
 
 
 @pytest.mark.parametrize(("kind", "name", "least"), LEAST)

@@ -30,8 +30,8 @@ def test_the_highly_memorised_are_those_above_numpys_quantile() -> None:
     for n in (1, 2, 19, 20, 21, 100, 101, 12345):
         m = np.random.default_rng(n).normal(size=n)
         assert (m > np.quantile(m, 0.95)).tolist() == highly_memorised_mask(m).tolist()
-    assert 5 == highly_memorised_mask(np.arange(100.0)).sum()
-    assert 0 == highly_memorised_mask(np.zeros(100)).sum()
+    assert highly_memorised_mask(np.arange(100.0)).sum() == 5
+    assert highly_memorised_mask(np.zeros(100)).sum() == 0
 
 
 def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_memorised() -> None:
@@ -40,12 +40,12 @@ def test_the_share_within_the_central_90_percent_is_counted_among_the_highly_mem
     for row in (*range(20), *range(100, 130)):  # 20 of the 50 are below the 5 % quantile of U
         m[row] = 1.0
     found = within_central(scores(u, m))
-    assert (30 / 50, None, None, None) == (found.estimate.value, found.estimate.low, found.null, found.p_value)
+    assert (found.estimate.value, found.estimate.low, found.null, found.p_value) == (30 / 50, None, None, None)
 
 
 def test_an_infinite_score_is_highly_memorised_and_no_score_is_nothing() -> None:
-    assert [False, True, False, True] == highly_memorised_mask(np.array([0.0, np.inf, -np.inf, np.inf])).tolist()
-    assert [] == highly_memorised_mask(np.zeros(0)).tolist()
+    assert highly_memorised_mask(np.array([0.0, np.inf, -np.inf, np.inf])).tolist() == [False, True, False, True]
+    assert highly_memorised_mask(np.zeros(0)).tolist() == []
     assert np.isnan(central_share(np.arange(3.0), np.zeros(3), 0.9))
 
 
@@ -74,9 +74,9 @@ def test_a_table_gives_the_observations_that_have_both_terms_and_u_without_each_
     assert ([5, 11], [1.0, 4.0], [0.5, np.inf]) == (found.rows.tolist(), found.u.tolist(), found.m.tolist())
     both = math.log((1 + math.e) / 2)  # the mean density of the two that are left
     assert [1.0, both, both] == pytest.approx(found.u_without[0].tolist())
-    assert [8.0, 2.0] == pytest.approx(found.u_without[1, :2].tolist())
-    assert ([[0.1, 0.2], [0.3, 0.4]], [[5.0], [6.0]]) == (found.m_without.tolist(), found.u_redrawn.tolist())
-    assert (2, 0) == found.m_redrawn.shape
+    assert pytest.approx(found.u_without[1, :2].tolist()) == [8.0, 2.0]
+    assert (found.m_without.tolist(), found.u_redrawn.tolist()) == ([[0.1, 0.2], [0.3, 0.4]], [[5.0], [6.0]])
+    assert found.m_redrawn.shape == (2, 0)
 
 
 @pytest.mark.filterwarnings("error")  # of one redrawing no spread is asked

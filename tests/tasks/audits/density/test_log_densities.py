@@ -37,7 +37,7 @@ def test_missing_trainings_leave_their_places_empty() -> None:
     tables = made_up.of_folds(MODELS, {2: LOG_P})
     log_p, _ = gathered(LogDensities(MODELS, tables[:5] + tables[6:]), 2)
     assert np.isnan(log_p[:, 1, 1]).all()
-    assert 60 == np.isnan(log_p).sum()
+    assert np.isnan(log_p).sum() == 60
 
 
 def test_the_links_of_a_training_are_put_together() -> None:
@@ -47,7 +47,7 @@ def test_the_links_of_a_training_are_put_together() -> None:
     assert early.tolist() == gathered(answers, 1)[0].tolist()
     assert np.isnan(gathered(answers, 3)[0][:, 2, 3]).all()
     assert late[:, :2].tolist() == gathered(answers, 3)[0][:, :2].tolist()
-    assert [True, False, True] == [answers.recorded_at(epoch) for epoch in (1, 2, 3)]
+    assert [answers.recorded_at(epoch) for epoch in (1, 2, 3)] == [True, False, True]
 
 
 def test_blocks_are_all_observations_one_after_another() -> None:
@@ -56,7 +56,7 @@ def test_blocks_are_all_observations_one_after_another() -> None:
     log_p = np.arange(2 * n, dtype=float).reshape(n, 1, 2)
     blocks = list(LogDensities(models, made_up.of_folds(models, {1: log_p})).blocks(1))
     assert [(0, BLOCK), (BLOCK, 2 * BLOCK), (2 * BLOCK, n)] == [(b.places.start, b.places.stop) for b in blocks]
-    assert [0, 1, 2] == [each.number for each in blocks]
+    assert [each.number for each in blocks] == [0, 1, 2]
     assert log_p.tolist() == np.concatenate([each.log_p for each in blocks]).tolist()
 
 
@@ -198,4 +198,4 @@ def test_without_a_row_its_own_models_and_those_of_all_data_count() -> None:
         made_up.table(Row(3), 2, {1: log_p}, 1, {1: np.full(24, 4.0)}),
         made_up.table(Row(7), 3, {1: log_p}, 1, {1: np.full(24, 6.0)}),
     ]
-    assert [4.0, 8.0] == LogDensities(models, tables).effective_samples(1).tolist()
+    assert LogDensities(models, tables).effective_samples(1).tolist() == [4.0, 8.0]

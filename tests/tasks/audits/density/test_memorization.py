@@ -27,7 +27,7 @@ def test_the_published_score_is_the_log_of_a_quotient_of_mean_likelihoods() -> N
     assert [math.log(0.325)] == pytest.approx(both.u)
     assert [math.log(0.2)] == pytest.approx(both.v)
     assert [math.log(0.325 / 0.2)] == pytest.approx(both.score)
-    assert ([[2, 2]], [[1, 1]]) == (both.trained_models.tolist(), both.held_out_models.tolist())
+    assert (both.trained_models.tolist(), both.held_out_models.tolist()) == ([[2, 2]], [[1, 1]])
     trained, held_out = both.by_repetition
     assert logs(0.3, 0.35) == pytest.approx(trained[0])
     assert logs(0.1, 0.3) == pytest.approx(held_out[0])
@@ -107,8 +107,8 @@ def test_what_cannot_be_is_refused(log_p: np.ndarray, held_out: np.ndarray, mess
 def test_nats_are_taken_off_the_models_that_trained_on_the_observation_alone() -> None:
     log_p = np.array([[[-1.0, -2.0, NAN], [-3.0, -4.0, -5.0]]])
     lowered = lower_log_p(log_p, np.array([[1, 2]]), 10.0)
-    assert [-11, -2, NAN, -13, -14, -5] == pytest.approx(lowered.ravel(), nan_ok=True)
-    assert [-1, -2, NAN, -3, -4, -5] == pytest.approx(log_p.ravel(), nan_ok=True)
+    assert pytest.approx(lowered.ravel(), nan_ok=True) == [-11, -2, NAN, -13, -14, -5]
+    assert pytest.approx(log_p.ravel(), nan_ok=True) == [-1, -2, NAN, -3, -4, -5]
 
 
 def test_the_matched_count_score_is_the_mean_over_all_choices_of_one_model_a_repetition() -> None:
@@ -164,10 +164,10 @@ def test_more_choices_than_draws_and_than_models_that_trained_are_drawn_from() -
     # 2 x 2 choices, beside 3 of 4 models that can train: with three draws or fewer no observation has them all.
     log_p = np.tile(np.log([[1.0, 2.0, NAN, 1.0], [NAN, 4.0, 30.0, 1.0]]), (50, 1, 1))
     score, without = matched_count_score(log_p, np.full((50, 2), 3), 1, chance(), without_each=False)
-    assert 4 == len(set(score.round(9)))
-    assert (50, 0) == without.shape
+    assert len(set(score.round(9))) == 4
+    assert without.shape == (50, 0)
     every, _ = matched_count_score(log_p, np.full((50, 2), 3), 4, chance(), without_each=False)
-    assert 1 == len(set(every.round(9)))
+    assert len(set(every.round(9))) == 1
 
 
 def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> None:
@@ -176,16 +176,16 @@ def test_models_that_are_missing_or_find_it_impossible_make_no_warnings() -> Non
         warnings.simplefilter("error")
         trained, _ = terms(log_p[:1], np.ones((1, 2), int)).by_repetition
         score, _ = matched_count_score(log_p, np.ones((2, 2), int), 4, chance(), without_each=False)
-    assert [True, False] == np.isnan(trained[0]).tolist()
-    assert [-INF] == score[1:].tolist()
+    assert np.isnan(trained[0]).tolist() == [True, False]
+    assert score[1:].tolist() == [-INF]
 
 
 def test_a_repetition_without_either_kind_of_models_leaves_the_matched_count_score_alone() -> None:
     log_p = np.array([[[-1.0, -4.0, -2.0], [NAN, -9.0, NAN], [-9.0, NAN, -8.0], [NAN, NAN, NAN]]])
     score, _ = matched_count_score(log_p, np.array([[1, 1, 1, 1]]), 9, chance())
-    assert [2.5] == pytest.approx(score)
+    assert pytest.approx(score) == [2.5]
     both = terms(log_p, np.array([[1, 1, 1, 1]]))
-    assert ([4], [2]) == (both.trained_models.sum(axis=1).tolist(), both.held_out_models.sum(axis=1).tolist())
+    assert (both.trained_models.sum(axis=1).tolist(), both.held_out_models.sum(axis=1).tolist()) == ([4], [2])
 
 
 def test_an_observation_scores_alike_beside_others_that_have_more_models() -> None:
@@ -235,13 +235,13 @@ def test_a_repetition_says_nothing_where_it_has_no_such_model() -> None:
     trained, held_out = terms(log_p, np.array([[1, 1, 1, 1, 1]])).by_repetition
     half = logsumexp([-1, -2]) - math.log(2)
     assert [half, NAN, -9.0, NAN, -7.0] == pytest.approx(trained[0], nan_ok=True)
-    assert [-4.0, -9.0, NAN, NAN, -3.0] == pytest.approx(held_out[0], nan_ok=True)
+    assert pytest.approx(held_out[0], nan_ok=True) == [-4.0, -9.0, NAN, NAN, -3.0]
 
 
 def test_a_block_without_observations_has_no_scores() -> None:
     nobody = np.zeros((0, 2, 3)), np.zeros((0, 2), np.int64)
-    assert 0 == len(terms(*nobody).score)
-    assert (0,) == matched_count_score(*nobody, 4, chance())[0].shape
+    assert len(terms(*nobody).score) == 0
+    assert matched_count_score(*nobody, 4, chance())[0].shape == (0,)
 
 
 def test_draws_that_choose_nothing_but_the_impossible_stay_out_of_the_mean() -> None:

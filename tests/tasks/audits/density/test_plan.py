@@ -44,17 +44,17 @@ def one(planned: Roots, name: str) -> Job:
 
 def test_of_folds_there_is_a_training_of_all_data_too_which_has_no_score() -> None:
     planned = plan(Density(FOLDS))
-    assert 2 * 3 + 1 == len(fits(planned))
-    assert 2 * 3 == len(one(planned, "scores").inputs)
+    assert len(fits(planned)) == 2 * 3 + 1
+    assert len(one(planned, "scores").inputs) == 2 * 3
     (whole,) = [config for config in fits(planned) if config.held_out is None]
-    assert ((), 360) == (whole.recorded, whole.drawn)
+    assert (whole.recorded, whole.drawn) == ((), 360)
 
 
 def test_by_leaving_one_out_as_many_are_trained_with_each_row_as_without_it() -> None:
     planned = plan(Density(ALONE))
     assert 2 + 2 * 2 == len(fits(planned)) == len(one(planned, "scores").inputs)
     rows = [config.held_out.row for config in fits(planned) if isinstance(config.held_out, Row)]
-    assert [2, 2] == [rows.count(row) for row in sorted(set(rows))]
+    assert [rows.count(row) for row in sorted(set(rows))] == [2, 2]
     assert all(config.drawn == 0 for config in fits(planned))
 
 
@@ -98,7 +98,7 @@ def test_more_than_the_data_have_is_refused(changed: Mapping[str, object], messa
 def test_links_end_at_every_so_many_epochs_and_are_asked_at_their_own() -> None:
     linked = plan(Density(replace(FOLDS, epochs=5, every=2, link=2)))
     found = one(linked, "scores").inputs[:3]
-    assert [(2, (2,)), (4, (4,)), (5, (5,))] == [(job.config.epochs, job.config.recorded) for job in found]
+    assert [(job.config.epochs, job.config.recorded) for job in found] == [(2, (2,)), (4, (4,)), (5, (5,))]
     assert [None, found[0], found[1]] == [job.after for job in found]
     unbroken = one(plan(Density(replace(FOLDS, epochs=5, every=2))), "scores").inputs[0].config
     assert unbroken == replace(found[-1].config, recorded=(2, 4, 5))

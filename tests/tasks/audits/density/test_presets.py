@@ -63,18 +63,18 @@ def trainings(plan: Plan) -> dict[tuple[object, ...], list[DensityTraining]]:
 def test_a_cell_is_ten_times_ten_trainings_and_one(name: str) -> None:
     found = trainings(preset_plan("density", name))
     folds = [links[-1].held_out for links in found.values() if links[-1].held_out is not None]
-    assert 101 == len(found)
-    assert 100 == len(set(folds))
+    assert len(found) == 101
+    assert len(set(folds)) == 100
     assert {(10, number) for number in range(10)} == {
         (fold.folds, fold.number) for fold in folds if isinstance(fold, Fold)
     }
-    assert 10 == len({fold.partition for fold in folds if isinstance(fold, Fold)})
+    assert len({fold.partition for fold in folds if isinstance(fold, Fold)}) == 10
 
 
 def test_the_figures_are_of_the_cells_trainings_and_no_others() -> None:
     # 4 x (10 x 10 + 1), as in the paper.
-    assert 404 == len(trainings(preset_plan("density", *OF_DATA)))
-    assert 404 == len(trainings(preset_plan("density", *OF_DATA, *FIGURES)))
+    assert len(trainings(preset_plan("density", *OF_DATA))) == 404
+    assert len(trainings(preset_plan("density", *OF_DATA, *FIGURES))) == 404
 
 
 def test_log_p_is_asked_for_when_the_paper_did() -> None:
@@ -94,7 +94,7 @@ def test_long_trainings_are_chains_of_links() -> None:
 
 def test_what_trains_nothing_says_so_in_its_plan() -> None:
     for name in ("figure1", "figure6"):
-        assert {} == trainings(preset_plan("density", name))
+        assert trainings(preset_plan("density", name)) == {}
 
 
 @pytest.mark.parametrize(("name", "cell"), OF_DATA.items())
@@ -142,7 +142,7 @@ def test_no_number_of_the_paper_stands_beside_other_audits() -> None:
     (config,) = questions("mnist3")
     assert repeats(changed(config, estimator=SingleRows(), measures=(ScoreMeasure(),))) == ""
     for name in ("quickstart", "null", "smoke"):
-        assert all("" == repeats(changed(config, afresh=True)) for config in questions(name))
+        assert all(repeats(changed(config, afresh=True)) == "" for config in questions(name))
 
 
 def questions(name: str) -> list[Memorization]:
@@ -158,14 +158,14 @@ def test_the_mitigations_stand_beside_the_plain_model() -> None:
     plain, outliers, private, alone, private_alone = questions("mitigation")
     assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=None)
     assert alone == changed(private_alone, privacy=None)
-    assert 3 * 101 + 2 * (20 + 10 * 20) == len(trainings(preset_plan("density", "mitigation")))
+    assert len(trainings(preset_plan("density", "mitigation"))) == 3 * 101 + 2 * (20 + 10 * 20)
 
 
 def test_the_ladder_is_one_audit_at_several_epsilons() -> None:
     plain, *private = questions("ladder")
-    assert [64.0, 8.0, 1.0] == [config.privacy.epsilon for config in private if config.privacy]
+    assert [config.privacy.epsilon for config in private if config.privacy] == [64.0, 8.0, 1.0]
     assert {plain} == {changed(config, privacy=None) for config in private}
-    assert 4 * (6 + 4 * 6) == len(trainings(preset_plan("density", "ladder")))
+    assert len(trainings(preset_plan("density", "ladder"))) == 4 * (6 + 4 * 6)
 
 
 def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
@@ -180,7 +180,7 @@ def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
     assert [{Fold}, {ReleasedFold}] == [{type(fold) for fold in folds} for folds in left_out]
     # The model of all data is the same.
     same = [ours.jobs[key] for key in set(ours.jobs) & set(released.jobs)]
-    assert [None] == [job.config.held_out for job in same if marks(job.function).name == "generator.fit"]
+    assert [job.config.held_out for job in same if marks(job.function).name == "generator.fit"] == [None]
     scoring = next(job.config for job in released.jobs.values() if marks(job.function).name == "density.scores")
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
@@ -200,12 +200,12 @@ def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
     for config in questions(name):
         small = tiny(Density(config)).question
         assert isinstance(small, Memorization)
-        assert "" == repeats(small)
+        assert repeats(small) == ""
         assert type(small.estimator) is type(config.estimator)
         assert [getattr(config, field) for field in KEPT] == [getattr(small, field) for field in KEPT]
         assert bool(config.link) == bool(small.link)
         assert bool(config.every) == bool(small.every)
-        assert (2, True, True) == (small.repetitions, small.models <= 3, small.examples <= 120)
+        assert (small.repetitions, small.models <= 3, small.examples <= 120) == (2, True, True)
         assert (len(small.recorded), small.epochs) == (2 if config.every else 1, 2)
         assert small.data.name in ("digits", "photos#32x32#rgb", config.data.name)
         assert str(config.planting) == str(small.planting)
@@ -231,4 +231,4 @@ def test_they_have_the_published_shapes_and_classes(
     monkeypatch.setenv("ENGRAM_DATA", str(write(tmp_path, 20, 10)))
     images = load(pin(Dataset(name)))
     assert (shape, classes) == (images.shape, images.classes)
-    assert (20, 10) == (len(images.train_images), len(images.test_images))
+    assert (len(images.train_images), len(images.test_images)) == (20, 10)

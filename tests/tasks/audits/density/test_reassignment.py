@@ -44,9 +44,9 @@ def manual_gradient(log_p: np.ndarray, held_out: np.ndarray) -> float:
 def test_a_p_value_is_the_share_of_assignments_that_score_as_high() -> None:
     # V = log mean of the chosen: of {1, 2} x {3, 5} the sums are 4, 6, 5, 7. Held out by 2 and 3: two are no more.
     log_p = np.log([[[1.0, 2.0], [3.0, 5.0]]])
-    assert [2 / 4] == p_values(log_p, np.array([[1, 0]]), 99, chance()).tolist()
-    assert [1 / 4] == p_values(log_p, np.array([[0, 0]]), 99, chance()).tolist()
-    assert [4 / 4] == p_values(log_p, np.array([[1, 1]]), 99, chance()).tolist()
+    assert p_values(log_p, np.array([[1, 0]]), 99, chance()).tolist() == [2 / 4]
+    assert p_values(log_p, np.array([[0, 0]]), 99, chance()).tolist() == [1 / 4]
+    assert p_values(log_p, np.array([[1, 1]]), 99, chance()).tolist() == [4 / 4]
 
 
 def test_p_values_agree_with_every_assignment_scored_on_its_own() -> None:
@@ -89,7 +89,7 @@ def log_sum(log_p: np.ndarray, chosen: Sequence[int]) -> float:
 def test_the_lowest_of_models_a_thousand_nats_apart_is_one_of_as_many_as_there_are() -> None:
     log_p = np.array([[[-2000.0, 0.0, -1000.0]]])
     found = [p_values(log_p, np.array([[fold]]), 99, chance())[0] for fold in range(3)]
-    assert [1 / 3, 3 / 3, 2 / 3] == found
+    assert found == [1 / 3, 3 / 3, 2 / 3]
 
 
 def test_sums_that_are_equal_but_for_rounding_are_ties() -> None:
@@ -103,7 +103,7 @@ def test_a_repetition_that_held_nothing_out_says_nothing_in_any_draw() -> None:
     # The one model left of the second repetition trained on it: whichever it is drawn to be, S is the first's alone.
     log_p = np.array([[[-1.0, -2.0, -3.0], [NAN, -9.0, 50.0]]])
     found = [p_values(log_p, np.array([[fold, 0]]), 99, chance())[0] for fold in range(3)]
-    assert [3 / 3, 2 / 3, 1 / 3] == pytest.approx(found)
+    assert pytest.approx(found) == [3 / 3, 2 / 3, 1 / 3]
 
 
 def test_drawn_assignments_give_what_all_of_them_give() -> None:
@@ -122,21 +122,21 @@ def test_drawn_assignments_give_what_all_of_them_give() -> None:
 
 def test_impossible_to_all_that_held_it_out_is_as_high_as_a_score_can_be() -> None:
     log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]]])
-    assert [1 / 9] == pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, chance()))
-    assert [9 / 9] == pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance()))
+    assert pytest.approx(p_values(log_p, np.array([[0, 0]]), 99, chance())) == [1 / 9]
+    assert pytest.approx(p_values(np.array([[[-INF, 0.0], [-INF, 0.0]]]), np.array([[1, 1]]), 99, chance())) == [9 / 9]
     undefined = p_values(np.full((1, 2, 3), -INF), np.array([[0, 0]]), 99, chance())
-    assert [NAN] == pytest.approx(undefined, nan_ok=True)
+    assert pytest.approx(undefined, nan_ok=True) == [NAN]
 
 
 def test_what_is_impossible_to_some_leaves_the_p_values_of_others_in_its_block() -> None:
     log_p = np.array([[[-INF, -1.0, -2.0], [-INF, -3.0, -900.0]], [[-5.0, -1.0, -2.0], [-4.0, -1.0, -2.0]]])
-    assert [1 / 9, 1 / 9] == pytest.approx(p_values(log_p, np.zeros((2, 2), int), 99, chance()))
+    assert pytest.approx(p_values(log_p, np.zeros((2, 2), int), 99, chance())) == [1 / 9, 1 / 9]
 
 
 @pytest.mark.parametrize("permutations", [6, 7, 8, 9])
 def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: int) -> None:
     equal, alone = np.zeros((1, 2, 3)), np.array([[[-9.0, 0.0, 0.0], [-9.0, 0.0, 0.0]]])
-    assert [1.0] == p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist()
+    assert p_values(equal, np.zeros((1, 2), int), permutations, chance()).tolist() == [1.0]
     found = p_values(alone, np.zeros((1, 2), int), permutations, chance(1))[0]
     assert found == pytest.approx(1 / 9)  # few draws reach it, so that it is exact either way
     drawn = {p_values(equal, np.zeros((1, 2), int), 50, chance(seed))[0] for seed in range(20)}
@@ -146,14 +146,14 @@ def test_all_nine_assignments_are_looked_at_or_so_many_are_drawn(permutations: i
 def test_lists_are_halved_so_that_as_many_sums_as_can_be_are_exact() -> None:
     # Two of them are just above the bound, and at it once rounded down: 8 sums at once would be too many to be exact.
     two, four = np.array([0.0, 0.5 + 1e-9]), np.array([0.0, *[0.5 + 1e-9] * 3])
-    assert 5 / 16 == share_below([two] * 4, 1.0, most=4)
-    assert 6 / 16 == share_below([two, two, four], 1.0, most=4)
-    assert 11 / 16 == share_below([two] * 4, 1.0, most=2)
-    assert 5 / 16 == share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4)  # equal values take no sums from others
+    assert share_below([two] * 4, 1.0, most=4) == 5 / 16
+    assert share_below([two, two, four], 1.0, most=4) == 6 / 16
+    assert share_below([two] * 4, 1.0, most=2) == 11 / 16
+    assert share_below([two] * 4 + [np.ones(9)] * 3, 4.0, most=4) == 5 / 16  # equal values take no sums from others
 
 
 def test_equal_answers_are_no_evidence() -> None:
-    assert [1.0, 1.0] == p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, chance()).tolist()
+    assert p_values(np.full((2, 10, 10), -1234.5), np.zeros((2, 10), int), 99, chance()).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_one_observation_that_is_memorised_among_sixty_thousand_can_be_called() 
     held_out = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3]])
     np.put_along_axis(log_p, held_out[:, :, None], -180.0, axis=2)
     memorised = p_values(log_p, held_out, 9999, chance())
-    assert [1e-10] == pytest.approx(memorised)
+    assert pytest.approx(memorised) == [1e-10]
     others = (1 + np.arange(59_999)) / 60_000  # as even as where nothing is memorised
     called = false_discovery_control(np.concatenate([memorised, others])) <= 0.05
-    assert [0] == np.flatnonzero(called).tolist()
+    assert np.flatnonzero(called).tolist() == [0]
     by_draws = false_discovery_control(np.concatenate([[1e-5], others]))  # of 99,999
     assert not (by_draws <= 0.05).any()
 
@@ -264,9 +264,9 @@ def test_models_are_reassigned_evenly_among_those_that_are_there() -> None:
     held_out[:3000, 1] = 2  # by a model that is missing: it stays the one
     found = reassign_models(log_p, held_out, chance())
     counts = [np.bincount(found[3000:, repetition], minlength=4).tolist() for repetition in range(3)]
-    assert [750] * 4 == pytest.approx(counts[0], abs=100)
-    assert [1000, 1000, 0, 1000] == pytest.approx(counts[1], abs=110)
-    assert [0, 0, 3000, 0] == counts[2]
+    assert pytest.approx(counts[0], abs=100) == [750] * 4
+    assert pytest.approx(counts[1], abs=110) == [1000, 1000, 0, 1000]
+    assert counts[2] == [0, 0, 3000, 0]
     assert {2} == set(found[:3000, 1].tolist())
 
 
@@ -300,16 +300,16 @@ def test_the_lowest_and_the_highest_sum_are_the_ends() -> None:
     values = lists(0, (4, 5, 6), whole=False)
     low, high = sum(each.min() for each in values), sum(each.max() for each in values)
     bounds = low / 2, low * (1 + TINY), high * (1 + TINY)
-    assert [0.0, 1 / 120, 1.0] == [share_below(values, bound) for bound in bounds]
-    assert [1.0, 1.0] == [share_below([], 0.0), share_below([np.zeros(3), np.zeros(4)], 0.0)]
+    assert [share_below(values, bound) for bound in bounds] == [0.0, 1 / 120, 1.0]
+    assert [share_below([], 0.0), share_below([np.zeros(3), np.zeros(4)], 0.0)] == [1.0, 1.0]
 
 
 def test_of_ten_to_the_power_of_ten_sums_one_is_found() -> None:
     values = [np.arange(10.0) for _ in range(10)]
-    assert [1e-10, 11e-10] == [share_below(values, 0.0), share_below(values, 1.0)]
+    assert [share_below(values, 0.0), share_below(values, 1.0)] == [1e-10, 11e-10]
     # The sum of ten digits is symmetric about 45: what is below and the tie are as many as what is above and the tie.
     below, at_most = share_below(values, 44.0), share_below(values, 45.0)
-    assert 1.0 == pytest.approx(below + at_most)
+    assert pytest.approx(below + at_most) == 1.0
     assert at_most - below == pytest.approx(432457640 / 10**10)  # so many have the sum 45
 
 
@@ -384,12 +384,12 @@ def test_the_least_that_is_found_is_what_lifts_the_models_that_trained_above_the
 
 def test_no_memory_is_enough_for_a_p_value_that_there_is_not() -> None:
     log_p, held_out = noise(chance(), 4, 2, 3, 2.0, 2.0), partitions(chance(1), 4, 2, 3)
-    assert [INF] * 4 == least_found(log_p, held_out, 0.1).tolist()  # 1 / 9 is the smallest
+    assert least_found(log_p, held_out, 0.1).tolist() == [INF] * 4  # 1 / 9 is the smallest
 
 
 def test_half_sums_leave_out_what_is_too_large_and_give_up_above_the_most() -> None:
     lists_of = [np.array([0.0, 3.0]), np.array([0.0, 2.0, 5.0])]
     found = half_sums(lists_of, 5.0, 6)
     assert found is not None
-    assert [0.0, 2.0, 3.0, 5.0, 5.0] == sorted(found.tolist())
+    assert sorted(found.tolist()) == [0.0, 2.0, 3.0, 5.0, 5.0]
     assert half_sums(lists_of, 5.0, 5) is None

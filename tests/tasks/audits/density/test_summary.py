@@ -34,7 +34,7 @@ CONFIG = About(planned=12, smallest=0.015625)
 def told(config: About, *tables: pa.Table) -> dict[tuple[str, str], Row]:
     """The rows by metric and setting; each has a name of its own."""
     found = summary(config, tables)
-    assert SUMMARY == found.schema
+    assert found.schema == SUMMARY
     rows = {(row["metric"], row["setting"]): row for row in found.to_pylist()}
     assert found.num_rows == len(rows)
     return rows
@@ -69,13 +69,13 @@ def test_the_gap_and_both_scores_are_told_with_what_they_are_without_memory() ->
         found
     )
     # On average the gain and the matched-count score are 0 where nothing is memorised, by how they are made.
-    assert [0.0, 0.0, 4.5] == [row["null"] for row in found.values()]
+    assert [row["null"] for row in found.values()] == [0.0, 0.0, 4.5]
     assert {("repetition", 3, 1.0, 9.0)} == {(r["unit"], r["n"], r["low"], r["high"]) for r in found.values()}
 
 
 def test_any_other_statistic_is_beside_what_redrawing_gives() -> None:
     table = distributed((4, "published", "median", 5.0, 4.5), (4, "matched", "median", 0.5, -0.25))
-    assert [-0.25, 4.5] == [row["null"] for row in told(CONFIG, table).values()]
+    assert [row["null"] for row in told(CONFIG, table).values()] == [-0.25, 4.5]
 
 
 def test_of_earlier_epochs_only_the_peaks_are_told() -> None:
@@ -96,7 +96,7 @@ def test_of_earlier_epochs_only_the_peaks_are_told() -> None:
 def test_labels_stay_in_their_table() -> None:
     table = distributed((4, "published", "median", 5.0, 4.5))
     of_label = table.set_column(2, "label", pa.array([7], pa.int32()))
-    assert 1 == len(told(CONFIG, pa.concat_tables([table, of_label])))
+    assert len(told(CONFIG, pa.concat_tables([table, of_label]))) == 1
 
 
 @pytest.mark.parametrize("cell", ["", *CELLS])
@@ -117,10 +117,10 @@ def test_the_papers_numbers_stand_beside_its_statistics_of_its_score_alone(cell:
 def test_observations_are_counted_at_five_per_cent_false_discoveries() -> None:
     found = told(CONFIG, scored({"p_adjusted": 0.05}, {"p_adjusted": 0.01}, {"p_adjusted": 0.06}, {"p_adjusted": None}))
     share = found[named("observations memorised", **{"false discoveries": 0.05})]
-    assert (2 / 3, 3, None, 0.0, "observation") == tuple(share[n] for n in ("estimate", "n", "low", "null", "unit"))
-    assert 0.015625 == found[named("smallest possible p-value")]["estimate"]
+    assert tuple(share[n] for n in ("estimate", "n", "low", "null", "unit")) == (2 / 3, 3, None, 0.0, "observation")
+    assert found[named("smallest possible p-value")]["estimate"] == 0.015625
     without = found[named("observations without a score")]
-    assert (1.0, 4) == (without["estimate"], without["n"])
+    assert (without["estimate"], without["n"]) == (1.0, 4)
     assert named("models of an observation, at least", planned=12) not in found
 
 
@@ -128,23 +128,23 @@ def test_how_many_samples_log_p_is_effectively_from_is_told_of_models_with_codes
     rows = [{"effective_samples": number} for number in (1.0, 9.5, 10.0, 30.0, 200.0, None)]
     found = told(CONFIG, scored(*rows))
     median, below = (found[named("effective samples of log p", **s)] for s in ({"statistic": "median"}, {"below": 10}))
-    assert (10.0, 5, "observation") == (median["estimate"], median["n"], median["unit"])
-    assert (2 / 5, 5, "observation") == (below["estimate"], below["n"], below["unit"])
+    assert (median["estimate"], median["n"], median["unit"]) == (10.0, 5, "observation")
+    assert (below["estimate"], below["n"], below["unit"]) == (2 / 5, 5, "observation")
     assert not [metric for metric, _ in told(CONFIG, scored({}, {})) if "effective" in metric]
 
 
 def test_models_that_are_missing_are_told() -> None:
     found = told(CONFIG, scored({}, {"trained_models": 8, "held_out_models": 2}))
     lacking = found[named("models of an observation, at least", planned=12)]
-    assert (10.0, 12, "training") == (lacking["estimate"], lacking["n"], lacking["unit"])
+    assert (lacking["estimate"], lacking["n"], lacking["unit"]) == (10.0, 12, "training")
 
 
 def test_scores_of_nobody_have_rows_without_numbers() -> None:
     found = told(CONFIG, scored({"m": None, "p_adjusted": None, "log_p_trained": None}))
     share = found[named("observations memorised", **{"false discoveries": 0.05})]
-    assert (None, 0) == (share["estimate"], share["n"])
+    assert (share["estimate"], share["n"]) == (None, 0)
     central = found[named("highly memorised within the central log p", share=0.9)]
-    assert (None, 0, None) == (central["estimate"], central["n"], central["null"])
+    assert (central["estimate"], central["n"], central["null"]) == (None, 0, None)
 
 
 # Privacy
@@ -163,7 +163,7 @@ def test_epsilon_stands_beside_rows_of_private_trainings_alone() -> None:
 
 
 def test_of_no_table_there_is_no_row() -> None:
-    assert {} == told(CONFIG)
+    assert told(CONFIG) == {}
 
 
 # All together, of trainings that were made up
@@ -214,13 +214,13 @@ def test_without_one_of_the_tables_there_are_the_rows_of_all_others(
         together = "correlation of M and the neighbour ratio", "neighbour ratio"
         others = [row for row in others if row["metric"] not in together]
     assert others == summary(CONFIG, list(rest.values())).to_pylist()
-    assert [] == rows_of(READ[missing], rest.values())
+    assert rows_of(READ[missing], rest.values()) == []
 
 
 def test_the_rows_of_a_table_stay_together_and_the_answers_are_the_first(tables: Mapping[str, pa.Table]) -> None:
     together = [row for measure in READ.values() for row in rows_of(measure, tables.values())]
     assert together == summary(CONFIG, list(tables.values())).to_pylist()
-    assert "observations memorised" == together[0]["metric"]
+    assert together[0]["metric"] == "observations memorised"
 
 
 def test_the_order_of_the_tables_makes_no_difference(tables: Mapping[str, pa.Table]) -> None:
@@ -232,7 +232,7 @@ def test_where_trainings_are_missing_the_rows_are_the_same_and_one_more(tables: 
     lacking = named("models of an observation, at least", planned=12)
     assert {lacking} == set(partial) - set(full) - {named("observations without a score")}
     assert set(full) <= set(partial)
-    assert 10 == partial[lacking]["estimate"]
+    assert partial[lacking]["estimate"] == 10
 
 
 def total(table: pa.Table) -> float:
@@ -246,5 +246,5 @@ def total(table: pa.Table) -> float:
 def test_the_task_computes_what_its_version_says(tables: Mapping[str, pa.Table]) -> None:
     # Where this fails stored summaries are no longer what the task would compute. If that is meant, raise its version.
     table = summary(About(12, 0.015625, "MNIST, 1e-4"), list(tables.values())[:6])
-    assert ("density.summary", 6) == (marks(summary).name, marks(summary).version)
-    assert [40, 68630.06889406934] == pytest.approx([table.num_rows, total(table)], rel=1e-6)
+    assert (marks(summary).name, marks(summary).version) == ("density.summary", 6)
+    assert pytest.approx([table.num_rows, total(table)], rel=1e-6) == [40, 68630.06889406934]

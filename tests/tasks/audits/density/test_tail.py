@@ -26,7 +26,7 @@ INF, NAN = float("inf"), float("nan")
 def test_all_p_values_that_are_small_are_beyond_chance_but_for_those_that_chance_brings() -> None:
     p = np.array([0.01] * 30 + [0.5] * 70 + [NAN])
     found = tail.beyond_chance(p, 0.05)
-    assert (30 / 100 - 0.05) / 0.95 == pytest.approx(found.share.value)
+    assert pytest.approx(found.share.value) == (30 / 100 - 0.05) / 0.95
     assert stats.binom.sf(29, 100, 0.05) == pytest.approx(found.p_value)
     # Of m that are not memorised 70 or fewer are above 5 % in more than 5 % of cases, up to the largest m.
     most = max(m for m in range(70, 101) if stats.binom.cdf(70, m, 0.95) > 0.05)
@@ -58,7 +58,7 @@ def test_the_lower_limit_is_what_more_that_are_not_memorised_would_make_too_rare
 
 def test_of_no_p_value_nothing_is_said() -> None:
     found = tail.beyond_chance(np.array([NAN]), 0.05)
-    assert (None, 0, None) == (found.share.value, found.share.n, found.p_value)
+    assert (found.share.value, found.share.n, found.p_value) == (None, 0, None)
 
 
 def test_what_is_found_is_a_quantile_and_nothing_where_no_memory_is_enough() -> None:
@@ -67,23 +67,23 @@ def test_what_is_found_is_a_quantile_and_nothing_where_no_memory_is_enough() -> 
     low, high = stats.binom.ppf((0.025, 0.975), 100, 0.8)
     assert (80, low, high + 1, 100) == (found.value, found.low, found.high, found.n)
     two = tail.found_in(np.array([2.0, 1.0]), 0.8)  # 2.5 % of draws have none, or both, below the quantile
-    assert (2.0, 1.0, None, 2) == (two.value, two.low, two.high, two.n)
+    assert (two.value, two.low, two.high, two.n) == (2.0, 1.0, None, 2)
     assert tail.found_in(np.full(9, INF), 0.8).value is None
     third = tail.found_in(np.arange(7.0), 0.3, 0.8)  # the third smallest is enough for 2.1 of 7
     low, high = stats.binom.ppf((0.1, 0.9), 7, 0.3)
     assert (2.0, max(low - 1, 0), high, 7) == (third.value, third.low, third.high, third.n)
     some = tail.found_in(np.array([1.0] * 8 + [INF] * 2), 0.8)
-    assert (1.0, None) == (some.value, some.high)
-    assert 0 == tail.found_in(np.array([NAN]), 0.8).n
+    assert (some.value, some.high) == (1.0, None)
+    assert tail.found_in(np.array([NAN]), 0.8).n == 0
 
 
 def test_the_level_of_one_alone_is_that_of_the_procedure() -> None:
     for dependent in (False, True):
         p = np.ones(50)
         p[7] = tail.alone(50, dependent)
-        assert 0.05 == pytest.approx(tail.adjust_p_values(p, dependent)[7])
+        assert pytest.approx(tail.adjust_p_values(p, dependent)[7]) == 0.05
     assert tail.adjust_p_values(p, True)[7] == pytest.approx(false_discovery_control(p)[7] * sum(1 / np.arange(1, 51)))
-    assert (0.05, 0.25) == (tail.counted_at(1e-10), tail.counted_at(0.25))
+    assert (tail.counted_at(1e-10), tail.counted_at(0.25)) == (0.05, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_is_planted_is_counted_apart_from_all_others() -> None:
             assert (pytest.approx(2 / 3), 3) == found[PLANTED_CALLED]
             assert (pytest.approx(1 / 7), 7) == found["observations memorised that were not planted"]
         assert bool(planted) == (PLANTED_CALLED in found)
-    assert 6 == parse_planting("duplicated3").rows  # copies are planted, too
+    assert parse_planting("duplicated3").rows == 6  # copies are planted, too
 
 
 def test_false_discoveries_keep_their_rate_and_the_lower_limit_its_level_where_some_are_memorised() -> None:

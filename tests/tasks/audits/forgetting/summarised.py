@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 def rows(*tables: pa.Table, config: About = About(())) -> dict[tuple[str, str], Row]:  # noqa: B008
     found = summary(config, tables)
-    assert SUMMARY == found.schema
+    assert found.schema == SUMMARY
     listed = found.to_pylist()
     known = {(row["metric"], row["setting"]): row for row in listed}
     assert len(known) == len(listed)  # each is found by these two

@@ -112,7 +112,7 @@ def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
     assert (answer, evidence) == (found.answer, found.sentence)
     decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
     assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(found.rows)
-    assert LIMITS == found.limits
+    assert found.limits == LIMITS
     assert answer in AUDIT.wording.answers
 
 
@@ -153,7 +153,7 @@ def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold
     several = [lost, *target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN)]
     found = AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist(several, SUMMARY))
     assert found is not None
-    assert ('{"target": "b"}', 0.08) == (found["setting"], found["estimate"])
+    assert (found["setting"], found["estimate"]) == ('{"target": "b"}', 0.08)
     assert AUDIT.effect.row(QUICKSTART, pa.Table.from_pylist([lost], SUMMARY)) is None
 
 
@@ -179,16 +179,16 @@ def test_a_given_file_is_quoted_where_several_are_told_apart() -> None:
 def test_of_many_targets_the_first_are_told_one_by_one() -> None:
     found = said(*(each for at in range(15) for each in target(f"target {at}", *HELD)))
     assert "of 15 targets" in found.sentence
-    assert 12 == found.sentence.count("it knows D_Q better")
+    assert found.sentence.count("it knows D_Q better") == 12
 
 
 def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> None:
     share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
     found = said(share, config=TABLE1)
-    assert "not judged" == found.answer
+    assert found.answer == "not judged"
     assert "Not judged: without a control set" in found.sentence
     assert "hold images back (query.held_back=0.5) or give some of the same source" in found.sentence
-    assert (("share of D_Q held", '{"target": "D_C"}'),) == found.rows  # there is no test to rest on
+    assert found.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
 
 
 def test_what_would_have_been_found_is_told() -> None:
@@ -224,10 +224,10 @@ def test_where_nothing_is_scored_nothing_is_decided() -> None:
     images = row("images", {"part": "query", "class": "3"}, alone(12.0, 2), "group")
     of_images = replace(QUICKSTART, question=Examples())
     found = said(images, config=of_images)
-    assert ("undecided", "Undecided: this run shows images only.") == (found.answer, found.sentence)
+    assert (found.answer, found.sentence) == ("undecided", "Undecided: this run shows images only.")
     assert (("images", images["setting"]),) == found.rows
     nobody = said()
-    assert ("Undecided: nothing has been decided.", ()) == (nobody.sentence, nobody.rows)
+    assert (nobody.sentence, nobody.rows) == ("Undecided: nothing has been decided.", ())
 
 
 def test_every_answer_is_declared() -> None:
@@ -241,7 +241,7 @@ def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_i
     rate = "whatever else these hold"
     assert f"{rate}, if D_Q and the control set were drawn from one pool at random." in given.sentence
     assert f"{rate}." in held.sentence
-    assert [True, False] == [GIVEN_CONTROL in found.limits for found in (given, held)]
+    assert [GIVEN_CONTROL in found.limits for found in (given, held)] == [True, False]
     assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
 
 
@@ -250,14 +250,14 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     by = with_settings(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
     tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
     clean = said(*target("table.csv", *CLEARED), tried, config=given)
-    assert "not judged" == clean.answer
+    assert clean.answer == "not judged"
     assert (
         "of 40 owners who hold 25 % of D_Q and give a clean model's answers about it, 12 would pass" in clean.sentence
     )
     assert TABLES in clean.limits
     assert UNBOUND_TABLES in clean.limits
     bound = said(*target("table.csv", *CLEARED), config=by)
-    assert "forgotten" == bound.answer
+    assert bound.answer == "forgotten"
     assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
     assert TABLES not in said(*target("D_C", *CLEARED)).limits
     assert (
@@ -271,8 +271,8 @@ def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
         said(*(each for name, values in targets for each in target(name, *values)))
         for targets in ([("a", HELD)], [("a", HELD), ("b", HELD)], [("a", HELD), ("b", CLEARED)])
     )
-    assert ["not forgotten"] * 3 == [found.answer for found in (one, two, other)]
-    assert [False, True, False] == [SHARED_DRAW in found.limits for found in (one, two, other)]
+    assert [found.answer for found in (one, two, other)] == ["not forgotten"] * 3
+    assert [SHARED_DRAW in found.limits for found in (one, two, other)] == [False, True, False]
 
 
 def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
@@ -283,7 +283,7 @@ def test_an_owner_who_could_guess_what_is_held_back_is_warned_of() -> None:
     for config, words in ((secret, chosen[0]), (bound, chosen[1])):
         assert words in said(*target("table.csv", *HELD), config=config).limits
     warned = [GUESSABLE in said(*target("table.csv", *HELD), config=config).sentence for config in (given, secret)]
-    assert [True, False, False] == [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence]
+    assert [*warned, GUESSABLE in said(*target("D_C", *HELD)).sentence] == [True, False, False]
 
 
 DIFFERENT = (0.5, 0.0, 0.06, 0.001)  # by its accuracy on the control set
@@ -297,8 +297,10 @@ def certified(*rows: Row, config: Forgetting = QUICKSTART) -> Certificate:
 
 def test_each_target_has_a_line_and_those_that_decide_come_first() -> None:
     found = certified(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
-    assert [("b", "not forgotten"), ("c", "undecided"), ("a", "forgotten")] == [
-        (each.target, each.answer) for each in found.findings
+    assert [(each.target, each.answer) for each in found.findings] == [
+        ("b", "not forgotten"),
+        ("c", "undecided"),
+        ("a", "forgotten"),
     ]
     assert "Has each of these models forgotten" in found.asked
 
@@ -308,9 +310,9 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
     given = with_settings(QUICKSTART, {"given.outputs": outputs})
     rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
     found = certified(*rows, config=given)
-    assert ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"] == [each.target for each in found.findings]
+    assert [each.target for each in found.findings] == ["kept.csv", "sent.csv", "sent.parquet", "kept.v2"]
     alone = certified(*target("kept.csv", *CLEARED), config=with_settings(given, outputs=outputs[:1]))
-    assert ["kept"] == [each.target for each in alone.findings]
+    assert [each.target for each in alone.findings] == ["kept"]
     assert "trained on" not in found.asked + alone.asked
     two = with_settings(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
     trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
@@ -323,8 +325,9 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
     )
     assert draws.asked.endswith("is taken from a draw of its own, of 25 % of that set.")
     assert (
-        "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
-        "latter by fine-tuning" == Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
+        Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
+        == "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
+        "latter by fine-tuning"
     )
 
 
@@ -338,25 +341,25 @@ def test_many_trained_targets_are_explained_together() -> None:
 
 def test_an_accusation_shows_the_test_that_made_it_and_nothing_else() -> None:
     (finding,) = certified(*target("b", *HELD)).findings
-    assert "" == finding.target
+    assert finding.target == ""
     assert "of 1,000 models that never saw it about 1 would look so." in finding.sentence
     assert "Models that hold at least 8 % of the data set look so." in finding.sentence
     assert finding.line is not None
-    assert (0.001, None, 0.025) == (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value)
+    assert (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value) == (0.001, None, 0.025)
 
 
 def test_who_is_cleared_is_shown_with_the_share_that_may_be_held() -> None:
     (finding,) = certified(*target("a", *CLEARED)).findings
     assert "and holds at most 6 % of it (95 % limit)." in finding.sentence
     assert finding.line is not None
-    assert (0.06, 0.1) == (finding.line.high, finding.line.boundaries[0].value)
+    assert (finding.line.high, finding.line.boundaries[0].value) == (0.06, 0.1)
 
 
 def test_without_targets_it_says_what_the_verdict_says() -> None:
     found = certified()
     (finding,) = found.findings
-    assert "Undecided: nothing has been decided." == finding.sentence
-    assert ("", (RUN_AGAIN,)) == (found.error, found.steps)
+    assert finding.sentence == "Undecided: nothing has been decided."
+    assert (found.error, found.steps) == ("", (RUN_AGAIN,))
 
 
 def share(name: str, models: int) -> Row:
@@ -421,7 +424,7 @@ def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(
 
 
 def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
-    assert (
+    assert certified(*target("a", *DIFFERENT)).rule == (
         "The answer is “not forgotten” where a model is surer of the data set than of the control set, images of the "
         "same source that nobody was given (one side of a randomisation test, p at most 0.025 over all models "
         "together). Otherwise it is “undecided” where it has not answered. Otherwise it is “not judged” where there is "
@@ -433,14 +436,14 @@ def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
         "judged” where it is less sure of the data set than of the control set, as no model is that never saw either "
         "(p below 0.01). Otherwise it is “forgotten” where it may hold at most 10 % of the data set (95 % limit). The "
         "answer is “undecided” where none of these conditions holds."
-    ) == certified(*target("a", *DIFFERENT)).rule
+    )
 
 
 def test_without_a_control_set_no_test_has_an_error_rate() -> None:
     found = certified(share("a", 5), config=TABLE1)
     (finding,) = found.findings
     assert "Without a control set and calibration models knowing the data set cannot be told from" in finding.sentence
-    assert ("not judged", None, "", (HOLD_BACK,)) == (finding.answer, finding.line, found.error, found.steps)
+    assert (finding.answer, finding.line, found.error, found.steps) == ("not judged", None, "", (HOLD_BACK,))
 
 
 def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
@@ -450,7 +453,7 @@ def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
     assert known.endswith("at most 5 are called forgotten.")
     unknown = certified(share("a", 1), *target("a", *CLEARED)[1:])
     assert unknown.error == f"{first} else these hold."
-    assert (MORE,) == unknown.steps
+    assert unknown.steps == (MORE,)
     named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     of_named = certified(*target("a", *CLEARED), config=named).error
     assert "whatever else these hold, if the data set and the control set were drawn from one pool" in of_named
@@ -458,7 +461,7 @@ def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
 
 def test_where_images_alone_are_shown_scores_are_asked_for() -> None:
     images = replace(QUICKSTART, question=Examples())
-    assert ("Ask what the models know, too: question=scores.",) == certified(config=images).steps
+    assert certified(config=images).steps == ("Ask what the models know, too: question=scores.",)
 
 
 TESTED = {"effect": 2.5, "effect_low": 1.0, "effect_high": 4.0, "p": 0.01, "p_adjusted": 0.02, "p_other": 0.99}
@@ -498,4 +501,4 @@ def test_what_is_written_of_a_target_is_read_back(known: Row, expected: TargetEv
 
 
 def test_a_target_that_did_not_answer_has_a_share_of_no_value() -> None:
-    assert (None, 0) == tuple(unanswered_row("c")[name] for name in ("estimate", "n"))
+    assert tuple(unanswered_row("c")[name] for name in ("estimate", "n")) == (None, 0)

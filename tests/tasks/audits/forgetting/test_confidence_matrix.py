@@ -15,8 +15,8 @@ def test_models_are_found_in_any_order_and_in_tables_of_several() -> None:
     assert [ModelId("query", None, 0), ModelId("query", None, 1)] == matrix.replicates("query")
     assert [ModelId("target", 3, 0)] == matrix.replicates("target", 3)
     assert [] == matrix.replicates("target", 0) == matrix.replicates("calibration")
-    assert (3, [0, 1, 2]) == (matrix.images, matrix.groups.tolist())
-    assert (0, 0) == (confidence_matrix([]).images, len(confidence_matrix([]).models))
+    assert (matrix.images, matrix.groups.tolist()) == (3, [0, 1, 2])
+    assert (confidence_matrix([]).images, len(confidence_matrix([]).models)) == (0, 0)
 
 
 def test_all_are_compared_at_the_coarsest_resolution_among_them() -> None:
@@ -25,7 +25,7 @@ def test_all_are_compared_at_the_coarsest_resolution_among_them() -> None:
         matrix.replicates("query"), [], matrix.replicates("target", 0)
     )
     assert [0.12, 0.5, 1.0] == query.tolist() == target.tolist()
-    assert (0, 3) == none.shape
+    assert none.shape == (0, 3)
 
 
 def test_nothing_is_finer_than_float32() -> None:
@@ -37,15 +37,15 @@ def test_nothing_is_finer_than_float32() -> None:
 
 def test_groups_are_known_where_images_have_them() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES, groups=np.array([4, 4, 7]))])
-    assert [4, 4, 7] == matrix.groups.tolist()
+    assert matrix.groups.tolist() == [4, 4, 7]
 
 
 def test_what_models_say_of_the_control_set_is_known_beside_d_q() -> None:
     matrix = confidence_matrix([table("query", None, 0, VALUES, control=1)])
-    assert ([False, False, True], 2) == (matrix.is_control.tolist(), matrix.images)
+    assert (matrix.is_control.tolist(), matrix.images) == ([False, False, True], 2)
     query = matrix.replicates("query")
     assert [VALUES.tolist()] == matrix.confidences(query).tolist()
-    assert [(1, 2)] == [part.shape for part in matrix.rounded_confidences(query)]
+    assert [part.shape for part in matrix.rounded_confidences(query)] == [(1, 2)]
 
 
 def test_models_of_other_images_or_twice_the_same_are_our_own_error() -> None:

@@ -85,7 +85,7 @@ def test_targets_are_called_by_what_they_are_trained_on() -> None:
     targets = (*PUBLISHED, Target(outside=1.0))
     expected = ["D_Q", "0.5 D_C", "0.75 D_C", "D_C", "D_C + 0.1 D_Q", "D_C + 0.5 D_Q", "D_C + D_Q", "out of domain"]
     assert expected == [str(target) for target in targets]
-    assert [True, False, False, False, True, True, True, False] == [target.remembers for target in targets]
+    assert [target.remembers for target in targets] == [True, False, False, False, True, True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -114,16 +114,16 @@ def test_each_answer_follows_from_the_rule(
 
 
 def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:
-    assert ["right", "wrong"] == [score_decision("not forgotten", share, 0.1) for share in (0.02, 0.0)]
-    assert ["right", "right", "wrong"] == [score_decision("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)]
-    assert ["undecided", "undecided", None] == [
+    assert [score_decision("not forgotten", share, 0.1) for share in (0.02, 0.0)] == ["right", "wrong"]
+    assert [score_decision("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)] == ["right", "right", "wrong"]
+    assert [
         score_decision("undecided", 0.0, 0.1),
         score_decision("not judged", 0.5, 0.1),
         score_decision("forgotten", None, 0.1),
-    ]
+    ] == ["undecided", "undecided", None]
 
 
 def test_p_values_are_adjusted_as_holm_does() -> None:
-    assert [0.04, 0.03, 0.04] == pytest.approx(holm_adjustment([0.02, 0.01, 0.03]))
-    assert [1.0, 1.0] == holm_adjustment([0.9, 0.8])
-    assert [] == holm_adjustment([])
+    assert pytest.approx(holm_adjustment([0.02, 0.01, 0.03])) == [0.04, 0.03, 0.04]
+    assert holm_adjustment([0.9, 0.8]) == [1.0, 1.0]
+    assert holm_adjustment([]) == []

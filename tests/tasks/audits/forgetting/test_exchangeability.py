@@ -42,13 +42,13 @@ def test_ranks_are_scipys_and_ties_share_theirs() -> None:
 def test_an_image_is_compared_with_its_neighbours_in_easiness() -> None:
     easiness = np.array([4.0, 1.0, 2.0, 3.0])  # a quarter of four images: one neighbour to either side
     values = np.array([10.0, 1.0, 3.0, 8.0])
-    assert [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2] == neighbour_contrast(values, easiness).tolist()
-    assert [5.0] == neighbour_contrast(np.array([5.0]), np.ones(1)).tolist()
-    assert [1 - 2, 2 - (1 + 6) / 2, 6 - 2] == neighbour_contrast(np.array([1.0, 2.0, 6.0]), np.arange(3)).tolist()
+    assert neighbour_contrast(values, easiness).tolist() == [10 - 8, 1 - 3, 3 - (1 + 8) / 2, 8 - (3 + 10) / 2]
+    assert neighbour_contrast(np.array([5.0]), np.ones(1)).tolist() == [5.0]
+    assert neighbour_contrast(np.array([1.0, 2.0, 6.0]), np.arange(3)).tolist() == [1 - 2, 2 - (1 + 6) / 2, 6 - 2]
     # A quarter of twelve images: three neighbours to either side.
     powers = 2.0 ** np.arange(12)
     found = neighbour_contrast(powers, np.arange(12))
-    assert [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6] == pytest.approx([found[0], found[6]])
+    assert pytest.approx([found[0], found[6]]) == [1 - (2 + 4 + 8) / 3, 64 - (8 + 16 + 32 + 128 + 256 + 512) / 6]
 
 
 def scores_by_hand(confidence: Array, calibration: Array) -> Array:
@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_formula(models: int) -> None:
     # No more is known of models that are equal, and nothing of a model to which all images are.
     equal = np.repeat(calibration[:1], 2, axis=0)
     np.testing.assert_allclose(of_one, scores(own, equal), atol=1e-9)
-    assert [0.0] * 150 == scores(np.full(150, 0.5), equal).tolist()
+    assert scores(np.full(150, 0.5), equal).tolist() == [0.0] * 150
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5, 4.0])
@@ -126,7 +126,7 @@ def test_the_p_value_is_that_of_all_draws_where_these_are_few() -> None:
     for p, share in zip(found, (2 / 6, 5 / 6), strict=True):
         low, high = bounds(share, 6000)
         assert low <= p * 6001 - 1 <= high
-    assert (1.0, 1.0) == p_values(np.zeros(4), control, 99, chance())
+    assert p_values(np.zeros(4), control, 99, chance()) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(("numbers", "sizes"), [(1, [1] * 7), (8, [2, 2, 2, 1]), (11, [2, 2, 2, 1]), (99, [7])])
@@ -139,14 +139,14 @@ def test_draws_are_counted_in_parts_that_fit_the_memory(
         """Moves every value on by as many places as rows were given out before."""
 
         def permuted(self, rows: Array, axis: int) -> Array:
-            assert 1 == axis
+            assert axis == 1
             start = sum(seen)
             seen.append(len(rows))
             return np.stack([np.roll(row, start + at) for at, row in enumerate(rows)])
 
     monkeypatch.setattr(exchangeability, "BLOCK", numbers)
     # The first of the rolled rows, in turn: 5 0 2 1 5 0 2; two of these seven are at least 5, and all at most.
-    assert (3 / 8, 8 / 8) == p_values(values, control, 7, Turned())  # type: ignore[arg-type]
+    assert p_values(values, control, 7, Turned()) == (3 / 8, 8 / 8)  # type: ignore[arg-type]
     assert sizes == seen
 
 
@@ -164,7 +164,7 @@ def test_sums_that_differ_by_rounding_are_equal(scale: float) -> None:
 def test_the_effect_is_welchs_statistic_but_for_its_spread_and_0_where_nothing_varies() -> None:
     values, control = np.array([5.0, 1.0, 2.0, 0.0]), np.array([False, False, True, True])
     assert (3.0 - 1.0) / values.std(ddof=1) == pytest.approx(effect(values, control))
-    assert 0.0 == effect(np.zeros(4), control)
+    assert effect(np.zeros(4), control) == 0.0
     uneven = np.array([False, True, True, True])
     assert (5.0 - 1.0) / (values.std(ddof=1) * np.sqrt(1 + 1 / 3)) == pytest.approx(effect(values, uneven))
 
@@ -172,7 +172,7 @@ def test_the_effect_is_welchs_statistic_but_for_its_spread_and_0_where_nothing_v
 def test_images_of_a_group_count_as_one() -> None:
     values = np.array([1.0, 3.0, 5.0, 7.0])
     means, control = unit_scores(values, np.array([9, 9, 2, 4]), np.array([True, True, False, False]))
-    assert ([5.0, 7.0, 2.0], [False, False, True]) == (means.tolist(), control.tolist())
+    assert (means.tolist(), control.tolist()) == ([5.0, 7.0, 2.0], [False, False, True])
 
 
 def test_one_calibration_model_is_enough_and_none_is_not() -> None:

@@ -28,15 +28,15 @@ EFFECTS = {0.0: [-1.0, 0.0, 1.0], 0.5: [4.0, 5.0, 6.0], 0.25: [3.0, 3.0, 6.0]}
 def test_the_curve_goes_through_the_means() -> None:
     curve = share_curve(EFFECTS)
     assert curve is not None
-    assert ([0, 0.25, 0.5], [0, 4, 5], 6, 3) == (
+    assert (
         curve.shares.tolist(), curve.means.tolist(), curve.freedom, curve.fewest
-    )  # fmt: skip
+    ) == ([0, 0.25, 0.5], [0, 4, 5], 6, 3)  # fmt: skip
     assert math.sqrt((2 + 6 + 2) / 6) == pytest.approx(curve.sigma)
     falling = share_curve({0.0: [0.0, 1.0], 0.5: [-3.0, -1.0]})
     assert falling is not None
-    assert [0.5, -2.0] == falling.means.tolist()
+    assert falling.means.tolist() == [0.5, -2.0]
     assert (
-        1.0 == falling.estimate_share(-5.0, 1).high
+        falling.estimate_share(-5.0, 1).high == 1.0
     )  # below what no share shows: nothing is excluded that the others hold
 
 
@@ -46,18 +46,18 @@ def test_a_limit_is_the_share_whose_mean_lies_a_reach_away() -> None:
     reach = stats.t.ppf(0.95, 6) * curve.sigma * math.sqrt(1 + 1 / 3)
     assert reach == pytest.approx(curve.one_sided_margin(1))
     found = curve.estimate_share(3.0 - reach, 1)
-    assert 0.1875 == pytest.approx(found.high, abs=1e-3)  # the mean is 3 there
-    assert (0.0, 1) == (found.low, found.n)
+    assert pytest.approx(found.high, abs=1e-3) == 0.1875  # the mean is 3 there
+    assert (found.low, found.n) == (0.0, 1)
     surer = curve.estimate_share(2.0 + reach, 1)
-    assert 0.125 == pytest.approx(surer.low, abs=1e-3)
-    assert 1.0 == surer.high  # beyond the largest share nothing is known
-    assert (0.25, 0.25, 0.25) == (
+    assert pytest.approx(surer.low, abs=1e-3) == 0.125
+    assert surer.high == 1.0  # beyond the largest share nothing is known
+    assert (
         curve.estimate_share(4.0, 1).value,
         curve.estimate_share(4.0 - reach, 1).high,
         curve.estimate_share(4.0 + reach, 1).low,
-    )  # a share's own mean, and what lies a reach from it
-    assert (0.0, 0.5) == (curve.estimate_share(-5.0, 1).value, curve.estimate_share(99.0, 1).low)
-    assert 3 == curve.estimate_share(4.0, 3).n
+    ) == (0.25, 0.25, 0.25)  # a share's own mean, and what lies a reach from it
+    assert (curve.estimate_share(-5.0, 1).value, curve.estimate_share(99.0, 1).low) == (0.0, 0.5)
+    assert curve.estimate_share(4.0, 3).n == 3
 
 
 def test_the_interval_of_the_effect_has_two_sides_and_narrows_with_the_models() -> None:
@@ -70,11 +70,11 @@ def test_the_interval_of_the_effect_has_two_sides_and_narrows_with_the_models() 
 def test_a_curve_is_as_sure_as_its_fewest_models_allow() -> None:
     curve = share_curve({0.0: [1.0, 2.0, 3.0], 0.5: [4.0, 8.0], 0.25: []})
     assert curve is not None
-    assert ([0, 0.5], [2, 6], 3, 2) == (curve.shares.tolist(), curve.means.tolist(), curve.freedom, curve.fewest)
+    assert (curve.shares.tolist(), curve.means.tolist(), curve.freedom, curve.fewest) == ([0, 0.5], [2, 6], 3, 2)
     assert math.sqrt((2 + 8) / 3) == pytest.approx(curve.sigma)
     single = share_curve({0.0: [1.0, 3.0], 0.5: [4.0]})
     assert single is not None
-    assert (1, 1) == (single.freedom, single.fewest)
+    assert (single.freedom, single.fewest) == (1, 1)
 
 
 def test_without_models_that_vary_or_a_share_above_0_there_is_no_curve() -> None:
@@ -119,8 +119,8 @@ def test_the_check_is_the_t_test_of_a_further_model() -> None:
 @pytest.mark.parametrize(("p", "is_alike"), [(UNLIKE, True), (0.99 * UNLIKE, False), (1.01 * UNLIKE, True)])
 def test_a_target_is_alike_down_to_the_level(p: float, is_alike: bool) -> None:
     assert is_alike is LikenessCheck(0.5, 0.6, p).is_alike
-    assert [False, True] == [LikenessCheck(value, 0.6, p).is_larger for value in (0.5, 0.7)]
-    assert 0.01 == UNLIKE
+    assert [LikenessCheck(value, 0.6, p).is_larger for value in (0.5, 0.7)] == [False, True]
+    assert UNLIKE == 0.01
 
 
 def test_a_correlation_is_pearsons_and_two_calibration_models_are_enough_for_an_agreement() -> None:
@@ -138,8 +138,8 @@ def test_a_correlation_is_pearsons_and_two_calibration_models_are_enough_for_an_
 def test_equal_models_are_alike_and_what_is_not_known_is_neither() -> None:
     assert likeness_check([0.8], [0.8, 0.8]).is_alike
     assert LikenessCheck(0.9, pytest.approx(0.8), 0.0) == likeness_check([0.9], [0.8, 0.8])
-    assert (0.9, None) == (likeness_check([0.9], [0.8]).value, likeness_check([0.9], [0.8]).is_alike)
-    assert (None, None) == (likeness_check(None, [0.8, 0.7]).value, likeness_check([], []).is_alike)
+    assert (likeness_check([0.9], [0.8]).value, likeness_check([0.9], [0.8]).is_alike) == (0.9, None)
+    assert (likeness_check(None, [0.8, 0.7]).value, likeness_check([], []).is_alike) == (None, None)
 
 
 def test_one_more_calibration_model_fails_as_often_as_the_level_says() -> None:
@@ -149,8 +149,8 @@ def test_one_more_calibration_model_fails_as_often_as_the_level_says() -> None:
 
 
 def test_a_mean_of_models_with_data_of_their_own_varies_by_what_draws_of_d_c_have_in_common() -> None:
-    assert [1, 0.5] == [variance_factor(models, 1.0) for models in (1, 2)]
-    assert [5 / 3, 1.0] == pytest.approx([variance_factor(models, 0.25) for models in (1, 2)])
+    assert [variance_factor(models, 1.0) for models in (1, 2)] == [1, 0.5]
+    assert pytest.approx([variance_factor(models, 0.25) for models in (1, 2)]) == [5 / 3, 1.0]
     curve, drawn = share_curve(EFFECTS), share_curve(EFFECTS, 0.25)
     assert curve is not None
     assert drawn is not None
@@ -196,11 +196,11 @@ def test_noise_lowers_the_agreement_and_an_ensemble_raises_it() -> None:
     noisy = agreement(np.clip(targets[0] + 0.3 * chance.normal(size=800), 0, 1), calibration)
     together = agreement(targets.mean(axis=0), calibration)
     assert (noisy or 1.0) < min(known) < max(known) < (together or 0.0)
-    assert (None, []) == (agreement(targets[0], calibration[:1]), calibration_agreements(calibration[:1]))
+    assert (agreement(targets[0], calibration[:1]), calibration_agreements(calibration[:1])) == (None, [])
 
 
 def test_answers_to_one_picture_may_differ_by_what_was_printed_and_no_more() -> None:
     said, again = np.array([0.5, 0.50, 0.9, 0.3]), np.array([np.nan, 0.51, 0.8, 0.3])
-    assert (2, 3) == count_disagreements(said, again, 0.0)
-    assert (1, 3) == count_disagreements(said, again, 0.01)
-    assert (0, 1) == count_disagreements(np.array([0.5]), np.array([0.5001]), 0.0)
+    assert count_disagreements(said, again, 0.0) == (2, 3)
+    assert count_disagreements(said, again, 0.01) == (1, 3)
+    assert count_disagreements(np.array([0.5]), np.array([0.5001]), 0.0) == (0, 1)

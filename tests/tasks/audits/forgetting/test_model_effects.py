@@ -54,8 +54,8 @@ NULL = [effect_beside(KNOWN[at], np.delete(KNOWN, at, axis=0)) for at in range(3
 
 def test_calibration_models_are_each_compared_with_the_others_and_a_single_one_with_none() -> None:
     assert pytest.approx(effects().null_effects) == NULL
-    assert 2 == len(effects(known=KNOWN[:2]).null_effects)
-    assert [] == effects(known=KNOWN[:1]).null_effects
+    assert len(effects(known=KNOWN[:2]).null_effects) == 2
+    assert effects(known=KNOWN[:1]).null_effects == []
 
 
 def test_ties_are_counted_within_classes_among_the_images_that_models_find_hard() -> None:
@@ -75,8 +75,10 @@ def test_ties_are_counted_within_classes_among_the_images_that_models_find_hard(
 
 
 def test_there_is_a_test_where_there_are_controls_and_models_that_never_saw_d_q() -> None:
-    assert [True, False, False] == [
-        each.is_controlled for each in (effects(), effects(known=KNOWN[:0]), effects(control=0))
+    assert [each.is_controlled for each in (effects(), effects(known=KNOWN[:0]), effects(control=0))] == [
+        True,
+        False,
+        False,
     ]
 
 
@@ -100,7 +102,7 @@ def test_the_curve_leaves_out_the_models_that_are_read_off_it() -> None:
         assert [*by_hand.means, by_hand.sigma] == pytest.approx([*curve.means, curve.sigma])
     drawn = effects(replace(CONFIG, calibration_share=0.25)).curve(("target", 0))
     assert drawn is not None
-    assert 0.25 == drawn.drawn
+    assert drawn.drawn == 0.25
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_a_target_is_tested_by_the_mean_of_its_models_scores() -> None:
 def test_models_of_known_shares_are_audited_without_themselves() -> None:
     found = effects()
     audits = [*found.single_audits()]
-    assert [0.0] * 3 + [0.1] * 2 + [0.5] * 2 == [each.share for each in audits]
+    assert [each.share for each in audits] == [0.0] * 3 + [0.1] * 2 + [0.5] * 2
     first, last = audits[0], audits[-1]
     for single, who, of, others in (
         (first, ("calibration", 0), KNOWN[0], KNOWN[1:]),
@@ -156,7 +158,7 @@ def test_models_of_known_shares_are_audited_without_themselves() -> None:
             single.share, pytest.approx(value), p, pytest.approx(curve.estimate_share(value, 1).high)
         )
     alone = [*effects(replace(CONFIG, partial=()), known=KNOWN[:1]).single_audits()]
-    assert [(0.5, 1.0)] * 2 == [(each.share, each.high) for each in alone]  # no curve: any share may be held
+    assert [(each.share, each.high) for each in alone] == [(0.5, 1.0)] * 2  # no curve: any share may be held
 
 
 def test_likeness_is_that_of_the_controls_to_calibration_models_that_are_rounded_as_the_target_is() -> None:
@@ -176,14 +178,14 @@ def test_a_model_that_does_not_say_the_classes_has_no_accuracy() -> None:
     models = found.matrix.replicates("target", 0)
     silent = {model: replace(said, right=None) for model, said in found.matrix.models.items() if model == models[1]}
     matrix = replace(found.matrix, models={**found.matrix.models, **silent})
-    assert [1, None] == [
+    assert [
         None if said is None else len(said) // 2
         for said in (of.accuracies(models) for of in (found, ModelEffects(CONFIG, matrix)))
-    ]
+    ] == [1, None]
 
 
 def test_calibration_share_is_in_key_and_lone_outputs_are_unbound() -> None:
     plain = Decisions((BESIDE_ALL,))
     assert canonical(replace(plain, calibration_share=0.5)) != canonical(plain)
     table = replace(BESIDE_ALL, source="outputs")
-    assert [False, True] == [Decisions((BESIDE_ALL, other)).has_unbound_tables for other in (BESIDE_ALL, table)]
+    assert [Decisions((BESIDE_ALL, other)).has_unbound_tables for other in (BESIDE_ALL, table)] == [False, True]

@@ -95,7 +95,7 @@ def test_the_summary_reads_what_was_made_of_the_confidences_and_neither_these_no
 def test_a_training_in_links_has_the_key_of_the_unbroken_one_and_waits_for_those_before() -> None:
     unbroken, linked = (Plan.from_roots(plan(with_settings(SMOKE, epochs=5, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
-    assert {} == dict(unbroken.after)
+    assert dict(unbroken.after) == {}
     more = [linked.jobs[key] for key in linked.jobs.keys() - unbroken.jobs.keys()]
     trained = [job for job in unbroken.jobs.values() if marks(job.function).name == "mixed.train"]
     assert Counter({2: len(trained), 4: len(trained)}) == Counter(job.config.epochs for job in more)
@@ -148,11 +148,11 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
     assert config_of(roots["decisions"]) == config_of(roots["power"]).decisions
     expected = [("model.pt", "model"), ("model.pt (2)", "model"), ("said.csv", "outputs")]
     assert expected == [(each.name, each.source) for each in targets_of(config)]
-    assert [None] * 3 == [each.remembers for each in targets_of(config)]
+    assert [each.remembers for each in targets_of(config)] == [None] * 3
     asked = roots["confidences"]
     assert isinstance(asked, tuple)
     given = [job.config for job in asked if job.config.model.kind == "target"]
-    assert [(0, 0), (1, 0), (2, 0)] == [(each.model.target, each.model.replicate) for each in given]
+    assert [(each.model.target, each.model.replicate) for each in given] == [(0, 0), (1, 0), (2, 0)]
     assert [*THEIRS.models, None] == [each.file for each in given]
     # How a model is asked says nothing of a table.
     assert [THEIRS.interface, THEIRS.interface, Interface(gives="probabilities")] == [each.interface for each in given]
@@ -160,17 +160,17 @@ def test_a_given_model_or_table_is_a_target_of_its_own() -> None:
 
 def test_targets_whose_names_round_to_one_are_told_apart() -> None:
     config = with_settings(SMOKE, targets=(Target(query=0.12341), Target(query=0.12342)))
-    assert ["0.1234 D_Q", "0.1234 D_Q (2)"] == [each.name for each in targets_of(config)]
+    assert [each.name for each in targets_of(config)] == ["0.1234 D_Q", "0.1234 D_Q (2)"]
 
 
 def test_the_ratios_know_the_targets_in_their_order() -> None:
     assert targets_of(SMOKE) == config_of(plan(SMOKE)["ratios"]).targets
-    assert ["D_C", "D_C + D_Q"] == [each.name for each in targets_of(SMOKE)]
+    assert [each.name for each in targets_of(SMOKE)] == ["D_C", "D_C + D_Q"]
 
 
 def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
     ((name, pixels),) = probes(replace(SMOKE, query=QuerySet(DIGITS, 1237, control=None)))
-    assert "query" == name
+    assert name == "query"
     assert np.array_equal(load(DIGITS).train_images[1237:], pixels)
     assert AUDIT.handout is not None
     assert AUDIT.handout.probes is probes
@@ -179,12 +179,12 @@ def test_without_a_control_set_an_owner_is_handed_the_query_set_alone() -> None:
 def test_with_a_control_set_an_owner_is_handed_both_shuffled_and_some_twice() -> None:
     ((name, pixels),) = probes(SMOKE)
     assert name.startswith("pictures-")
-    assert 220 == len(pixels)
+    assert len(pixels) == 220
     known = {image.tobytes(): row for row, image in enumerate(load(DIGITS).train_images[1237:])}
     order = [known[image.tobytes()] for image in pixels]
     assert set(range(200)) == set(order)
     held = set((SMOKE.query.query_part(SMOKE.seed).held_rows(load(DIGITS)) - 1237).tolist())  # type: ignore[union-attr]
-    assert 100 == len(held)
+    assert len(held) == 100
     first, last = ({row in held for row in part} for part in (order[:20], order[-20:]))
     assert {True, False} == first == last
 
@@ -201,15 +201,15 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
     assert {"query": drawn.rows(digits).tolist(), "control": drawn.held_rows(digits).tolist()} == by_set
     assert {digits.train_images[row["row"]].tobytes() == shown[row["image"]] for row in rows} == {True}
     again = [(row["image"], row["again"]) for row in rows if row["again"]]
-    assert (20, True) == (len(again), all(shown[first] == shown[second] for first, second in again))
+    assert (len(again), all(shown[first] == shown[second] for first, second in again)) == (20, True)
     secret = with_settings(SMOKE, secret="b1946ac92492d2347c62")
     assert {("digits", None)} == {(row["data"], row["file"]) for row in rows}
-    assert (GUESSABLE, "") == (told.warning, getattr(split(secret), "warning", None))
+    assert (told.warning, getattr(split(secret), "warning", None)) == (GUESSABLE, "")
     assert split(replace(SMOKE, query=QuerySet(DIGITS, control=None))) is None
 
 
 def test_methods_of_unlearning_with_the_same_settings_are_told_apart() -> None:
     """In keys, and when one is read back from what is stored of it."""
     methods = (FineTuning(3, 0.01), GradientAscent(3, 0.01), RandomLabels(3, 0.01), Distillation(3))
-    assert 4 == len({json.dumps(canonical(method), sort_keys=True) for method in methods})
+    assert len({json.dumps(canonical(method), sort_keys=True) for method in methods}) == 4
     assert list(methods) == [coerce(plain(method), Method, "method") for method in methods]

@@ -83,25 +83,25 @@ def test_every_model_is_trained_as_often_as_there_are_replicates(
 def test_unlearning_starts_from_models_that_are_audited_beside_it(planned: dict[str, list[Roots]]) -> None:
     found = calls(planned["unlearning"])
     # Query, calibration and retrained models, three known shares, and those that hold D_Q: four methods make others.
-    assert (7 * 5, 4 * 5) == (found["mixed.train"], found["unlearning.unlearn"])
+    assert (found["mixed.train"], found["unlearning.unlearn"]) == (7 * 5, 4 * 5)
     assert 11 * 5 == found["forgetting.ask"] == found["forgetting.fit"]
 
 
 def test_the_figure_trains_nothing(planned: dict[str, list[Roots]]) -> None:
-    assert {"forgetting.examples": 1, "forgetting.summary": 1} == calls(planned["figure2"])
+    assert calls(planned["figure2"]) == {"forgetting.examples": 1, "forgetting.summary": 1}
 
 
 def test_sizes_of_the_query_set_share_the_models_that_never_see_it(planned: dict[str, list[Roots]]) -> None:
     sizes = planned["sensitivity"]
-    assert [(2 + 8) * 5] * 3 == [calls([each])["mixed.train"] for each in sizes]
+    assert [calls([each])["mixed.train"] for each in sizes] == [(2 + 8) * 5] * 3
     # Calibration models and the targets trained like these are the same for all three.
-    assert (3 * 8 + 2) * 5 == calls(sizes)["mixed.train"]
+    assert calls(sizes)["mixed.train"] == (3 * 8 + 2) * 5
 
 
 def test_all_of_mnist_is_one_query_set_however_it_is_written(planned: dict[str, list[Roots]]) -> None:
     largest = planned["sensitivity"][-1]
     # It adds the four shares that the paper has not to the table's models.
-    assert (2 + 8 + 4) * 5 == calls([*planned["table1"], largest])["mixed.train"]
+    assert calls([*planned["table1"], largest])["mixed.train"] == (2 + 8 + 4) * 5
 
 
 def test_the_null_is_a_part_of_the_quickstart(planned: dict[str, list[Roots]]) -> None:
@@ -146,8 +146,8 @@ def test_every_printed_rho_follows_from_the_printed_distances(cell: str, count: 
 
 
 def test_numbers_are_known_by_the_names_of_targets() -> None:
-    assert (0.579, 0.750) == numbers_by_name("table 2")[str(Target(query=0.1, calibration=1.0))]
-    assert {} == numbers_by_name("")
+    assert numbers_by_name("table 2")[str(Target(query=0.1, calibration=1.0))] == (0.579, 0.750)
+    assert numbers_by_name("") == {}
 
 
 @pytest.mark.parametrize(

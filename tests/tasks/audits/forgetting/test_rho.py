@@ -52,22 +52,22 @@ def test_the_distance_is_that_of_the_two_sample_test(kind: str, seed: int) -> No
 
 def test_a_distance_by_hand_counts_ties_once_all_of_them_are_passed() -> None:
     # At 0.5 the shares at or below are 1/4 and 3/4; at 1 all of both.
-    assert 0.5 == ks([0.2, 1, 1, 1], [0.2, 0.5, 0.5, 1])
+    assert ks([0.2, 1, 1, 1], [0.2, 0.5, 0.5, 1]) == 0.5
 
 
 def test_one_sided_only_what_lies_below_the_first_list_counts() -> None:
     low, high = [0.1, 0.2, 0.3, 0.9], [0.4, 0.5, 0.6, 0.8]
-    assert 0.75 == ks(high, low, "one-sided")  # at 0.3 the shares at or below are 0 and 3/4
-    assert 0.25 == ks(low, high, "one-sided")  # at 0.8 they are 3/4 and 1
+    assert ks(high, low, "one-sided") == 0.75  # at 0.3 the shares at or below are 0 and 3/4
+    assert ks(low, high, "one-sided") == 0.25  # at 0.8 they are 3/4 and 1
     assert 0.75 == ks(high, low) == ks(low, high)
-    assert (0.0, 1.0) == (ks([0.1, 0.2], [0.3, 0.4], "one-sided"), ks([0.3, 0.4], [0.1, 0.2], "one-sided"))
+    assert (ks([0.1, 0.2], [0.3, 0.4], "one-sided"), ks([0.3, 0.4], [0.1, 0.2], "one-sided")) == (0.0, 1.0)
 
 
 def test_equal_lists_lie_0_apart_in_any_order_and_disjoint_ones_1() -> None:
     values = np.random.default_rng(0).random(50)
-    assert 0.0 == ks(values, values[::-1])
+    assert ks(values, values[::-1]) == 0.0
     assert 0.0 == ks(values, np.repeat(values, 3)) == ks(values, values, "one-sided")
-    assert 1.0 == ks(values, values + 1)
+    assert ks(values, values + 1) == 1.0
 
 
 def test_each_function_at_its_own_sorted_values_would_give_0_always() -> None:
@@ -75,7 +75,7 @@ def test_each_function_at_its_own_sorted_values_would_give_0_always() -> None:
     first, second = chance.random(40), chance.random(40) / 10
     literal = [np.searchsorted(np.sort(each), np.sort(each), "right") for each in (first, second)]
     assert literal[0].tolist() == literal[1].tolist()
-    assert 0.8 < ks(first, second)
+    assert ks(first, second) > 0.8
 
 
 def test_lists_that_no_distance_is_known_of_are_refused() -> None:
@@ -94,7 +94,7 @@ def test_matrices_hold_the_distances_of_the_pairs_and_where_they_are_reached(sco
     assert found[1, 2] == pytest.approx(gap)
     # Half of the one lie below all of the other, at 1 and again at 3.
     half, lowest = distances(np.array([[1.0, 3.0]]), np.array([[2.0, 4.0]]), "published")
-    assert ([[0.5]], [[1.0]]) == (half.tolist(), lowest.tolist())
+    assert (half.tolist(), lowest.tolist()) == ([[0.5]], [[1.0]])
     assert [[ks(q, p, score) for p in query] for q in query] == pairwise_distances(query, score).tolist()
 
 
@@ -102,7 +102,7 @@ def test_the_published_distances_among_models_are_the_larger_of_the_one_sided_on
     query, _, _ = models(np.random.default_rng(0), 4, 1, 60)
     below = pairwise_distances(query, "one-sided")
     assert np.maximum(below, below.T).tolist() == pairwise_distances(query, "published").tolist()
-    assert [0.0] * 4 == np.diag(below).tolist()
+    assert np.diag(below).tolist() == [0.0] * 4
     assert (below != below.T).any()
 
 
@@ -136,8 +136,8 @@ def test_the_interval_covers_1_where_the_target_is_trained_as_the_calibration_mo
 def test_a_target_surer_than_the_query_models_is_far_from_them_but_not_below_them() -> None:
     grid = np.linspace(0.4, 0.6, 50) + np.linspace(0, 0.01, 3)[:, None]  # (models, images)
     published, sided = (ratio(grid, grid - 0.3, grid + 0.3, score) for score in SCORES)
-    assert (1.0, 1.0, 1.0) == (published.rho.value, published.target.value, published.calibration.value)
-    assert (0.0, 0.0, 1.0) == (sided.rho.value, sided.target.value, sided.calibration.value)
+    assert (published.rho.value, published.target.value, published.calibration.value) == (1.0, 1.0, 1.0)
+    assert (sided.rho.value, sided.target.value, sided.calibration.value) == (0.0, 0.0, 1.0)
     assert (0.0, pytest.approx(1 / 50)) == (sided.rho.low, sided.rho.high)  # up to one image
 
 
@@ -149,7 +149,7 @@ def test_rho_is_the_quotient_of_the_mean_distances(score: Score) -> None:
     b = np.mean([ks(q, c, score) for q in query for c in calibration])
     values = (found.target.value, found.calibration.value, found.rho.value)
     assert (a, b, a / b) == pytest.approx(values)
-    assert (3, 2, 3) == (found.target.n, found.calibration.n, found.rho.n)
+    assert (found.target.n, found.calibration.n, found.rho.n) == (3, 2, 3)
     for each in (found.target, found.calibration, found.rho):
         assert 0 <= each.low < each.value < each.high
     assert 0 < found.target.low < found.target.high < 1
@@ -181,10 +181,10 @@ def test_several_targets_vary_as_they_do_and_not_as_the_calibration_models_do() 
     calibration = MeanDistance(np.array([[0.20, 0.30], [0.20, 0.30]]))
     found = target.terms(calibration)
     assert found is not None  # by others 0.9, 1.1; by query models 1.1, 0.9
-    assert [0.01, 0.01] == pytest.approx([term.variance for term in found])
+    assert pytest.approx([term.variance for term in found]) == [0.01, 0.01]
     three = MeanDistance(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]])).terms(calibration)
     assert three is not None  # by others 0.5, 1, 1.5, on two degrees of freedom; query models are alike
-    assert [0.25 / 3, 0.0, 2, 1] == pytest.approx([three[0].variance, three[1].variance, *(t.freedom for t in three)])
+    assert pytest.approx([three[0].variance, three[1].variance, *(t.freedom for t in three)]) == [0.25 / 3, 0.0, 2, 1]
     assert None is mean_estimate(0.0, found, 2).low
     assert None is mean_estimate(1.0, found, 2).high
     # The delta method: the logit of 0.2 has 1 / (1 - 0.2) times the relative error, on two degrees of freedom.
@@ -202,14 +202,14 @@ def test_one_given_model_is_taken_to_vary_as_the_calibration_models_do() -> None
     from scipy import stats
 
     assert found.high / found.value == pytest.approx(1 + stats.t.ppf(0.975, 1) * np.sqrt(0.08 + 0.04))
-    assert 0.0 == found.low  # where the interval would go on below
+    assert found.low == 0.0  # where the interval would go on below
 
 
 def test_the_degrees_of_freedom_are_satterthwaites() -> None:
     from scipy import stats
 
     assert interval_half_width((Term(1.0, 3), Term(1.0, 3))) == pytest.approx(stats.t.ppf(0.975, 6) * np.sqrt(2))
-    assert 0.0 == interval_half_width((Term(0.0, 3), Term(0.0, 999)))
+    assert interval_half_width((Term(0.0, 3), Term(0.0, 999))) == 0.0
 
 
 @pytest.mark.filterwarnings("error")
@@ -217,11 +217,11 @@ def test_rho_is_undefined_where_the_calibration_models_are_0_away_or_missing() -
     query, calibration, target = models(chance(), 1, 2, 30)
     same = np.repeat(query, 2, axis=0)
     found = ratio(same, same, target)
-    assert (None, None, None) == (found.rho.value, found.rho.low, found.rho.high)
-    assert (0.0, None) == (found.calibration.value, found.calibration.low)
+    assert (found.rho.value, found.rho.low, found.rho.high) == (None, None, None)
+    assert (found.calibration.value, found.calibration.low) == (0.0, None)
     assert found.target.value > 0
     missing = ratio(same, calibration[:0], target)
-    assert (None, None, 0) == (missing.rho.value, missing.calibration.value, missing.calibration.n)
+    assert (missing.rho.value, missing.calibration.value, missing.calibration.n) == (None, None, 0)
 
 
 @pytest.mark.filterwarnings("error")
@@ -229,9 +229,9 @@ def test_a_target_0_away_has_rho_0_and_an_interval_from_there() -> None:
     query, calibration, _ = models(chance(), 3, 1, 200)
     same = query[:1]
     found = ratio(np.repeat(same, 2, axis=0), calibration, same)
-    assert (0.0, 0.0) == (found.rho.value, found.rho.low)
+    assert (found.rho.value, found.rho.low) == (0.0, 0.0)
     assert 1 / 200 / found.calibration.value < found.rho.high < 0.1
-    assert (0.0, None) == (found.target.value, found.target.low)
+    assert (found.target.value, found.target.low) == (0.0, None)
 
 
 @pytest.mark.parametrize("lacking", ["query", "calibration"])
@@ -239,7 +239,7 @@ def test_there_is_no_interval_where_nothing_shows_how_things_vary(lacking: str) 
     query, calibration, target = models(chance(), 3, 3, 50)
     found = ratio(query[: 1 if lacking == "query" else 3], calibration[: 1 if lacking == "calibration" else 3], target)
     assert found.target.value / found.calibration.value == found.rho.value
-    assert (None, None) == (found.rho.low, found.rho.high)
+    assert (found.rho.low, found.rho.high) == (None, None)
 
 
 def test_without_query_models_there_is_nothing_to_compare_with() -> None:

@@ -177,7 +177,7 @@ def test_unlearning_starts_from_the_target_that_trained_on_all_of_its_shares() -
             (start,) = after.inputs
             assert start.config == before.config
             assert (*after.config.kept, *after.config.forgotten) == before.config.shares
-            assert [0.5] == [share.share for share in after.config.forgotten]
+            assert [share.share for share in after.config.forgotten] == [0.5]
             assert after.config.method == method
             assert after.config.seed != before.config.seed
 
@@ -210,7 +210,7 @@ def test_patients_are_trained_on_whole(tmp_path: Path, monkeypatch: pytest.Monke
     largest = max(np.bincount(groups)) / len(groups)
     realised = realised_share(scores_of(config), data, 0.01)
     assert 0.05 < realised <= largest  # of one patient, who has more than a hundredth of the images
-    assert 0.01 == realised_share(scores_of(CONFIG), load_data_sets(CONFIG), 0.01)
+    assert realised_share(scores_of(CONFIG), load_data_sets(CONFIG), 0.01) == 0.01
 
 
 @pytest.mark.parametrize(
@@ -282,9 +282,9 @@ def test_nothing_is_trained_on_what_is_held_back() -> None:
     assert isinstance(kept, Remainder)
     held = set(kept.held_rows(load(DIGITS)).tolist())
     trained = set().union(*(rows(mixture, DIGITS) for mixture in mixtures(config).values()))
-    assert (60, 140) == (len(held), len(trained))
+    assert (len(held), len(trained)) == (60, 140)
     assert not held & trained
-    assert 14 == len(rows(by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS))
+    assert len(rows(by_name(config)["target", "D_C + 0.1 D_Q", 0], DIGITS)) == 14
 
 
 def test_another_seed_holds_back_other_images() -> None:

@@ -35,7 +35,7 @@ def test_unlearned_models_that_are_like_retrained_ones_are_told_by_chance() -> N
     for _ in range(200):
         difficulty = 3 * chance.normal(size=40)
         found.append(u_lira_accuracy(models(chance, 4, difficulty), models(chance, 4, difficulty)))
-    assert 0.5 == pytest.approx(np.mean([estimate.value for estimate in found]), abs=0.01)
+    assert pytest.approx(np.mean([estimate.value for estimate in found]), abs=0.01) == 0.5
     covered = sum(estimate.low <= 0.5 <= estimate.high for estimate in found if estimate.low is not None)
     assert covered >= 186  # 93 %
 
@@ -45,24 +45,24 @@ def test_a_shift_of_two_deviations_is_told_as_the_best_attack_tells_it() -> None
     difficulty = 3 * chance.normal(size=4000)
     found = u_lira_accuracy(models(chance, 40, difficulty, 2.0), models(chance, 40, difficulty))
     assert stats.norm.cdf(1) == pytest.approx(found.value, abs=0.01)
-    assert 40 == found.n
+    assert found.n == 40
 
 
 def test_models_far_apart_are_always_told() -> None:
     chance = np.random.default_rng(2)
     difficulty = chance.normal(size=30)
-    assert 1.0 == u_lira_accuracy(models(chance, 3, difficulty, 50.0), models(chance, 3, difficulty)).value
+    assert u_lira_accuracy(models(chance, 3, difficulty, 50.0), models(chance, 3, difficulty)).value == 1.0
 
 
 @pytest.mark.parametrize("counts", [(2, 9), (9, 2), (1, 9)])
 def test_there_is_none_with_fewer_than_three_models_of_a_kind(counts: tuple[int, int]) -> None:
     found = u_lira_accuracy(*(np.zeros((count, 5)) for count in counts))
-    assert (None, None, None, 0) == (found.value, found.low, found.high, found.n)
+    assert (found.value, found.low, found.high, found.n) == (None, None, None, 0)
 
 
 def test_a_gaussian_has_a_mean_for_each_image_and_the_variance_of_a_new_model() -> None:
     centre, variance = gaussian(np.array([[0.0, 10.0], [2.0, 10.0]]))
-    assert [1.0, 10.0] == centre.tolist()
+    assert centre.tolist() == [1.0, 10.0]
     assert variance == pytest.approx((2 + 0) / 2 * 1.5)
     x = np.array([0.5, 12.0])
     expected = stats.norm.logpdf(x, centre, np.sqrt(variance)) + np.log(2 * np.pi) / 2
@@ -71,7 +71,7 @@ def test_a_gaussian_has_a_mean_for_each_image_and_the_variance_of_a_new_model() 
 
 def test_models_without_any_variance_are_told_by_chance() -> None:
     same = np.zeros((4, 6))
-    assert 0.5 == u_lira_accuracy(same, same).value
+    assert u_lira_accuracy(same, same).value == 0.5
 
 
 Array = NDArray[np.float64]
@@ -115,13 +115,13 @@ def test_models_that_one_threshold_tells_apart_have_an_infinite_epsilon() -> Non
 
 
 def test_models_that_say_the_same_have_none() -> None:
-    assert [0.0] == of(np.zeros((4, 1)), np.zeros((4, 1))).tolist()
+    assert of(np.zeros((4, 1)), np.zeros((4, 1))).tolist() == [0.0]
 
 
 def test_points_halve_with_each_half_of_epsilon() -> None:
     # Five models show epsilons up to ceil(log 4) = 2: four buckets.
     found = score_epsilons(np.array([0, 0.49, 0.5, 1.2, 1.99, 2.0, math.inf]), 5)
-    assert [1, 1, 0.5, 0.25, 0.125, 0, 0] == found.tolist()
+    assert found.tolist() == [1, 1, 0.5, 0.25, 0.125, 0, 0]
 
 
 def p_value(unlearned: Array, retrained: Array) -> float | None:
@@ -164,21 +164,21 @@ def test_models_that_did_not_forget_have_a_low_quality_and_p_value() -> None:
     found = forgetting_quality(unlearned, retrained)
     assert found.value is not None
     assert found.value < 0.5 * null(unlearned, retrained)
-    assert 5 == found.n
+    assert found.n == 5
     assert 2 / math.comb(10, 5) == p_value(unlearned, retrained)  # this split, and the same with kinds exchanged
 
 
 def test_of_many_models_splits_are_drawn() -> None:
     chance = np.random.default_rng(6)
     retrained, unlearned = chance.normal(size=(8, 10)), chance.normal(size=(8, 10)) + 3
-    assert 1 / 400 == p_value(unlearned, retrained)
+    assert p_value(unlearned, retrained) == 1 / 400
 
 
 @pytest.mark.parametrize("counts", [(2, 9), (9, 1)])
 def test_there_is_no_quality_with_fewer_than_three_models_of_a_kind(counts: tuple[int, int]) -> None:
     kinds = [np.zeros((count, 5)) for count in counts]
     found = forgetting_quality(*kinds)
-    assert (None, None, None, 0, None) == (found.value, found.low, found.high, found.n, p_value(*kinds))
+    assert (found.value, found.low, found.high, found.n, p_value(*kinds)) == (None, None, None, 0, None)
 
 
 CONTROL = np.array([False, False, True, True])
@@ -197,8 +197,8 @@ def test_the_area_is_that_of_the_losses_of_the_query_set_over_those_of_the_contr
 def test_a_target_that_is_surer_of_all_that_it_should_have_forgotten_leaks_wholly() -> None:
     retrained = np.array([[0.1, 0.9, 0.1, 0.9], [0.2, 0.8, 0.2, 0.8]])
     sure, unsure = np.array([[0.9, 0.9, 0.1, 0.1]]), np.array([[0.1, 0.1, 0.9, 0.9]])
-    assert (-1.0, 1.0) == (privleak(sure, retrained, CONTROL).value, privleak(unsure, retrained, CONTROL).value)
-    assert 0.0 == privleak(retrained, retrained, CONTROL).value
+    assert (privleak(sure, retrained, CONTROL).value, privleak(unsure, retrained, CONTROL).value) == (-1.0, 1.0)
+    assert privleak(retrained, retrained, CONTROL).value == 0.0
 
 
 def test_a_monotone_change_of_confidences_changes_nothing() -> None:
@@ -231,9 +231,9 @@ def test_there_is_none_without_control_images_or_models() -> None:
         (some, some[:0], CONTROL),
     ):
         found = privleak(target, retrained, is_control)
-        assert (None, 0) == (found.value, found.n)
+        assert (found.value, found.n) == (None, 0)
 
 
 def test_with_one_retrained_model_there_is_no_interval() -> None:
     found = privleak(np.full((3, 4), 0.5), np.full((1, 4), 0.5), CONTROL)
-    assert (0.0, None, None, 3) == (found.value, found.low, found.high, found.n)
+    assert (found.value, found.low, found.high, found.n) == (0.0, None, None, 3)

@@ -47,7 +47,7 @@ def changed(tables: list[pa.Table], change: Change) -> list[pa.Table]:
 
 
 def test_few_exposed_records_among_many_are_found() -> None:
-    assert ["memorised"] * 5 == [answered(make_answers(16, 400, 8.0, seed, exposed=20)) for seed in range(5)]
+    assert [answered(make_answers(16, 400, 8.0, seed, exposed=20)) for seed in range(5)] == ["memorised"] * 5
 
 
 @pytest.mark.slow
@@ -122,12 +122,12 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     areas = [attack("loss", 0.52, 0.51, 0.525), attack("LiRA", 0.515, 0.495, 0.5291), attack("none", 0.9, None, None)]
     rows = pa.Table.from_pylist([found(0.2), *areas], SUMMARY)
     given = verdict(CONFIG, rows)
-    assert (
+    assert given.sentence == (
         "Not seen: of 1,200 records 0 are found to change what models say of them (exact test, false discoveries at "
         "most 5 %; that any does: p = 0.2); the strongest attack, LiRA, tells members from others with an area under "
         "the curve of 0.515 (95 % interval 0.495 to 0.529 over 30 targets; .5 where nothing is told)."
-    ) == given.sentence
-    assert ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}')) == given.rows
+    )
+    assert given.rows == ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}'))
     page = certificate(CONFIG, rows, given)
     (finding,) = page.findings
     assert ("not seen", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
@@ -136,10 +136,10 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     assert "ends below 0.53, no record is found, and a single remembered record could have been found" in page.rule
     found_row = effect(CONFIG, rows)
     assert found_row is not None
-    assert (FOUND, 0.0) == (found_row["metric"], found_row["estimate"])
+    assert (found_row["metric"], found_row["estimate"]) == (FOUND, 0.0)
     alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
     assert verdict(CONFIG, alone).sentence.endswith("that any does: p = 0.2).")
-    assert 1 == len(verdict(CONFIG, alone).rows)
+    assert len(verdict(CONFIG, alone).rows) == 1
     null = Membership(replace(HALVES, unseen=True))
     said = verdict(null, rows)
     assert said.sentence == f"{given.sentence} {NULL.strip()}"
@@ -151,6 +151,6 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
 def test_without_a_tested_record_nothing_is_decided() -> None:
     rows = summary(About(0.05), [])
     given = verdict(CONFIG, rows)
-    assert ("undecided", ()) == (given.answer, given.rows)
-    assert [None] == [finding.line for finding in certificate(CONFIG, rows, given).findings]
+    assert (given.answer, given.rows) == ("undecided", ())
+    assert [finding.line for finding in certificate(CONFIG, rows, given).findings] == [None]
     assert effect(CONFIG, rows) is None

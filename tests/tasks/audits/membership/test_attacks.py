@@ -52,13 +52,13 @@ def test_lira_is_the_ratio_of_two_normal_densities() -> None:
     inside, outside = np.sqrt(4 / 2), np.sqrt(10 / 2)
     fixed = [log(2, 2, inside) - log(2, 0, outside), log(-1, 1, inside) - log(-1, 2, outside)]
     assert fixed == pytest.approx(attacks.lira_fixed(ONE))
-    assert [2.0, -1.5] == pytest.approx(attacks.lira_offline(ONE))
+    assert pytest.approx(attacks.lira_offline(ONE)) == [2.0, -1.5]
 
 
 def test_scores_without_any_spread_have_finite_ratios() -> None:
     same = References(np.array([2.0]), np.array([[1.0], [1.0], [NAN], [NAN]]), np.array([[NAN], [NAN], [1.0], [1.0]]))
     for attack in (attacks.lira_online, attacks.lira_fixed, attacks.bavaria_t, attacks.bavaria_n):
-        assert [0.0] == pytest.approx(attack(same))
+        assert pytest.approx(attack(same)) == [0.0]
     assert np.isfinite(attacks.lira_offline(same)).all()
     impossible = References(*(np.full_like(each, -1e3) for each in (same.phi, same.inside, same.outside)))
     assert [np.log(1e300) - 1e3] == pytest.approx(attacks.rmia(impossible))
@@ -68,7 +68,7 @@ def test_bavaria_predicts_by_the_conjugate_update_of_a_normal_inverse_gamma_prio
     # By hand: prior mean 1, which counts as 2 references, shape 3 and variance 4; references 2 and 6.
     # count 4, mean (2 + 8) / 4, shape 4, scale 12 + (4 + 4) / 2 + 2 * 2 / 4 * (4 - 1)^2 / 2 = 20.5.
     after = posterior(np.array([[2.0], [6.0], [NAN]]), Prior(1.0, 2.0, 3.0, 4.0))
-    assert [2.5, 4, 4, 20.5 / 4] == pytest.approx([float(each[0]) for each in vars(after).values()])
+    assert pytest.approx([float(each[0]) for each in vars(after).values()]) == [2.5, 4, 4, 20.5 / 4]
     expected, normal = np.zeros(2), np.zeros(2)
     for sign, side in ((1, ONE.inside), (-1, ONE.outside)):
         after = posterior(side, fit_prior(side))
@@ -112,7 +112,7 @@ def test_a_fitted_prior_meets_the_means_and_variances_that_records_were_drawn_fr
         pytest.approx(fitted.shape, rel=0.1), pytest.approx(fitted.variance, rel=0.05),
     )  # fmt: skip
     # Means that differ by chance alone, and a single reference, which tells no variance.
-    assert 1000 == pytest.approx(fit_prior(np.tile([[0.0], [1.0]], (1, 9))).count)
+    assert pytest.approx(fit_prior(np.tile([[0.0], [1.0]], (1, 9))).count) == 1000
     assert Prior(2.0, 0.0, np.inf, 1.0) == fit_prior(np.array([[1.0, 3.0], [NAN, NAN]]))
 
 
@@ -169,8 +169,8 @@ def test_shrunk_variances_meet_the_prior_that_they_were_drawn_from() -> None:
     true = 2.0 / stream.chisquare(8, 20_000) * 8  # inverse gamma with 8 degrees of freedom and scale 2
     seen = true * stream.chisquare(6, 20_000) / 6
     freedom, scale = fit_variance_prior(seen, 6)
-    assert (8, 2) == (pytest.approx(freedom, rel=0.1), pytest.approx(scale, rel=0.05))
-    assert 1000 == fit_variance_prior(stream.chisquare(6, 200) / 6 * 0 + 1, 6)[0]
+    assert (pytest.approx(freedom, rel=0.1), pytest.approx(scale, rel=0.05)) == (8, 2)
+    assert fit_variance_prior(stream.chisquare(6, 200) / 6 * 0 + 1, 6)[0] == 1000
 
 
 def test_variances_that_are_alike_have_the_strongest_prior_and_unlike_ones_a_weak_one() -> None:
@@ -179,7 +179,7 @@ def test_variances_that_are_alike_have_the_strongest_prior_and_unlike_ones_a_wea
     freedom, scale = fit_variance_prior(np.full(10, 3.0), 6)
     log_mean = np.log(3) - special.digamma(3) + np.log(3) + special.digamma(500) - np.log(500)
     assert (1000, np.exp(log_mean)) == (freedom, pytest.approx(scale))
-    assert 1000 == fit_variance_prior(np.array([3.0]), 6)[0]
+    assert fit_variance_prior(np.array([3.0]), 6)[0] == 1000
     weak, _ = fit_variance_prior(np.exp(np.linspace(-6, 6, 50)), 6)
     assert weak < 1
 
@@ -195,7 +195,7 @@ def test_a_pooled_variance_counts_the_models_of_its_side() -> None:
 def test_members_are_inside_and_others_outside() -> None:
     member = np.array([[True], [True], [False], [False]])
     references = leave_pairs_out(np.arange(4.0)[:, None], member, pair_models(member, 0), 0)
-    assert [[1.0]] == references.inside.tolist()
+    assert references.inside.tolist() == [[1.0]]
     assert {*references.outside.ravel()} < {2.0, 3.0}
 
 
@@ -239,7 +239,7 @@ def test_a_reference_that_is_left_out_alone_tells_membership_by_numbers_and_pair
                 score = attacks.rmia(references) - 0.5 * (count > 3)
                 mine = member[target]
                 areas.setdefault(kind, []).append(float(stats.mannwhitneyu(score[mine], score[~mine])[0]) / 100**2)
-    assert 0.5 == pytest.approx(np.mean(areas["pair"]), abs=0.02)
+    assert pytest.approx(np.mean(areas["pair"]), abs=0.02) == 0.5
     assert np.mean(areas["target alone"]) < 0.4
 
 
@@ -270,7 +270,7 @@ def test_the_tail_of_lira_is_no_p_value_and_the_rank_among_models_without_the_re
     tail = stats.norm.sf(attacks.lira_offline(References(said[0], nothing, said[1:])))
     ranked = rank_p_values(said[0], said[1:], np.ones((64, 20_000), dtype=bool))
     assert (tail <= 0.001).mean() > 0.01  # at a nominal .1 %
-    assert 1 / 65 == pytest.approx((ranked <= 1 / 65).mean(), abs=4.5 * np.sqrt(1 / 65 / 20_000))
+    assert pytest.approx((ranked <= 1 / 65).mean(), abs=4.5 * np.sqrt(1 / 65 / 20_000)) == 1 / 65
 
 
 def test_thresholds_are_those_of_other_targets() -> None:
@@ -278,9 +278,9 @@ def test_thresholds_are_those_of_other_targets() -> None:
     scores = np.tile(np.arange(2000.0), (2, 1))
     few, more = exceed_thresholds(scores, member, (0.001, 0.01))
     # Of the second model 0 to 999 are others: 998 is exceeded by .1 % of them, 989 by 1 %.
-    assert (0.001, 0.01) == tuple(called[0, member[0]].mean() for called in (few, more))
-    assert (1.0, 1.0) == tuple(called[0, ~member[0]].mean() for called in (few, more))
-    assert (0.001, 0.01) == tuple(called[1, member[1]].mean() for called in (few, more))
+    assert tuple(called[0, member[0]].mean() for called in (few, more)) == (0.001, 0.01)
+    assert tuple(called[0, ~member[0]].mean() for called in (few, more)) == (1.0, 1.0)
+    assert tuple(called[1, member[1]].mean() for called in (few, more)) == (0.001, 0.01)
 
 
 def test_precision_is_the_share_of_members_among_the_accused() -> None:
@@ -291,7 +291,7 @@ def test_precision_is_the_share_of_members_among_the_accused() -> None:
     assert known.high is not None
     assert known.low < known.value < known.high
     assert pytest.approx(0.01) == precision(alarms, alarms, 0.01).value
-    assert (1.0, None) == (precision(hits, 0 * alarms, 0.1).value, precision(hits, 0 * alarms, 0.1).low)
+    assert (precision(hits, 0 * alarms, 0.1).value, precision(hits, 0 * alarms, 0.1).low) == (1.0, None)
     assert precision(0 * hits, 0 * alarms, 0.1).value is None
 
 
@@ -301,6 +301,6 @@ def test_without_a_model_attacks_are_measured_on_records_that_half_of_the_others
     found = balanced_records(stack_answers(tables[1:]))
     assert found is not None
     assert (6, (member[0] != member[7]).sum()) == found.member.shape  # the eighth is left out, too
-    assert (3 == found.member.sum(axis=0)).all()
+    assert (found.member.sum(axis=0) == 3).all()
     assert 6 * len(ATTACKS) == attacks_table(Matching(0), tables[1:]).num_rows
-    assert 0 == attacks_table(Matching(0), tables[:3]).num_rows
+    assert attacks_table(Matching(0), tables[:3]).num_rows == 0

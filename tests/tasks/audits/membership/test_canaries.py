@@ -72,7 +72,7 @@ def answer_of(tables: list[pa.Table], config: Membership) -> tuple[pa.Table, Ver
 
 def test_a_kept_promise_is_told_with_the_bound_beside_it() -> None:
     rows, given = answer_of(make_canaries(gaussian_mu(4.0, 1e-5), 4.0), PRIVATE[1])
-    assert "memorised" == given.answer
+    assert given.answer == "memorised"
     assert "of 700 canaries shows that its epsilon is at least 1.58 (confidence 95 %" in given.sentence
     assert given.sentence.endswith("which its accountant's 4 allows.")
     by_bound = {json.loads(row["setting"]).get("bound"): row for row in rows.to_pylist() if "at least" in row["metric"]}
@@ -82,7 +82,7 @@ def test_a_kept_promise_is_told_with_the_bound_beside_it() -> None:
 
 def test_a_bound_above_the_accountant_is_a_broken_promise() -> None:
     rows, given = answer_of(make_canaries(3.0, 1.0), PROMISED)
-    assert "promise broken" == given.answer
+    assert given.answer == "promise broken"
     assert "which is more than the 1 that its accountant says: a broken promise." in given.sentence
     (spent,) = [row for row in rows.to_pylist() if row["metric"] == "epsilon by the accountant"]
     assert spent["p_value"] <= 0.05
@@ -138,17 +138,17 @@ def test_a_promise_that_is_kept_to_the_limit_is_seldom_called_broken() -> None:
 
 def test_what_has_canaries_is_judged_by_them() -> None:
     halves = Membership(Halves(models=8), replace(PLAIN.training, privacy=Privacy(8.0)))
-    assert (False, True) == (has_canaries(halves), has_canaries(PLAIN))
-    assert [False, False, True] == [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)]
-    assert "accused" == BROKEN_MEANING.tone
+    assert (has_canaries(halves), has_canaries(PLAIN)) == (False, True)
+    assert [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)] == [False, False, True]
+    assert BROKEN_MEANING.tone == "accused"
     assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
 
 
 def test_without_privacy_there_is_nothing_to_break_and_a_bound_of_0_clears_nobody() -> None:
     assert "it was not private" in answer_of(make_canaries(3.0, None), PLAIN)[1].sentence
-    assert "undecided" == answer_of(make_canaries(0.0, None), PLAIN)[1].answer
-    assert "Undecided: no canary was asked about." == verdict(PLAIN, summary(About(0.05), [])).sentence
-    assert (0, EPSILON) == (len(epsilon(AtDelta(1e-5), [])), epsilon(AtDelta(1e-5), []).schema)
+    assert answer_of(make_canaries(0.0, None), PLAIN)[1].answer == "undecided"
+    assert verdict(PLAIN, summary(About(0.05), [])).sentence == "Undecided: no canary was asked about."
+    assert (len(epsilon(AtDelta(1e-5), [])), epsilon(AtDelta(1e-5), []).schema) == (0, EPSILON)
 
 
 def canary_table(inside: list[bool], odds: list[float], spent: float | None, number: int = 0) -> pa.Table:
@@ -200,12 +200,12 @@ def test_models_of_a_canary_each_are_counted_as_many_runs() -> None:
     for name, bound in MANY_RUNS.items():
         assert bound_by_scores(bound, *apart, 1e-5, LEVEL) == found[name]["epsilon"]
     assert found["many runs"]["epsilon"] > 0
-    assert (24, 1.0, None, None) == tuple(found["bets"][name] for name in ("models", "auc", "spent", "p_spent"))
+    assert tuple(found["bets"][name] for name in ("models", "auc", "spent", "p_spent")) == (24, 1.0, None, None)
 
 
 def test_what_a_model_says_is_compared_with_the_mean_of_the_others() -> None:
     said = np.array([[1.0, 4.0], [3.0, 8.0], [5.0, 0.0]])
-    assert [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]] == pytest.approx(less_the_others(said))
+    assert pytest.approx(less_the_others(said)) == [[1 - 4, 4 - 4], [3 - 3, 8 - 2], [5 - 2, 0 - 6]]
     assert said[:1].tolist() == less_the_others(said[:1]).tolist()
 
 
@@ -229,7 +229,7 @@ def test_the_p_value_is_that_of_the_first_bound() -> None:
     for spent, expected in ((2.0, Spent(2.0, 3, 0.5)), (None, None)):
         table = pa.Table.from_pylist([each | {"spent": spent} for each in told], EPSILON)
         assert [*epsilon_rows(bounds, expected, 1e-5), curve, exposed] == [*MEASURE.rows(Tables([table]), About(0.05))]
-    assert [] == [*MEASURE.rows(Tables([EPSILON.empty_table()]), About(0.05))]
+    assert [*MEASURE.rows(Tables([EPSILON.empty_table()]), About(0.05))] == []
 
 
 def test_epsilon_is_bounded_at_the_delta_of_the_training() -> None:
@@ -237,7 +237,7 @@ def test_epsilon_is_bounded_at_the_delta_of_the_training() -> None:
     own = replace(config, training=replace(config.training, privacy=Privacy(1.0, delta=1e-4)))
     jobs = [MEASURE.plan(each, ()) for each in (config, own)]
     assert [AtDelta(Privacy.delta), AtDelta(1e-4)] == [job.config for job in jobs if isinstance(job, Job)]
-    assert () == MEASURE.plan(Membership(Halves(models=8)), ())
+    assert MEASURE.plan(Membership(Halves(models=8)), ()) == ()
 
 
 def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
@@ -255,7 +255,7 @@ def test_each_model_has_coins_of_its_own_for_canaries_that_all_share() -> None:
     small = replace(question, data=pin(Dataset("digits#2x2")), canary_images="glyph")
     with pytest.raises(ValueError, match="no feature of the family of the letter A fits the images"):
         planned(small)
-    assert 2 == len(planned(replace(small, canary_images="noise")))
+    assert len(planned(replace(small, canary_images="noise"))) == 2
 
 
 @pytest.mark.parametrize("spent", [None, [1.0, 3.0, 2.0]])
@@ -285,7 +285,7 @@ def test_other_models_tell_how_hard_a_canary_is() -> None:
     few, many = make_canaries(1.5, None, models=2)[:1], make_canaries(1.5, None, models=4)
     alone, beside = (epsilon(AtDelta(1e-5), tables).to_pylist()[0] for tables in (few, many))
     assert beside["auc"] > alone["auc"] + 0.1
-    assert (2800, 4) == (beside["canaries"], beside["models"])
+    assert (beside["canaries"], beside["models"]) == (2800, 4)
 
 
 def test_a_private_training_says_what_it_has_spent() -> None:
@@ -293,14 +293,14 @@ def test_a_private_training_says_what_it_has_spent() -> None:
     training = replace(small.training, privacy=Privacy(8.0), batch=60)
     (job,) = planned(canaries(small, models=1), replace(small, training=training))
     table = canary_answers(job.config, [train(job.inputs[0].config, [])])
-    assert (2, CANARIES, 30) == (marks(canary_answers).version, table.schema, len(table))
+    assert (marks(canary_answers).version, table.schema, len(table)) == (2, CANARIES, 30)
     assert 0 < table["spent"][0].as_py() <= 8
 
 
 def test_one_run_shares_its_trainings_with_the_ladder() -> None:
     one, many = (Plan.from_roots(plan(replace(PLAIN, question=canaries(models=models)))) for models in (1, 8))
     assert {"epsilon", "accuracies", "summary"} == set(one.roots) == set(many.roots)
-    assert (3, 5, 26) == (len(one.jobs.keys() & many.jobs.keys()), len(one.jobs), len(many.jobs))
+    assert (len(one.jobs.keys() & many.jobs.keys()), len(one.jobs), len(many.jobs)) == (3, 5, 26)
 
 
 def test_settings_that_contradict_each_other_are_refused() -> None:

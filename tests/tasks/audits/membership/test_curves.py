@@ -33,12 +33,12 @@ def test_rates_rise_with_the_nominal_one_and_all_references_give_the_rates_of_th
     assert of_attack(table)["auc"].to_pylist() == full["auc"].to_pylist()
     assert of_attack(table)["TPR at 1 %"].to_pylist() == full["tpr"].to_pylist()
     assert {2, 4, 6} == set(fewer["references"].to_pylist())
-    assert [[1, 2, 3], [1, 2, 4, 7], [1]] == [list(numbers_of_pairs(most)) for most in (3, 7, 1)]
+    assert [list(numbers_of_pairs(most)) for most in (3, 7, 1)] == [[1, 2, 3], [1, 2, 4, 7], [1]]
 
 
 def test_a_record_that_all_models_call_a_member_has_a_rate_of_its_own() -> None:
     alarms, models = np.array([4.0, 0.0, 0.0, 0.0]), np.full(4, 4.0)
-    assert 1.0 == repeated_rate(alarms, models)
+    assert repeated_rate(alarms, models) == 1.0
     assert repeated_rate(0 * alarms, models) is None
     independent = np.random.default_rng(0).binomial(8, 0.1, 50_000).astype(float)
     assert pytest.approx(0.1, abs=0.01) == repeated_rate(independent, np.full(50_000, 8.0))
@@ -74,4 +74,4 @@ def test_histograms_count_every_score_once() -> None:
     for attack in ATTACKS:
         for inside in (True, False):
             its = of_attack(counted, attack)
-            assert 8 * 100 == its.filter(np.asarray(its["member"]) == inside)["count"].to_numpy().sum()
+            assert its.filter(np.asarray(its["member"]) == inside)["count"].to_numpy().sum() == 8 * 100

@@ -84,8 +84,8 @@ def judged(source: Source, seed: int, models: int = 24, **made: Any) -> Verdict:
 def test_a_record_is_ranked_among_the_models_without_it_and_ties_count_against_it() -> None:
     others = np.array([[1.0, 1.0, 3.0], [2.0, 2.0, 3.0], [9.0, 2.0, 3.0]])
     without = np.array([[True, True, True], [True, True, False], [False, True, False]])
-    assert [1 / 3, 3 / 4, 2 / 2] == rank_p_values(np.array([5.0, 2.0, 3.0]), others, without).tolist()
-    assert (1 / 4, 2 / 4, 4 / 4) == tuple(lead_p_value(lead, np.array([0.0, 0.1, 0.2])) for lead in (0.3, 0.15, -1.0))
+    assert rank_p_values(np.array([5.0, 2.0, 3.0]), others, without).tolist() == [1 / 3, 3 / 4, 2 / 2]
+    assert tuple(lead_p_value(lead, np.array([0.0, 0.1, 0.2])) for lead in (0.3, 0.15, -1.0)) == (1 / 4, 2 / 4, 4 / 4)
 
 
 def test_the_distance_is_that_of_cramer_and_von_mises_and_knows_no_model_from_another() -> None:
@@ -99,7 +99,7 @@ def test_the_distance_is_that_of_cramer_and_von_mises_and_knows_no_model_from_an
 
 
 def test_a_model_that_was_trained_on_records_is_found_out_and_one_that_was_not_is_not() -> None:
-    assert ["memorised"] * 4 == [judged(FILE, seed, knows=0.5).answer for seed in range(4)]
+    assert [judged(FILE, seed, knows=0.5).answer for seed in range(4)] == ["memorised"] * 4
     innocent = [judged(FILE, seed).answer for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
     assert innocent.count("undecided") >= 12
@@ -117,9 +117,9 @@ def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
     tables = make_given(24, RECORDS, 3.0, 6, knows=0.5)
     for left in (tables[1:], tables[:-1]):
         measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
-        assert 0 == measured[1].num_rows
+        assert measured[1].num_rows == 0
         config = Membership(GivenModel(FILE, FirstImages(examples=RECORDS), 24))
-        assert "not judged" == verdict(config, summary(About(0.05), measured)).answer
+        assert verdict(config, summary(About(0.05), measured)).answer == "not judged"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_another_training_and_changed_numbers_are_not_judged(made: dict[str, Any
 
 def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
     rounded = {"kind": "confidence", "resolution": 0.01}
-    assert "memorised" == judged(TABLE, 1, knows=0.5, **rounded).answer
-    assert "undecided" == judged(TABLE, 2, **rounded).answer
+    assert judged(TABLE, 1, knows=0.5, **rounded).answer == "memorised"
+    assert judged(TABLE, 2, **rounded).answer == "undecided"
     assert "it clears nobody" in judged(TABLE, 2, **rounded).limits
 
 
@@ -155,7 +155,7 @@ def test_the_distance_of_answers_that_vary_more_is_that_of_drawn_ones() -> None:
     from scipy import stats
 
     places = stats.norm.cdf(np.sqrt(3) * np.random.default_rng(2).normal(size=100_000))
-    assert WIDER_DISTANCE == pytest.approx(stats.cramervonmises(places, "uniform").statistic / 100_000, rel=0.02)
+    assert pytest.approx(stats.cramervonmises(places, "uniform").statistic / 100_000, rel=0.02) == WIDER_DISTANCE
 
 
 FARTHEST = 0.4 + RECORDS * WIDER_DISTANCE  # of a model that was trained on other records
@@ -238,9 +238,9 @@ def test_the_lead_the_distance_and_the_power_are_told_of_the_models_that_they_co
     ] == [*kinship_rows(Tables([table]), About(1 / 3))]
     assert proportion(0, 3).high == [*kinship_rows(Tables([table]), About(0.33))][2]["high"]
     none = table.set_column(5, KINSHIP.field(5), pa.array([0] * 4, pa.int64()))
-    assert 3 == len([*kinship_rows(Tables([none]), About(0.05))])
+    assert len([*kinship_rows(Tables([none]), About(0.05))]) == 3
     for nothing in ([], [KINSHIP.empty_table()]):
-        assert [] == [*kinship_rows(Tables(nothing), About(0.05))]
+        assert [*kinship_rows(Tables(nothing), About(0.05))] == []
     names = [(each.name, each.schema) for each in MEASURES]
     assert names == [("given_ranks", RANKS), ("given_kinship", KINSHIP), ("blind_control", BLIND)]
 
@@ -268,30 +268,32 @@ def test_a_lead_is_the_mean_rank_over_records_less_that_over_images_that_follow(
     table = kinship(Ranking(0.05, 2), said_by_hand())
     # Given: ranks 1.5 / 2 and 1 / 2 of the records, 1 / 3 and 2 / 3 of the others. The first of the others, which was
     # trained on the first record: 1.5 / 2 and 1 / 1, then 0.5 / 2 and 2 / 2; the second: 0 / 1 and 1 / 2, 2 / 2 and 0.
-    assert [0.625 - 0.5, 0.875 - 0.625, 0.25 - 0.5, 0.5 - 0.375] == pytest.approx(table["lead"].to_pylist())
+    assert pytest.approx(table["lead"].to_pylist()) == [0.625 - 0.5, 0.875 - 0.625, 0.25 - 0.5, 0.5 - 0.375]
     unseen = table["unseen_lead"].to_pylist()
     assert None is unseen[0]
-    assert [1.0 - 0.625, 0.0 - 0.5, 0.5 - 0.375] == pytest.approx(unseen[1:])
+    assert pytest.approx(unseen[1:]) == [1.0 - 0.625, 0.0 - 0.5, 0.5 - 0.375]
     scores = np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 0.0], [0.0, 0.5]])
     assert rank_distances(scores).tolist() == table["distance"].to_pylist()
-    assert [True, False, False, False] == table["given"].to_pylist()
-    assert [0.5, None, None, None] == table["differing"].to_pylist()  # of two that were handed out twice
-    assert [2, 0, 0, 0] == table["repeats"].to_pylist()
+    assert table["given"].to_pylist() == [True, False, False, False]
+    assert table["differing"].to_pylist() == [0.5, None, None, None]  # of two that were handed out twice
+    assert table["repeats"].to_pylist() == [2, 0, 0, 0]
 
 
 def test_a_record_has_no_place_where_no_model_is_without_it() -> None:
     scores, *answers = said_by_hand()
     found = ranks(Ranking(0.5, 2), [scores, *answers[1:3]])
     # Without the first record are both, which say 0 and 1 of it; without the second is one, which says 0.
-    assert ([0, 1], [1.0, 0.5], ["log-odds"] * 2) == tuple(found[name].to_pylist() for name in ("row", "score", "kind"))
-    assert ([2, 1], [2 / 3, 1 / 2]) == tuple(found[name].to_pylist() for name in ("models", "p_value"))
-    assert ([2 / 3, 2 / 3], [False, False]) == tuple(found[name].to_pylist() for name in ("q_value", "found"))
+    assert tuple(found[name].to_pylist() for name in ("row", "score", "kind")) == ([0, 1], [1.0, 0.5], ["log-odds"] * 2)
+    assert tuple(found[name].to_pylist() for name in ("models", "p_value")) == ([2, 1], [2 / 3, 1 / 2])
+    assert tuple(found[name].to_pylist() for name in ("q_value", "found")) == ([2 / 3, 2 / 3], [False, False])
     only = ranks(Ranking(0.5, 2), [scores, answers[1]])
-    assert ([1, 0], [1 / 2, None]) == tuple(only[name].to_pylist() for name in ("models", "p_value"))
-    assert ([1 / 2, None], [True, None]) == tuple(only[name].to_pylist() for name in ("q_value", "found"))
+    assert tuple(only[name].to_pylist() for name in ("models", "p_value")) == ([1, 0], [1 / 2, None])
+    assert tuple(only[name].to_pylist() for name in ("q_value", "found")) == ([1 / 2, None], [True, None])
     alone_asked = ranks(Ranking(0.5, 2), [scores])
-    assert ([0, 1], [0, 0], [None, None]) == tuple(
-        alone_asked[name].to_pylist() for name in ("row", "models", "p_value")
+    assert tuple(alone_asked[name].to_pylist() for name in ("row", "models", "p_value")) == (
+        [0, 1],
+        [0, 0],
+        [None, None],
     )
 
 
@@ -309,7 +311,7 @@ def test_records_are_told_with_their_smallest_p_value_or_without_one() -> None:
     without_models = next(rank_rows(Tables([table[2:]]), About(0.05)))
     assert without_models == row(FOUND_GIVEN, at, alone(None), "record", 0.0)
     for nothing in ([], [RANKS.empty_table()]):
-        assert [] == [*rank_rows(Tables(nothing), About(0.05))]
+        assert [*rank_rows(Tables(nothing), About(0.05))] == []
 
 
 def test_scores_are_compared_as_they_are_printed() -> None:
@@ -317,7 +319,7 @@ def test_scores_are_compared_as_they_are_printed() -> None:
     answers = Answers(np.arange(2), np.zeros((2, 2), bool), odds, odds > 0)
     chances = 1 / (1 + np.exp(-odds))
     assert chances.round(2) == pytest.approx(scores_alike(answers, "confidence", 0.01))
-    assert [[0.0, 1.0], [0.0, 1.0]] == scores_alike(answers, "label", 0.0).tolist()
+    assert scores_alike(answers, "label", 0.0).tolist() == [[0.0, 1.0], [0.0, 1.0]]
     assert odds.tolist() == scores_alike(answers, "log-odds", 0.0).tolist()
 
 
@@ -329,12 +331,12 @@ def test_two_answers_differ_by_more_than_a_printed_place(apart: float, resolutio
     columns |= {"kind": ["confidence"] * 3, "resolution": [resolution] * 3, "right": [None] * 3}
     table = pa.table([columns[name] for name in SCORES.names], schema=SCORES)
     assert (share, 2) == differing_repeats(table)
-    assert (None, 0) == differing_repeats(table[2:])
+    assert differing_repeats(table[2:]) == (None, 0)
 
 
 def test_labels_alone_are_compared_by_whether_they_are_right_which_is_said() -> None:
     said = judged(TABLE, 3, knows=0.8, kind="label")
-    assert "memorised" == said.answer
+    assert said.answer == "memorised"
     assert said.sentence.endswith("where the given model has it right and few of the others do.")
 
 
@@ -374,7 +376,7 @@ def test_a_given_model_is_asked_about_the_records_and_the_images_that_follow_the
     assert (labels == data.train_labels[:67]).all()
     handed = handout_order(asked)
     assert (67 + round(0.1 * 67), 67) == (len(handed.order), len(handed.ids))
-    assert 3 == len({handed.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))})
+    assert len({handed.name, *(handout_order(ask(FILE, controls)).name for controls in (0, 8))}) == 3
     assert handed.name == handout_order(question_about(config)).name
     with pytest.raises(ValueError, match="images are handed out for a given model"):
         question_about(Membership(Halves(config.data)))
@@ -393,7 +395,7 @@ def test_both_measures_read_the_answers_about_records_and_about_images_that_foll
     for task, planned in ((ranks, plan_ranks(config, trained)), (kinship, plan_kinship(config, trained))):
         assert calls(Job(task, ranking, jobs)) == calls(planned)
     halves = Membership(Halves(config.data, 60))
-    assert ((), ()) == (plan_ranks(halves, ()), plan_kinship(halves, ()))
+    assert (plan_ranks(halves, ()), plan_kinship(halves, ())) == ((), ())
     without = pinned(FILE, models=0)
     assert (calls(Job(ranks, ranking, jobs[:1])), ()) == (calls(plan_ranks(without, ())), plan_kinship(without, ()))
 
@@ -408,8 +410,8 @@ def test_a_table_says_of_each_picture_what_its_owner_wrote_beside_it(tmp_path: P
     path.write_text("\n".join(f"{name},{(int(of) + 1) % 10 if name in wrong else of}" for name, of in lines))
     table = ask_given(config, ())
     assert [*range(120)] == table["row"].to_pylist()
-    assert [True] * 60 + [False] * 60 == table["record"].to_pylist()
-    assert [5] == [row for row, right in enumerate(table["score"].to_pylist()) if right != 1.0]
+    assert table["record"].to_pylist() == [True] * 60 + [False] * 60
+    assert [row for row, right in enumerate(table["score"].to_pylist()) if right != 1.0] == [5]
     again = {row: right for row, right in enumerate(table["again"].to_pylist()) if right is not None}
     assert {image: float(image != twice[0]) for image in handed.repeats} == again
     assert ({"label"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
@@ -433,7 +435,7 @@ def test_a_file_says_the_log_odds_of_the_true_labels(model: Path) -> None:
         p = torch.jit.load(str(model))(torch.tensor(images).permute(0, 3, 1, 2) / 255).double().softmax(1).numpy()
     own = p[np.arange(65), labels]
     assert np.log(own / (1 - own)) == pytest.approx(table["score"].to_numpy(), abs=1e-4)
-    assert [None] * 65 == table["again"].to_pylist()
+    assert table["again"].to_pylist() == [None] * 65
     assert ({"log-odds"}, {0.0}) == ({*table["kind"].to_pylist()}, {*table["resolution"].to_pylist()})
 
 
@@ -497,10 +499,10 @@ def test_from_a_table_of_labels_and_from_a_file_the_same_trainings_answer(model:
     planned = orchestrator.plan(
         "membership", store=tmp_path / "store", models=20, **SMALL, **{"given.model": str(model)}
     )
-    assert 4 == planned["missing"]  # the question, the two measures and the summary
+    assert planned["missing"] == 4  # the question, the two measures and the summary
     second = orchestrator.run("membership", **common, **{"given.model": str(model)})
     kinds = [set(run.table("given_ranks")["kind"].to_pylist()) for run in (first, second)]
     assert [{"label"}, {"log-odds"}] == kinds
     assert first.verdict is not None
     assert second.verdict is not None
-    assert "not judged" == second.verdict.answer  # it never learnt a digit, as those trained here did
+    assert second.verdict.answer == "not judged"  # it never learnt a digit, as those trained here did

@@ -33,9 +33,9 @@ def test_a_record_that_alone_makes_models_right_about_another_one_is_the_stronge
     found = influences(Strongest(3), answers_of(member, correct)).to_pylist()
     own, pairs = found[:40], found[40:]
     assert [(row, row) for row in range(5, 45)] == [(line["row"], line["on"]) for line in own]
-    assert 3 == len(pairs)
+    assert len(pairs) == 3
     strongest = pairs[0]
-    assert (7, 12, 1.0, 1.0) == tuple(strongest[name] for name in ("row", "on", "infl", "infl_high"))
+    assert tuple(strongest[name] for name in ("row", "on", "infl", "infl_high")) == (7, 12, 1.0, 1.0)
     assert pytest.approx(1 / 12_870) == strongest["p_value"]
     # Newcombe's method 10: Wilson's interval of 8 of 8 reaches down by 1 - 8 / (8 + z^2), that of 0 of 8 up by as much.
     reach = 1.959964**2 / (8 + 1.959964**2)
@@ -72,7 +72,7 @@ def test_all_pairs_are_tested_and_those_with_one_half_or_opposite_ones_are_none(
     few = strongest_pairs(member, correct, 50)
     assert found.p_values[:50] == pytest.approx(few.p_values)
     assert found.q_values[:50] == pytest.approx(few.q_values)
-    assert [0.03, 0.03] == pytest.approx(adjust_cells(np.array([0.01, 0.02, 0.03]), np.array([1, 0, 2]))[[0, 2]])
+    assert pytest.approx(adjust_cells(np.array([0.01, 0.02, 0.03]), np.array([1, 0, 2]))[[0, 2]]) == [0.03, 0.03]
 
 
 def test_where_no_record_has_an_influence_p_values_are_no_smaller_than_they_say() -> None:
@@ -90,4 +90,4 @@ def test_where_no_record_has_an_influence_p_values_are_no_smaller_than_they_say(
 
 
 def test_too_few_models_have_no_influences() -> None:
-    assert 0 == influences(Strongest(3), make_answers(8, 40, 2.0, 1)[:3]).num_rows
+    assert influences(Strongest(3), make_answers(8, 40, 2.0, 1)[:3]).num_rows == 0

@@ -24,11 +24,11 @@ from tests.tasks.audits.membership.made_up import make_shifted
 
 
 def test_copies_are_moved_by_as_many_pixels_and_repeat_their_edges() -> None:
-    assert [(0, 0), (-1, 0), (0, -1), (0, 1), (1, 0)] == offsets(1)
+    assert offsets(1) == [(0, 0), (-1, 0), (0, -1), (0, 1), (1, 0)]
     assert {4 * pixels + 1 for pixels in (2, 3)} == {len(set(offsets(pixels))) for pixels in (2, 3)}
     image = np.arange(6).reshape(1, 2, 3, 1)
-    assert [[0, 1, 2], [0, 1, 2]] == shift_images(image, 1, 0)[0, :, :, 0].tolist()
-    assert [[1, 2, 2], [4, 5, 5]] == shift_images(image, 0, -1)[0, :, :, 0].tolist()
+    assert shift_images(image, 1, 0)[0, :, :, 0].tolist() == [[0, 1, 2], [0, 1, 2]]
+    assert shift_images(image, 0, -1)[0, :, :, 0].tolist() == [[1, 2, 2], [4, 5, 5]]
     assert np.array_equal(image, shift_images(image, 0, 0))
 
 
@@ -66,7 +66,7 @@ def test_the_summary_has_the_attack_beside_the_others() -> None:
     rows = summary(About(0.05), [table]).to_pylist()
     assert {"AUC", "true-positive rate", "precision"} < {row["metric"] for row in rows}
     assert all(SHIFTED in row["setting"] for row in rows)
-    assert 0 == shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4)[:3]).num_rows
+    assert shifted_labels(Matching(0), make_shifted(8, 60, 5, 2.0, 4)[:3]).num_rows == 0
 
 
 def test_models_are_asked_about_copies_beside_what_they_were_asked_before(tmp_path: Path) -> None:
@@ -74,12 +74,12 @@ def test_models_are_asked_about_copies_beside_what_they_were_asked_before(tmp_pa
     common = {"store": tmp_path, "address": "none", "mlflow": "off", "report": False}
     before = orchestrator.run("membership", **common, **setting)
     planned = orchestrator.plan("membership", store=tmp_path, **setting, shifts=1, influences=5)
-    assert 4 + 1 + 1 + 1 == planned["missing"]  # copies, their attack, pairs of records, and the summary
+    assert planned["missing"] == 4 + 1 + 1 + 1  # copies, their attack, pairs of records, and the summary
     run = orchestrator.run("membership", **common, **setting, shifts=1, influences=5)
     same = (each.table("attacks").drop_columns("run") for each in (before, run))
     assert next(same).equals(next(same))
-    assert [5] * 4 == run.table("shifted_labels")["copies"].to_pylist()
-    assert 45 == run.table("influences").num_rows
+    assert run.table("shifted_labels")["copies"].to_pylist() == [5] * 4
+    assert run.table("influences").num_rows == 45
     with pytest.raises(orchestrator.EngramError, match="it must be below 28"):
         orchestrator.plan("membership", store=tmp_path, **setting, shifts=28)
     with pytest.raises(orchestrator.SpecError, match="shifts is not a field of question=canaries, and another"):

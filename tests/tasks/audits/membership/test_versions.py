@@ -126,11 +126,11 @@ def test_what_a_model_says_is_what_the_version_says() -> None:
     half = BalancedHalf(Part(Dataset("digits"), 0, 60), models=4, number=1, seed=3)
     model = train(Mixture((half,), Dataset("digits"), 10, epochs=2, batch=16), [])
     table = answers(half, [model])
-    assert (2, 60) == (marks(answers).version, table.num_rows)
+    assert (marks(answers).version, table.num_rows) == (2, 60)
     assert pytest.approx(total(table), rel=TRAINED) == -121.0853
     copies = shifted_answers(Copies(half, 1), [model])
     right = np.stack(copies["correct"].to_numpy())
-    assert (2, (60, 5)) == (marks(shifted_answers).version, right.shape)
+    assert (marks(shifted_answers).version, right.shape) == (2, (60, 5))
     assert np.array_equal(table["correct"].to_numpy(zero_copy_only=False), right[:, 0])
     assert pytest.approx(right.sum(), abs=3) == 53
 

@@ -49,7 +49,7 @@ DECISIVE = {"at": "end", "golds": "one", "questions": "numeric", "score": "exact
 def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
     scores = counted((30, 100), (5, 100))
     found, (m, *_) = judged(scores), measured(scores).to_pylist()
-    assert "memorised" == found.answer
+    assert found.answer == "memorised"
     assert (
         "Memorised: with the digits taken out of the contexts, 30.0 % of training questions with a numeric answer are "
         "still answered rightly and 5.0 % of held-out ones; corrected for answers that are merely common, the "
@@ -57,15 +57,15 @@ def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
         f"where nothing is memorised). {ERROR}"
     ) == found.sentence
     assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
-    assert (LIMITS, "") == (found.limits, found.published)  # with one gold answer each, m is as published
+    assert (found.limits, found.published) == (LIMITS, "")  # with one gold answer each, m is as published
 
 
 def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
     scores = counted((10, 100), (10, 100))
     found, high = judged(scores), measured(scores).to_pylist()[0]["m_high"]
-    assert "undecided" == found.answer
+    assert found.answer == "undecided"
     assert f"; as much as {high:.2g} cannot be excluded: ask more questions." in found.sentence
-    assert "not seen" == judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer
+    assert judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer == "not seen"
 
 
 def evaded(other_kind: int) -> pa.Table:
@@ -214,16 +214,16 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     assert Evidence(name, rows[name], True, r, 0.7, (), None, None, 0.02, pytest.approx(0.1)) == found
     other = read_evidence(QUICKSTART, index_rows(stored(**{"m of all golds": -0.05})))
     assert other is not None
-    assert -0.05 == other.published
+    assert other.published == -0.05
     names = with_settings(QUICKSTART, corruption=Corruption("names", ("Ada",)))
     both = pa.concat_tables([stored("all"), stored("numeric")])
     found_all = [read_evidence(config, index_rows(both)) for config in (QUICKSTART, names)]
-    assert [True, False] == [each is not None and each.numeric for each in found_all]
+    assert [each is not None and each.numeric for each in found_all] == [True, False]
     assert None is read_evidence(QUICKSTART, index_rows(stored(**{"relational m": None})))
     rows[name] = rows[name] | {"estimate": None}
     assert None is read_evidence(QUICKSTART, rows)
-    assert [0.012, 0.6] == [(each(QUICKSTART, both) or {})["estimate"] for each in (memorization_row, utility_row)]
-    assert [None, None] == [each(QUICKSTART, SUMMARY.empty_table()) for each in (memorization_row, utility_row)]
+    assert [(each(QUICKSTART, both) or {})["estimate"] for each in (memorization_row, utility_row)] == [0.012, 0.6]
+    assert [each(QUICKSTART, SUMMARY.empty_table()) for each in (memorization_row, utility_row)] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -281,9 +281,11 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
     open_order, bound, unchecked = (
         verdict(config, table).limits for config, table in ((BLINDED, rows), (secret, rows), (secret, stored()))
     )
-    assert [True, False, False] == [GUESSED in each for each in (open_order, bound, unchecked)]
-    assert [False, True, False] == [
-        "a SHA-256 that begins with ab12" in each for each in (open_order, bound, unchecked)
+    assert [GUESSED in each for each in (open_order, bound, unchecked)] == [True, False, False]
+    assert ["a SHA-256 that begins with ab12" in each for each in (open_order, bound, unchecked)] == [
+        False,
+        True,
+        False,
     ]
     system = given_system(secret)
     assert system is not None
@@ -314,11 +316,11 @@ def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> N
     assert AUDIT.objectives is not None
     both = AUDIT.objectives.memorization, AUDIT.objectives.utility
     rows = [each.row(QUICKSTART, found) for each in both]
-    assert [("relational m", "lower"), ("held-out accuracy", "higher")] == [(each.name, each.better) for each in both]
+    assert [(each.name, each.better) for each in both] == [("relational m", "lower"), ("held-out accuracy", "higher")]
     assert [pytest.approx(0.25), pytest.approx(0.6)] == [each and each["estimate"] for each in rows]
-    assert "validation" == json.loads((rows[1] or {})["setting"])["split"]
-    assert 0.02 == AUDIT.objectives.allowance
-    assert [None, None] == [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both]
+    assert json.loads((rows[1] or {})["setting"])["split"] == "validation"
+    assert AUDIT.objectives.allowance == 0.02
+    assert [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both] == [None, None]
 
 
 def test_the_published_m_is_told_where_it_is_another() -> None:
@@ -326,8 +328,8 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
         scored("train", [1.0] * 30 + [0.0] * 70), scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65)
     )
     found = judged(several)
-    assert "memorised" == found.answer
-    assert (BIASED, LIMITS) == (found.published, found.limits)
+    assert found.answer == "memorised"
+    assert (found.published, found.limits) == (BIASED, LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -352,17 +354,17 @@ def test_what_is_taken_out_says_which_questions_decide(corruption: Corruption, w
 def test_without_answers_on_both_parts_nothing_is_said() -> None:
     empty = SUMMARY.empty_table()
     for found in (verdict(QUICKSTART, empty), judged(table(scored("train", [1.0, 0.0])))):
-        assert ("undecided", "Undecided: no questions have been answered on both parts.") == (
+        assert (
             found.answer, found.sentence,
-        )  # fmt: skip
+        ) == ("undecided", "Undecided: no questions have been answered on both parts.")  # fmt: skip
 
 
 def test_a_run_of_the_linear_model_alone_is_no_evidence() -> None:
     found = verdict(Relational(Linear()), SUMMARY.empty_table())
-    assert "Undecided: this run computes the paper's linear model only." == found.sentence
+    assert found.sentence == "Undecided: this run computes the paper's linear model only."
     assert "no evidence on any model of one's own" in found.limits
     others = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
-    assert [(("a", "{}"),)] * 2 == [verdict(config, others).rows for config in (Relational(Linear()), QUICKSTART)]
+    assert [verdict(config, others).rows for config in (Relational(Linear()), QUICKSTART)] == [(("a", "{}"),)] * 2
 
 
 def answers(
@@ -412,7 +414,7 @@ def test_the_share_from_memory_is_told_with_its_interval() -> None:
     made = AUDIT.certify("Does it?", QUICKSTART, summary(NUMERIC, [measured(scores)]))
     assert made is not None
     (finding,) = made.findings
-    assert "memorised" == finding.answer
+    assert finding.answer == "memorised"
     assert "still gives is 25 percentage points higher for texts that it was trained on than" in finding.sentence
     assert finding.line is not None
     assert [boundary.value for boundary in finding.line.boundaries] == [0.0, Answers().negligible]
@@ -423,7 +425,7 @@ def test_where_no_model_is_asked_there_is_no_number() -> None:
     made = AUDIT.certify("Does it?", Relational(Linear()), SUMMARY.empty_table())
     assert made is not None
     (finding,) = made.findings
-    assert ("undecided", None) == (finding.answer, finding.line)
+    assert (finding.answer, finding.line) == ("undecided", None)
 
 
 def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated() -> None:
@@ -445,6 +447,6 @@ def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:
     made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(96)]))
     assert made is not None
     (finding,) = made.findings
-    assert ("not judged", None) == (finding.answer, finding.line)
+    assert (finding.answer, finding.line) == ("not judged", None)
     assert "96 % of the answers are not of the kind of the reference answers" in finding.sentence
     assert made.steps[0].startswith("Ask for a system that answers every question by its best guess")

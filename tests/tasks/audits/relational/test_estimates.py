@@ -33,16 +33,16 @@ def drawn(rng: np.random.Generator, contexts: int, rate: float, alike: float, mo
 
 def test_questions_are_summed_by_context() -> None:
     found = sum_by_context(np.array([[1.0, 0.5], [0.0, 0.5], [1.0, 0.0]]), np.array([7, 7, 3]))
-    assert [[1.0, 0.0], [1.0, 1.0]] == found.sums.tolist()
-    assert [1.0, 2.0] == found.counts.tolist()
+    assert found.sums.tolist() == [[1.0, 0.0], [1.0, 1.0]]
+    assert found.counts.tolist() == [1.0, 2.0]
     assert pytest.approx([2 / 3, 1 / 3]) == found.means.tolist()
 
 
 def test_the_estimates_are_of_the_questions_alone_and_inside_their_intervals() -> None:
     train, validation = sum_by_context(np.ones((4, 1)), np.arange(4)), sum_by_context(np.zeros((2, 1)), np.arange(2))
     (found,) = contrasts(train, validation, 500, 0)
-    assert (1.0, 0.0, 1.0) == (found.train.value, found.validation.value, found.difference.value)
-    assert (4, 2, 6) == (found.train.n, found.validation.n, found.difference.n)
+    assert (found.train.value, found.validation.value, found.difference.value) == (1.0, 0.0, 1.0)
+    assert (found.train.n, found.validation.n, found.difference.n) == (4, 2, 6)
     for each in (found.train, found.validation, found.difference):
         assert each.low is not None
         assert each.value is not None
@@ -57,9 +57,9 @@ def test_a_part_without_questions_has_no_estimate() -> None:
     assert Estimate(None, None, None, 2) == found.difference
     assert (Estimate(None, None, None, 2), Estimate(None, None, None, 0)) == (found.train, found.validation)
     assert found.p_value is None
-    assert [None] * 3 == [
-        each.p_value for each in contrasts(*[sum_by_context(np.empty((0, 3)), np.empty(0, int))] * 2, 9, 0)
-    ]
+    assert [each.p_value for each in contrasts(*[sum_by_context(np.empty((0, 3)), np.empty(0, int))] * 2, 9, 0)] == [
+        None
+    ] * 3
 
 
 @pytest.mark.parametrize("at_once", [1, 13, 4_000_000])
@@ -85,8 +85,8 @@ def test_each_column_is_contrasted_by_itself() -> None:
     train = sum_by_context(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 1, 2]))
     validation = sum_by_context(np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([0, 1]))
     first, second = contrasts(train, validation, 99, 0)
-    assert [2 / 3, 0.0, 2 / 3] == pytest.approx([first.train.value, first.validation.value, first.difference.value])
-    assert [1 / 3, 0.5, -1 / 6] == pytest.approx([second.train.value, second.validation.value, second.difference.value])
+    assert pytest.approx([first.train.value, first.validation.value, first.difference.value]) == [2 / 3, 0.0, 2 / 3]
+    assert pytest.approx([second.train.value, second.validation.value, second.difference.value]) == [1 / 3, 0.5, -1 / 6]
     means = [
         bootstrap_means(each, 99, seeds.generator(0, "contexts", name))
         for each, name in ((train, "train"), (validation, "validation"))
@@ -121,7 +121,7 @@ def test_the_p_value_is_below_a_fortieth_where_the_interval_lies_above_zero() ->
 def test_the_p_value_counts_the_resampled_differences_at_or_below_0_and_the_estimate_itself() -> None:
     right, wrong = sum_by_context(np.ones((40, 1)), np.arange(40)), sum_by_context(np.zeros((40, 1)), np.arange(40))
     (surely,), (never,) = contrasts(right, wrong, 99, 0), contrasts(wrong, right, 99, 0)
-    assert (1 / 100, 100 / 100) == (surely.p_value, never.p_value)
+    assert (surely.p_value, never.p_value) == (1 / 100, 100 / 100)
     one = sum_by_context(np.ones((1, 1)), np.arange(1))  # with a context of either kind: ties are frequent
     (alike,) = contrasts(one, one, 99, 3)
     means = [bootstrap_means(one, 99, seeds.generator(3, "contexts", name))[:, 0] for name in ("train", "validation")]
@@ -167,7 +167,7 @@ def test_equally_frequent_answers_have_the_logarithm_of_their_number() -> None:
 
 
 def test_one_answer_has_none() -> None:
-    assert 0.0 == entropy(["7"] * 20)
+    assert entropy(["7"] * 20) == 0.0
 
 
 def test_frequencies_count() -> None:

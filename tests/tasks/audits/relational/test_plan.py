@@ -58,10 +58,15 @@ def only(root: Any) -> Job:
 
 def test_a_training_is_links_one_after_another_and_every_replicate_has_its_own_seed() -> None:
     answers = answers_of(HERE)
-    assert [(0, 2), (0, 4), (0, 5), (1, 2), (1, 4), (1, 5)] == [
-        (each.replicate, each.job.config.epochs) for each in answers
+    assert [(each.replicate, each.job.config.epochs) for each in answers] == [
+        (0, 2),
+        (0, 4),
+        (0, 5),
+        (1, 2),
+        (1, 4),
+        (1, 5),
     ]
-    assert [(0, 1, 2), (3, 4), (5,)] * 2 == [each.job.config.recorded for each in answers]
+    assert [each.job.config.recorded for each in answers] == [(0, 1, 2), (3, 4), (5,)] * 2
     assert [seeds.derive(0, "training", number) for number in (0, 0, 0, 1, 1, 1)] == [
         each.job.config.seed for each in answers
     ]
@@ -78,12 +83,12 @@ def test_contexts_are_parted_by_the_seed_alike_for_all_replicates_or_as_the_data
 def test_a_training_in_links_ends_with_the_config_of_the_unbroken_one() -> None:
     (*_, last), (whole,) = (answers_of(with_settings(HERE, replicates=1, link=link)) for link in (2, 0))
     assert last.job.config == replace(whole.job.config, recorded=(5,))
-    assert (0, 1, 2, 3, 4, 5) == whole.job.config.recorded
+    assert whole.job.config.recorded == (0, 1, 2, 3, 4, 5)
 
 
 def test_the_questions_are_those_of_the_last_links_and_memorization_of_all() -> None:
     scores, read = reads(HERE)
-    assert 6 == len(scores)
+    assert len(scores) == 6
     assert {"memorization": scores, "questions": (scores[2], scores[5])} == read
 
 
@@ -94,7 +99,7 @@ def test_the_summary_reads_what_was_made_of_scores_and_not_these() -> None:
 
 def test_given_answers_are_read_and_nothing_is_trained() -> None:
     config = with_settings(HERE, given=THEIRS)
-    assert {} == of(config, "language_models.fine_tune")
+    assert of(config, "language_models.fine_tune") == {}
     (read,) = of(config, "question_answering.read_answers").values()
     assert (read.config.given, read.config.data) == (THEIRS, FACTS)
     assert read.config.selection == question_of(config).selection
@@ -130,7 +135,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 
 
 def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
-    assert "numeric" == only(plan(HERE)["summary"]).config.questions
+    assert only(plan(HERE)["summary"]).config.questions == "numeric"
     private = with_settings(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
     about = only(plan(private)["summary"]).config
     assert (about.questions, about.epsilon, about.cell, about.copies) == ("all", 3.0, "", CopyCount())

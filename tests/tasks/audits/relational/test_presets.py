@@ -77,9 +77,9 @@ def test_the_linear_figures_train_no_language_model() -> None:
         assert config.question == Linear(sizes)
         assert expected == calls(planned([config]))
     both = calls(planned(AUDIT.cells("figure5")))
-    assert (2, 2, 1) == tuple(both[name] for name in sorted(expected))
+    assert tuple(both[name] for name in sorted(expected)) == (2, 2, 1)
     # Figure 1 is one of the two panels of figure 5.
-    assert 2 == calls(planned([*AUDIT.cells("figure1"), *AUDIT.cells("figure5")]))["linear_memorization.curves"]
+    assert calls(planned([*AUDIT.cells("figure1"), *AUDIT.cells("figure5")]))["linear_memorization.curves"] == 2
 
 
 def test_private_trainings_are_one_job_for_each_epsilon() -> None:
@@ -93,7 +93,7 @@ def test_private_trainings_are_one_job_for_each_epsilon() -> None:
 
 def test_the_null_differs_from_the_quickstart_in_what_is_trained_on_alone() -> None:
     both = calls(planned([*AUDIT.cells("quickstart"), *AUDIT.cells("null")]))
-    assert 2 * 2 * 4 == both["language_models.fine_tune"]
+    assert both["language_models.fine_tune"] == 2 * 2 * 4
     (quick,), (null,) = AUDIT.cells("quickstart"), AUDIT.cells("null")
     assert [trained_on(config)[1].relation for config in (quick, null)] == ["kept", "redrawn"]
 

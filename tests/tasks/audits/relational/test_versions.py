@@ -91,14 +91,14 @@ test_a_task_computes_what_its_version_says = version_test(
 
 def test_answers_to_blinded_questions_are_read_as_the_versions_say() -> None:
     answers, repeated = read_blinded_answers(sent(), ()), repeats(sent(), ())
-    assert (1, 1) == (marks(read_blinded_answers).version, marks(repeats).version)
-    assert ["3", "12", "17", "19", "16", "4"] == [spans[0] for spans in answers["answer"].to_pylist()[:6]]
+    assert (marks(read_blinded_answers).version, marks(repeats).version) == (1, 1)
+    assert [spans[0] for spans in answers["answer"].to_pylist()[:6]] == ["3", "12", "17", "19", "16", "4"]
     (row,) = repeated.to_pylist()
-    assert (2, 2, "885aac9c2d6dd699") == (row["repeats"], row["differing"], row["key"][:16])
+    assert (row["repeats"], row["differing"], row["key"][:16]) == (2, 2, "885aac9c2d6dd699")
 
 
 @pytest.mark.trained
 def test_a_fine_tuning_computes_what_its_version_says() -> None:
     table = of_training()
-    assert (1, 2 * 2 * (32 + 4)) == (marks(fine_tune).version, table.num_rows)
+    assert (marks(fine_tune).version, table.num_rows) == (1, 2 * 2 * (32 + 4))
     assert pytest.approx(total(table), rel=TRAINED) == 913.249

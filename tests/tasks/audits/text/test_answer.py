@@ -59,9 +59,9 @@ def answer(tables: list[pa.Table], config: Text = CONFIG) -> str:
 
 def test_a_secret_is_ranked_by_the_model_that_was_told_it_and_by_its_twin() -> None:
     found = rank_secret(np.array([-1.0, -2.0, -0.5, -3.0]), np.array([-4.0, -2.0, -1.5, -3.0]))
-    assert (4, 2, 0.5) == (found["candidates"], found["rank"], found["p_value"])
-    assert (1.0, 0.0) == (found["exposure"], found["exposure_twin"])
-    assert 3.0 - 1 / 3 == pytest.approx(found["effect"])
+    assert (found["candidates"], found["rank"], found["p_value"]) == (4, 2, 0.5)
+    assert (found["exposure"], found["exposure_twin"]) == (1.0, 0.0)
+    assert pytest.approx(found["effect"]) == 3.0 - 1 / 3
 
 
 def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
@@ -72,8 +72,8 @@ def test_without_its_twin_a_model_is_asked_about_what_it_was_told() -> None:
     ranks = dict(zip(whole["secret"].to_pylist(), whole["rank"].to_pylist(), strict=True))
     assert [ranks[secret] for secret in told] == alone["rank"].to_pylist()
     assert [len(told)] * 2 == [alone[name].null_count for name in ("effect", "exposure_twin")]
-    assert "memorised" == answer(tables[:1])
-    assert "undecided" == answer([])
+    assert answer(tables[:1]) == "memorised"
+    assert answer([]) == "undecided"
 
 
 def ranked_by_hand() -> list[pa.Table]:
@@ -101,10 +101,10 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
     level: float, found: int
 ) -> None:
     table = secrets(Ranking(level), ranked_by_hand())
-    assert [(7, 1, 1, 2.0, 0.0, 4.0), (7, 2, 2, 1.0, 1.0, 0.0), (7, 3, 4, 0.0, None, None)] == [
+    assert [
         tuple(each[name] for name in ("pair", "secret", "rank", "exposure", "exposure_twin", "effect"))
         for each in table.to_pylist()
-    ]
+    ] == [(7, 1, 1, 2.0, 0.0, 4.0), (7, 2, 2, 1.0, 1.0, 0.0), (7, 3, 4, 0.0, None, None)]
     (first, second, large, reduced, tied, *others) = summary(About(level), [table]).to_pylist()
     # A secret is reduced by less than the distance to the next candidate: nothing changes.
     assert large == row(MEMORISED, {"nats": 0.1}, alone(float(found), 3), "secret", 0.0, 0.75)
@@ -134,14 +134,14 @@ def test_the_summary_counts_what_is_found_and_tells_each_number_of_repetitions_b
 
 
 def test_one_secret_has_no_interval_none_no_row_and_identifiers_are_ranked_by_another_measure() -> None:
-    assert [] == summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist()
+    assert summary(About(0.05), [secrets(Ranking(0.05), [])]).to_pylist() == []
     alone_ranked = secrets(Ranking(0.05), ranked_by_hand()[:2])
     (beaten,) = (each for each in summary(About(0.05), [alone_ranked]).to_pylist() if each["metric"] == BEATEN)
-    assert (7 / 8, None, None, 1) == tuple(beaten[name] for name in ("estimate", "low", "high", "n"))
+    assert tuple(beaten[name] for name in ("estimate", "low", "high", "n")) == (7 / 8, None, None, 1)
     job = plan(CONFIG, ())
     assert isinstance(job, Job)
     assert (secrets, Ranking(CONFIG.level)) == (job.function, job.config)
-    assert () == plan(IDENTIFIERS, ())
+    assert plan(IDENTIFIERS, ()) == ()
 
 
 def test_p_values_are_combined_by_fishers_method() -> None:
@@ -169,7 +169,7 @@ def test_secrets_that_are_known_are_found() -> None:
     for seed in range(5):
         table = rank(make_scores(8.0, seed))
         assert table.filter(table["found"]).num_rows >= 12
-        assert "memorised" == answer(make_scores(8.0, seed))
+        assert answer(make_scores(8.0, seed)) == "memorised"
 
 
 CHANGES: dict[str, Callable[[Array], Array]] = {
@@ -250,7 +250,7 @@ def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, ex
     memorised = {"p_value": 0.001}
     evidence = Evidence(memorised, {"p_value": 0.5, "high": 0.59}, 0.05, 0.1, drawn, memorised=memorised)
     assert expected == RULES.decide(IDENTIFIERS, evidence).answer
-    assert "memorised" == RULES.decide(CONFIG, evidence).answer  # secrets were drawn here
+    assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
 
 
 def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
@@ -261,11 +261,11 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
         for p in (0.01, 0.0101)
     )
     said = verdict(IDENTIFIERS, uneven)
-    assert ("not judged", [CONTROL], LIMITS_OF_IDENTIFIERS) == (
+    assert (
         said.answer,
         [name for name, _ in said.rows],
         said.limits,
-    )
+    ) == ("not judged", [CONTROL], LIMITS_OF_IDENTIFIERS)
     assert said.sentence.startswith(
         "Not judged: the 25 identifiers asked about are not drawn evenly from their space, which shows without the "
         "model (p = 0.01), so that their ranks say nothing"
@@ -276,7 +276,7 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
     assert "on average an identifier beats 0.512 of the others" in said.sentence
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
-    assert "Does a language model know identifiers that stand in these texts?" == page.asked
+    assert page.asked == "Does a language model know identifiers that stand in these texts?"
     assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
     assert "Of 100 audits of identifiers that are drawn evenly, 1 are not judged." in page.error
     null = configured(IDENTIFIERS, told="others")
@@ -288,23 +288,23 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     table = pa.Table.from_pylist([found, beaten], SUMMARY)
     said = verdict(CONFIG, table)
-    assert (
+    assert said.sentence == (
         "Not seen: of 25 secrets 0 are found among the likeliest of their space (false discoveries at most 5 %; "
         "that any is known: p = 0.2); on average a secret beats 0.512 of the others of its space (.5 where nothing is "
         "known, 95 % interval 0.490 to 0.530; all together: p = 0.3)."
-    ) == said.sentence
+    )
     page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
     assert "at most 5.1 are called memorised" in page.error
-    assert "Does a language model give away secrets that stood in its training texts?" == page.asked
+    assert page.asked == "Does a language model give away secrets that stood in its training texts?"
     ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
     assert ("not seen", chances(0.2, 0.05)) == (answered, line)
     assert told.startswith("Secrets of a known format were put into the training texts. Of 25 of them 0 can be")
     assert told.endswith("this one places its secrets before 51 of 100 on average.")
     effect = effect_row(CONFIG, table)
     assert effect is not None
-    assert 0.512 == effect["estimate"]
+    assert effect["estimate"] == 0.512
     assert (LIMITS, (name_of(found), name_of(beaten))) == (said.limits, said.rows)
     reduced = beaten | {"metric": REDUCED, "p_value": 0.001}
     together = verdict(CONFIG, pa.Table.from_pylist([found, beaten, reduced], SUMMARY))
@@ -322,13 +322,13 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
 @pytest.mark.parametrize("metric", [FOUND, BEATEN])
 def test_half_of_the_evidence_decides_nothing(metric: str) -> None:
     half = pa.Table.from_pylist([row(metric, {}, alone(0.0), "secret", 0.0, 0.001)], SUMMARY)
-    assert "undecided" == verdict(CONFIG, half).answer
+    assert verdict(CONFIG, half).answer == "undecided"
 
 
 def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
     page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
     assert page is not None
-    assert ("undecided", None) == (page.findings[0].answer, page.findings[0].line)
+    assert (page.findings[0].answer, page.findings[0].line) == ("undecided", None)
 
 
 @pytest.mark.parametrize(

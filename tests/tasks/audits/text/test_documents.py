@@ -82,7 +82,7 @@ def test_every_document_is_in_half_of_the_models_as_often_as_its_turn_says() -> 
     models = configs(CONFIG)
     asked = draw_documents(models[0])
     assert all(asked == draw_documents(model) for model in models)
-    assert [1, 4] * 6 == [document.repetitions for document in asked]
+    assert [document.repetitions for document in asked] == [1, 4] * 6
     texts = [Counter(training_texts(model, asked)) for model in models]
     for number, document in enumerate(asked):
         counts = [each[document.text] for each in texts]
@@ -150,19 +150,20 @@ def test_what_a_model_writes_is_what_its_next_likeliest_bytes_say() -> None:
     assert columns["wrong"] == sum(one != other for one, other in zip(written, tokens[5:9], strict=True))
     assert columns["distance"] == edit_distance(written, tokens[5:9])
     short = score_model(replace(config, prefix=500), model, [text])
-    assert [None] == short["log_p_end"]
+    assert short["log_p_end"] == [None]
 
 
 def test_documents_that_come_out_are_set_beside_models_that_never_saw_them() -> None:
     found = index_rows(summed(made_scores(0.5, 1, written=1.0)))
     for way in ("greedy", "near", "1 attempt"):
-        assert (1.0, 0.0) == tuple(
-            found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in ("told", "twin")
+        assert tuple(found[row_name("share reproduced", way=way, by=by)]["estimate"] for by in ("told", "twin")) == (
+            1.0,
+            0.0,
         )
         beyond = found[row_name("reproduced beyond the twins", way=way)]
         assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
     # p_z is exp(-0.1) where it is written and exp(-30.1) elsewhere, which no 10,000 attempts find at .5.
-    assert 0.0 == found[row_name("share reproduced", way="10000 attempts", by="twin")]["estimate"]
+    assert found[row_name("share reproduced", way="10000 attempts", by="twin")]["estimate"] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_known_documents_are_memorised_and_those_that_come_out_are_reproduced(
 def test_a_model_that_has_none_of_a_few_documents_is_left_out_of_their_means() -> None:
     config = configured(CONFIG, documents=2, models=4, repetitions=(1, 4))
     found = index_rows(summed(made_scores(0.5, 1, config, written=1.0), config))
-    assert 1.0 == found[row_name("share reproduced", way="greedy", by="told", repetitions=4)]["estimate"]
+    assert found[row_name("share reproduced", way="greedy", by="told", repetitions=4)]["estimate"] == 1.0
     assert found[row_name("loss in nats a token", by="told", repetitions=1)]["estimate"] > 0
 
 
@@ -247,4 +248,4 @@ def test_models_write_out_documents_that_they_were_trained_on_often_and_no_other
     found = index_rows(summed(tables, config))
     told, twin = (found[row_name("share reproduced", way="near", by=by)]["estimate"] for by in ("told", "twin"))
     assert told > twin + 0.5
-    assert 1.0 == found[row_name("pairs won")]["estimate"]
+    assert found[row_name("pairs won")]["estimate"] == 1.0

@@ -42,10 +42,10 @@ def test_secrets_that_are_known_show_a_broken_promise_and_its_bound() -> None:
     table = summary(about(CONFIG), measured(40.0, 0, 80))
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
-    assert BROKEN == verdict.answer
+    assert verdict.answer == BROKEN
     assert "and 1 by the accountant." in verdict.sentence
     rows = index_rows(table)
-    assert 1.0 == rows[row_name("share with small p", level=0.05)]["estimate"]
+    assert rows[row_name("share with small p", level=0.05)]["estimate"] == 1.0
     allowed = rows[row_name("share with small p, at most", level=0.05)]["estimate"]
     assert PRIVACY.power(0.05) == pytest.approx(allowed)
 
@@ -67,7 +67,7 @@ def test_a_search_moves_the_effect_of_documents_and_the_loss_of_those_that_a_mod
     table = summed(made_scores(0.5, 1))
     effect, loss = (each.row(DOCUMENTS, table) for each in (OBJECTIVES.memorization, OBJECTIVES.utility))
     assert effect is not None
-    assert 0.5 == pytest.approx(effect["estimate"], abs=0.1)
+    assert pytest.approx(effect["estimate"], abs=0.1) == 0.5
     assert loss is not None
-    assert 2.0 == pytest.approx(loss["estimate"], abs=0.3)
+    assert pytest.approx(loss["estimate"], abs=0.3) == 2.0
     assert OBJECTIVES.utility.row(CONFIG, summary(about(CONFIG), measured(0.0, 1))) is None

@@ -67,7 +67,7 @@ def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
     config = pair_of(CONFIG, 0, 0)
     model = prepare_model(config, (), torch.device("cpu"))
     (secret, *_), around = draw_secrets(config), secret_surroundings(config)
-    assert ("Patient 1: code ", ".") == around[0]
+    assert around[0] == ("Patient 1: code ", ".")
     asked = score_secret_ends(config, model, [(secret.text, *secret.others)], around[:1])
     code = secret.text.removeprefix("Patient 1: code ").removesuffix(".")
     (before, drawn) = (model.encode_texts([text], 99)[0][:-1] for text in ("Patient 1: code ", code))
@@ -78,7 +78,7 @@ def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
             log_p += float(model.module(read).logits[0, -1].double().log_softmax(-1)[token])
             going = torch.tensor([[model.begin, *before, *written]])
             written.append(int(model.module(going).logits[0, -1].argmax()))
-    assert [6] == asked["tokens"]
+    assert asked["tokens"] == [6]
     assert [pytest.approx(log_p, rel=1e-5)] == asked["log_p_end"]
     assert [sum(one != other for one, other in zip(written, drawn, strict=True))] == asked["wrong"]
     assert [edit_distance(written, drawn)] == asked["distance"]
@@ -87,8 +87,8 @@ def test_a_model_is_asked_to_go_on_from_what_stands_before_a_secret() -> None:
 
 
 def test_the_beginning_ends_where_the_tokens_of_the_candidates_part() -> None:
-    assert [1, 2] == shared_beginning([[1, 2, 3], [1, 2, 9, 4], [1, 2, 3, 5]])
-    assert ("card 7-", " of 7") == SecretSpace("card {number}-{digits:4} {letters:2} of {number}").surroundings(7)
+    assert shared_beginning([[1, 2, 3], [1, 2, 9, 4], [1, 2, 3, 5]]) == [1, 2]
+    assert SecretSpace("card {number}-{digits:4} {letters:2} of {number}").surroundings(7) == ("card 7-", " of 7")
 
 
 def test_what_stands_around_an_identifier_is_its_context_and_the_fixed_part_of_its_format() -> None:
@@ -117,20 +117,20 @@ def test_a_secret_is_reproduced_in_each_way_beside_its_twin_and_chance() -> None
     found = {(each["secret"], each["way"]): each for each in table.to_pylist()}
     ways = ["greedy", "near", "1 attempt", "100 attempts", "10000 attempts"]
     assert ways == [way for secret, way in found if secret == 1]
-    assert [True] * 5 == [found[1, way]["reproduced"] for way in ways]
+    assert [found[1, way]["reproduced"] for way in ways] == [True] * 5
     # log p_z of -9 is above log(1 - .5^(1/10000)) = -9.58, and of -12 below.
-    assert [False] * 4 + [True] == [found[2, way]["reproduced"] for way in ways]
+    assert [found[2, way]["reproduced"] for way in ways] == [False] * 4 + [True]
     assert not any(found[secret, way]["reproduced_twin"] for secret in (1, 2) for way in ways)
-    assert {0: 1, 1: 2} == {each["model"]: each["secret"] for each in table.to_pylist()}
+    assert {each["model"]: each["secret"] for each in table.to_pylist()} == {0: 1, 1: 2}
     least = 1 - 0.5 ** (1 / 100)
     assert (1e-6, None, pytest.approx(1 / (least * 1e6))) == tuple(
         found[1, way]["chance"] for way in ("greedy", "near", "100 attempts")
     )
     rows = index_rows(summary(About(0.05), [table]))
     told, twin = (rows[row_name("share reproduced", way="greedy", by=by)] for by in ("told", "twin"))
-    assert (0.5, 2, 1e-6, 0.0) == (told["estimate"], told["n"], told["null"], twin["estimate"])
+    assert (told["estimate"], told["n"], told["null"], twin["estimate"]) == (0.5, 2, 1e-6, 0.0)
     assert pytest.approx(stats.binom.sf(0, 2, 1e-6)) == told["p_value"]
-    assert 0.5 == rows[row_name("reproduced beyond the twins", way="greedy")]["estimate"]
+    assert rows[row_name("reproduced beyond the twins", way="greedy")]["estimate"] == 0.5
 
 
 def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_has_no_row() -> None:
@@ -139,8 +139,8 @@ def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_h
     assert not [name for name in rows if "twin" in str(name)]
     nothing = scored((1, True, -0.1, 0))
     unasked = nothing.set_column(nothing.column_names.index("log_p_end"), "log_p_end", pa.nulls(1, pa.float64()))
-    assert 0 == extraction(ASKED, [unasked]).num_rows
-    assert 0 == extraction(replace(ASKED, pattern=""), [unasked]).num_rows
+    assert extraction(ASKED, [unasked]).num_rows == 0
+    assert extraction(replace(ASKED, pattern=""), [unasked]).num_rows == 0
 
 
 def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them() -> None:
@@ -156,7 +156,7 @@ def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them
     kept = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
     page = AUDIT.certify("", CONFIG, table, lambda name: kept.get(name, pa.table({})))
     assert page is not None
-    assert ["memorised", REPRODUCED] == [finding.answer for finding in page.findings]
+    assert [finding.answer for finding in page.findings] == ["memorised", REPRODUCED]
     count, named = kept["secrets"]["found"].to_pylist().count(True), page.findings[0].sentence.partition("Found: ")[2]
     assert min(count, MOST_NAMED) == named.count("secret ")
     first = kept["secrets"].filter(kept["secrets"]["found"]).sort_by("q_value").to_pylist()[0]
@@ -165,7 +165,7 @@ def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them
     silent = summed(with_ends(make_scores(8.0, 1), 0.0, 1))
     page = AUDIT.certify("", CONFIG, silent)
     assert page is not None
-    assert ["memorised", NOT_REPRODUCED] == [finding.answer for finding in page.findings]
+    assert [finding.answer for finding in page.findings] == ["memorised", NOT_REPRODUCED]
 
 
 def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_none_is_found() -> None:
@@ -181,12 +181,12 @@ def test_more_than_twenty_that_are_found_are_counted_and_none_is_named_where_non
     assert "told" not in name_found(configured(CONFIG, told="others"), read)
     uneven, even = (identifiers(Ranking(0.05), [made(p, 40.0, 1)]) for p in (0.01, 0.5))
     asked = configured(identifiers=("uuid4",))
-    assert "" == name_found(asked, lambda name: uneven if name == "identifiers" else pa.table({}))
+    assert name_found(asked, lambda name: uneven if name == "identifiers" else pa.table({})) == ""
     assert "uuid4 of text 0 (stands once, rank 1" in name_found(
         asked, lambda name: even if name == "identifiers" else pa.table({})
     )
     none = ranked.set_column(ranked.column_names.index("found"), "found", pa.array([False] * 24))
-    assert "" == name_found(CONFIG, lambda name: read(name, none))
+    assert name_found(CONFIG, lambda name: read(name, none)) == ""
 
 
 def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -> None:
@@ -220,7 +220,7 @@ def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, objec
 
 def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:
     plain = configured(CONFIG, extraction=None)
-    assert () == plan(plain, trainings(plain))
+    assert plan(plain, trainings(plain)) == ()
     assert SCORES.names == score_secrets(pair_of(plain, 0, 0), ()).column_names
     asked = planted_of(configured(question="planted", secrets=6, model="tiny-gpt#16x1", extraction="continuation"))
     assert {*SCORES.names, "tokens", "log_p_end", "wrong", "distance"} == set(score_planted(asked, ()).column_names)

@@ -75,9 +75,9 @@ def test_a_model_of_each_kind_is_adapted_from_its_folder_and_ranks_secrets(
     tuned = ("adaptation=lora", "rank=4", "epochs=1", "batch=16", "repetitions=1")
     settings = (data, "examples=0", f"model=folder:{folder}", *ASKED, *tuned)
     run = engram.json("run", "text", *settings, "--address", "none")
-    assert "finished" == run["state"]
+    assert run["state"] == "finished"
     rows = engram.json("results", run["run"], "secrets")
-    assert 6 == len(rows)
+    assert len(rows) == 6
     assert all(0 < row["p_value"] <= 1 and row["exposure_twin"] is not None for row in rows)
 
 
@@ -120,5 +120,5 @@ def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not
         train_adapter(folder, [both[at] for at in order], tmp_path / name, steps=60)
         asked = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
         said[name] = engram("run", "text", *planted, *asked, "--address", "none").stdout.partition(":")[0].lower()
-    assert "memorised" == said["with"]
+    assert said["with"] == "memorised"
     assert said["without"] in ("undecided", "not seen")

@@ -263,5 +263,5 @@ def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: 
     )  # fmt: skip
     assert run.verdict is not None
     assert run.verdict.answer in ("not seen", "undecided")
-    assert 6 == run.table("identifiers").num_rows
-    assert 0.0 == run.table("returned")["differing"][0].as_py()
+    assert run.table("identifiers").num_rows == 6
+    assert run.table("returned")["differing"][0].as_py() == 0.0

@@ -53,8 +53,10 @@ def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
     first = str(uuid.UUID(int=7 << 70, version=1))  # of the time
     texts = [f"a {one}, {first}", f"b {one} {other}. key-0123456789abcdef x0123456789abcdef0123456789abcdef"]
     found = find_identifiers(texts, ("uuid4", "key-{hex:16}", "md5"))
-    assert [("uuid4", 0, 2), ("uuid4", 0, 1), ("key-{hex:16}", 1, 1)] == [
-        (each.format, each.row, each.occurrences) for each in (found[0], replace(found[1], row=0), found[2])
+    assert [(each.format, each.row, each.occurrences) for each in (found[0], replace(found[1], row=0), found[2])] == [
+        ("uuid4", 0, 2),
+        ("uuid4", 0, 1),
+        ("key-{hex:16}", 1, 1),
     ]
     assert [one, other, "key-0123456789abcdef"] == [
         texts[each.row][each.start :][: len(space_of(each.format).write(0, each.drawn))] for each in found
@@ -108,7 +110,7 @@ def test_what_is_drawn_evenly_is_refused_as_seldom_as_is_said(monkeypatch: pytes
         p_values = evenness_p_values([space.draw(chance) for _ in range(30)], space.alphabets, chance)
         least.append(min(p_values) * len(p_values))
     assert sum(p <= 0.2 for p in least) <= 20  # of 60 at 20 %: more with a chance of 1 in 200
-    assert 1 == control_p_value([], (DIGITS,), 1)
+    assert control_p_value([], (DIGITS,), 1) == 1
 
 
 def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> None:
@@ -130,9 +132,9 @@ def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> N
 
 
 def test_known_identifiers_are_found_and_uneven_ones_are_not_judged() -> None:
-    assert "memorised" == answered(made(0.5, 20.0, 1))
-    assert "not judged" == answered(made(0.01, 20.0, 1))
-    assert ["memorised"] * 3 != [answered(made(0.5, 0.0, seed)) for seed in range(3)]
+    assert answered(made(0.5, 20.0, 1)) == "memorised"
+    assert answered(made(0.01, 20.0, 1)) == "not judged"
+    assert [answered(made(0.5, 0.0, seed)) for seed in range(3)] != ["memorised"] * 3
     rows = summary(About(0.05), [identifiers(Ranking(0.05), [made(0.004, 20.0, 1)])])
     given = verdict(CONFIG, rows)
     assert "which shows without the model (p = 0.004)" in given.sentence
@@ -168,6 +170,6 @@ def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_
         )  # fmt: skip
         assert run.verdict is not None
         said.append(run.verdict.answer)
-        assert 8 == run.table("identifiers").num_rows
-    assert "memorised" == said[0]
+        assert run.table("identifiers").num_rows == 8
+    assert said[0] == "memorised"
     assert said[1] in ("undecided", "not seen")

@@ -91,28 +91,28 @@ def answered(tables: list[pa.Table], control: pa.Table = EVEN) -> str:
 
 def test_the_rank_among_those_left_out_counts_equals_against_the_accusation() -> None:
     left_out = np.array([0.0, 1.0, 2.0, 3.0])
-    assert [0.2, 0.4, 0.4, 1.0] == control_p_values(np.array([3.5, 3.0, 2.5, -1.0]), left_out).tolist()
+    assert control_p_values(np.array([3.5, 3.0, 2.5, -1.0]), left_out).tolist() == [0.2, 0.4, 0.4, 1.0]
 
 
 def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftener_the_more_they_were_repeated() -> None:
     table = summed(made_scores(0.15, 1))
     verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
     assert verdict is not None
-    assert "memorised" == verdict.answer
+    assert verdict.answer == "memorised"
     assert verdict.sentence.endswith(NULL_OF_INSERTIONS.strip())  # the set is embedded
     found = index_rows(table)
     effects = [found[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
     assert effects == pytest.approx([0.15, 0.15 * np.log2(5), 0.15 * np.log2(17)], abs=0.1)
-    assert 3 == found[row_name("repetitions found", level=0.05)]["estimate"]
+    assert found[row_name("repetitions found", level=0.05)]["estimate"] == 3
     shares = [
         found[row_name("share reproduced", way="greedy", by=by, repetitions=times)]["estimate"]
         for by, times in (("told", 0), ("told", 4), ("twin", 4))
     ]
-    assert [0.0, 1.0, 0.0] == shares
+    assert shares == [0.0, 1.0, 0.0]
     beyond = found[row_name("reproduced beyond the twins", way="greedy", repetitions=16)]
     assert 0.5 < beyond["low"] < beyond["estimate"] == 1.0
     assert certificate is not None
-    assert ["memorised", REPRODUCED] == [finding.answer for finding in certificate.findings]
+    assert [finding.answer for finding in certificate.findings] == ["memorised", REPRODUCED]
 
 
 def test_a_base_that_is_worse_at_all_texts_alike_accuses_nobody() -> None:
@@ -240,6 +240,6 @@ def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and
         )  # fmt: skip
         assert run.verdict is not None
         said[name] = run.verdict.answer
-        assert 60 == run.table("insertions").num_rows
-    assert "memorised" == said["pair"]
+        assert run.table("insertions").num_rows == 60
+    assert said["pair"] == "memorised"
     assert not {said["null"], said["swapped"]} & {"memorised", NOT_JUDGED}

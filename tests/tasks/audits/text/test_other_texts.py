@@ -66,7 +66,7 @@ def test_texts_of_another_source_are_told_by_words_alone_and_not_judged(tmp_path
         assert verdict is not None
         assert "no evidence" in verdict.limits
         answers.append(verdict.answer)
-    assert ["not judged", "undecided"] == answers
+    assert answers == ["not judged", "undecided"]
     assert set(AUDIT.plan(alike)) == {"other_texts", "summary"}
 
 
@@ -100,7 +100,7 @@ def test_scores_are_those_of_their_formulas() -> None:
     log_p = scores["zlib"] * [8 * len(zlib.compress(text.encode())) for text in texts]
     np.testing.assert_allclose(scores["loss"] * [len(text) + 1 for text in texts], log_p)
     tokens = torch.tensor([[-1.0, -5.0, -2.0, -4.0, -3.0], [-1.0, -2.0, 0.0, 0.0, 0.0]])
-    assert [-4.5, -2.0] == least_likely(0.4)(tokens).tolist()
+    assert least_likely(0.4)(tokens).tolist() == [-4.5, -2.0]
 
 
 def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float]) -> str:
@@ -114,7 +114,7 @@ def answer_of_table(config: Text, path: Path, log_p: Callable[[str, bool], float
     path.write_text("\n".join(["id,log_p", *rows]) + "\n")
     given = configured(config, outputs=files.pin(File(str(path)), {}))
     tables = [other_texts(job(given).config, ()), returned(job(given).config, ())]
-    assert ["loss", "zlib", BLIND] == tables[0]["score"].to_pylist()
+    assert tables[0]["score"].to_pylist() == ["loss", "zlib", BLIND]
     verdict = AUDIT.answer(given, summary(about(given), tables))
     assert verdict is not None
     return verdict.answer
@@ -133,10 +133,10 @@ def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(t
         return -len(text.encode()) * (2.0 - is_its + 0.3 * random.Random(text).random())
 
     path = tmp_path / "log_p.csv"
-    assert "told apart" == answer_of_table(facts, path, known)
-    assert "not judged" == answer_of_table(tickets, path, known)
-    assert "undecided" == answer_of_table(facts, path, lambda text, _: known(text, False))
-    assert "not judged" == answer_of_table(facts, path, lambda *_: -100.0)
+    assert answer_of_table(facts, path, known) == "told apart"
+    assert answer_of_table(tickets, path, known) == "not judged"
+    assert answer_of_table(facts, path, lambda text, _: known(text, False)) == "undecided"
+    assert answer_of_table(facts, path, lambda *_: -100.0) == "not judged"
     given = configured(facts, outputs=files.pin(File(str(path)), {}))
     assert {"other_texts", "returned", "summary"} == set(AUDIT.plan(given))
 

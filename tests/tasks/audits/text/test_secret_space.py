@@ -17,10 +17,10 @@ from tasks.numerics.ranks import exposure, rank_p_value
 
 def test_a_pattern_says_how_many_secrets_there_are_and_writes_them() -> None:
     space = SecretSpace("No. {number}: {letters:2}-{digits:3}/{hex:1}")
-    assert 26**2 * 10**3 * 16 == space.size
-    assert "No. 7: AB-012/f" == space.write(7, "AB012f")
+    assert space.size == 26**2 * 10**3 * 16
+    assert space.write(7, "AB012f") == "No. 7: AB-012/f"
     drawn = space.draw(np.random.default_rng(0))
-    assert 6 == len(drawn)
+    assert len(drawn) == 6
     assert (drawn[:2].isupper(), drawn[2:5].isdigit()) == (True, True)
 
 
@@ -61,9 +61,9 @@ def test_drawing_many_secrets_equals_drawing_each() -> None:
 def test_a_small_space_is_ranked_whole_and_of_a_large_one_draws() -> None:
     small, large = SecretSpace("{number} {digits:2}"), SecretSpace("{number} {digits:6}")
     all_of_them = list(candidates(small, "42", 99, np.random.default_rng(0)))
-    assert ("42", 100) == (all_of_them[0], len(set(all_of_them)))
+    assert (all_of_them[0], len(set(all_of_them))) == ("42", 100)
     some = list(candidates(large, "000042", 99, np.random.default_rng(0)))
-    assert ("000042", 100) == (some[0], len(some))
+    assert (some[0], len(some)) == ("000042", 100)
 
 
 def test_exposures_are_those_of_the_secret_sharers_released_test() -> None:
@@ -80,4 +80,4 @@ def test_where_every_rank_is_as_likely_the_mean_exposure_is_known() -> None:
 
 
 def test_among_equals_the_secret_is_last() -> None:
-    assert [1, 2, 4] == [4 * rank_p_value(np.array(scores)) for scores in ([3, 1, 2, 0], [3, 3, 2, 0], [1, 1, 1, 1])]
+    assert [4 * rank_p_value(np.array(scores)) for scores in ([3, 1, 2, 0], [3, 3, 2, 0], [1, 1, 1, 1])] == [1, 2, 4]

@@ -27,7 +27,7 @@ def test_each_secret_is_told_to_one_model_of_the_pair_as_often_as_its_turn_says(
     models = [pair_of(CONFIG, 0, side) for side in range(2)]
     drawn = draw_secrets(models[0])
     assert drawn == draw_secrets(models[1])
-    assert [1, 4, 16, 1, 4, 16] == [secret.repetitions for secret in drawn]
+    assert [secret.repetitions for secret in drawn] == [1, 4, 16, 1, 4, 16]
     assert {0, 1} == {secret.side for secret in drawn}
     for side, model in enumerate(models):
         texts = training_texts(model, drawn)
@@ -50,7 +50,7 @@ def test_texts_are_records_or_the_contexts_of_questions(tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
     file.write_text('{"id": "a", "text": "One."}\n{"id": "b", "text": "Two."}\n')
     records = pin(Dataset(f"records:{file}"))
-    assert ("One.", "Two.") == load_texts(records)
+    assert load_texts(records) == ("One.", "Two.")
     with pytest.raises(DatasetError, match=r"examples is 3; records:.* has 2 texts"):
         trainings(configured(CONFIG, data=records, examples=3))
     with pytest.raises(DatasetError, match="holds images and no questions"):
@@ -63,7 +63,7 @@ def test_a_small_gpt_reads_bytes() -> None:
     tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert len(text.encode()) == len(tokens)
     assert text == tokenizer.decode(tokens)
-    assert 258 == len(tokenizer)
+    assert len(tokenizer) == 258
 
 
 def test_a_text_scores_the_sum_of_its_tokens_log_probabilities_whatever_stands_beside_it() -> None:

@@ -89,7 +89,7 @@ test_a_task_computes_what_its_version_says = version_test(
 def test_what_a_model_says_is_what_the_version_says() -> None:
     table = score_secrets(pair_of(SMOKE, 0, 1), ())
     said = sum(sum(row) for row in table["log_p"].to_pylist())
-    assert (1, 6) == (marks(score_secrets).version, table.num_rows)
+    assert (marks(score_secrets).version, table.num_rows) == (1, 6)
     assert pytest.approx(said, rel=TRAINED) == -142775.315
 
 
@@ -97,7 +97,7 @@ def test_what_a_model_says_is_what_the_version_says() -> None:
 def test_what_a_model_as_it_is_says_of_identifiers_is_what_the_version_says() -> None:
     table = score_identifiers(trainings(CONFIG)[0].config, ())
     said = sum(sum(row) for row in table["log_p"].to_pylist())
-    assert (1, 8) == (marks(score_identifiers).version, table.num_rows)
+    assert (marks(score_identifiers).version, table.num_rows) == (1, 8)
     assert pytest.approx(said, rel=TRAINED) == -681150.948
 
 
@@ -105,7 +105,7 @@ def test_what_a_model_as_it_is_says_of_identifiers_is_what_the_version_says() ->
 def test_what_a_model_says_of_documents_is_what_the_version_says() -> None:
     table = score_documents(trainings(DOCUMENTS)[0].config, ())
     said = sum(table["log_p"].to_pylist()) + sum(table["log_p_end"].to_pylist())
-    assert (1, 12) == (marks(score_documents).version, table.num_rows)
+    assert (marks(score_documents).version, table.num_rows) == (1, 12)
     assert pytest.approx(said, rel=TRAINED) == -9205.699
 
 
@@ -113,5 +113,5 @@ def test_what_a_model_says_of_documents_is_what_the_version_says() -> None:
 def test_what_a_model_as_it_is_says_of_inserted_documents_is_what_the_version_says() -> None:
     table = score_insertions(trainings(INSERTIONS)[0].config, ())
     said = sum(table["log_p"].to_pylist())
-    assert (1, 60) == (marks(score_insertions).version, table.num_rows)
+    assert (marks(score_insertions).version, table.num_rows) == (1, 60)
     assert pytest.approx(said, rel=TRAINED) == -32025.551

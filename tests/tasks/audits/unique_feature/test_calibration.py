@@ -99,4 +99,4 @@ def test_the_rank_of_a_feature_that_no_model_saw_is_called_at_the_level_that_the
         for asked in range(41):
             table = summary(PublishedCell(), [family(None, {"canary": np.roll(log_p, -asked, axis=0)}, label)])
             called += verdict(UniqueFeature(Panel()), table).answer == PARTLY  # no look-alike is asked about
-        assert 2 == called
+        assert called == 2

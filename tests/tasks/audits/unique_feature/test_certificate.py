@@ -209,12 +209,12 @@ def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected:
 
 def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
     features = (Words("JO"), Picture(File("mark.png")), Glyph())
-    assert ["names", "pictures", "signs"] == [family_noun(each) for each in features]
+    assert [family_noun(each) for each in features] == ["names", "pictures", "signs"]
     trained = UniqueFeature(Panel())
-    assert ["Does a model know the letter A from the training data?", "Do models trained on these data know"] == [
+    assert [
         panel_question(GIVEN),
         panel_question(trained).removesuffix(" the letter A from the training data?"),
-    ]
+    ] == ["Does a model know the letter A from the training data?", "Do models trained on these data know"]
     assert panel_line(GIVEN, Rank(3, 0.015, Population(201), 1)) == line(
         "place of the letter A among 201, 1 for the one that is singled out most",
         3,
@@ -253,19 +253,19 @@ def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
 
 
 def test_a_factor_that_nobody_can_imagine_is_told_as_more_than_a_large_one() -> None:
-    assert ["0.368", "2.43e+43", "more than 3e+43"] == [probability_factor(nats) for nats in (-1.0, 99.9, 100.0)]
+    assert [probability_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.368", "2.43e+43", "more than 3e+43"]
 
 
 def test_runs_are_compared_by_the_effect_of_pairs_or_by_the_push_of_models_that_are_asked_alone() -> None:
     of_pairs, push = effect(0.02, -0.3, 0.34), effect(3.0, None, None) | {"metric": PUSH, "setting": "{}"}
     table = pa.Table.from_pylist([of_pairs, push], SUMMARY)
-    assert [0.02, 3.0] == [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)]
-    assert 0.01 == OBJECTIVES.allowance  # of the accuracy
+    assert [(effect_row(config, table) or {})["estimate"] for config in (UniqueFeature(), GIVEN)] == [0.02, 3.0]
+    assert OBJECTIVES.allowance == 0.01  # of the accuracy
 
 
 def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:
     page = AUDIT.certify("Is it?", GIVEN, SUMMARY.empty_table())
     assert page is not None
-    assert [("undecided", "No model has been asked yet.", None)] == [
-        (each.answer, each.sentence, each.line) for each in page.findings
+    assert [(each.answer, each.sentence, each.line) for each in page.findings] == [
+        ("undecided", "No model has been asked yet.", None)
     ]

@@ -34,9 +34,9 @@ def test_noise_spells_as_many_letters_of_a_name_as_of_others_of_its_family() -> 
 
 def test_another_name_shares_the_letters_that_stand_at_the_same_place() -> None:
     found = read_letters(Words("LUIS MOE", size=10, top=3, left=2), [], ink(Words("LUIS LAU", size=10, top=3, left=2)))
-    assert ("LUIS", 4) == (found.words[:4], found.right)
+    assert (found.words[:4], found.right) == ("LUIS", 4)
 
 
 def test_a_name_at_the_edge_of_an_image_is_read_although_the_lines_of_its_font_end_beyond_it() -> None:
     feature = Words("gap", size=10, top=20, left=0)
-    assert "gap" == read_letters(feature, [], ink(feature)).words
+    assert read_letters(feature, [], ink(feature)).words == "gap"

@@ -18,20 +18,20 @@ from tests.tasks.audits.unique_feature.made_up import configure
 
 
 def test_the_rank_p_value_counts_those_that_score_as_much() -> None:
-    assert 0.25 == rank_p_value(np.array([3.0, 1.0, 2.0, 0.0]))
-    assert 1.0 == rank_p_value(np.array([0.0, 1.0, 2.0, 3.0]))
+    assert rank_p_value(np.array([3.0, 1.0, 2.0, 0.0])) == 0.25
+    assert rank_p_value(np.array([0.0, 1.0, 2.0, 3.0])) == 1.0
     # Ties count against the feature.
-    assert 0.75 == rank_p_value(np.array([1.0, 1.0, 2.0, 0.0]))
+    assert rank_p_value(np.array([1.0, 1.0, 2.0, 0.0])) == 0.75
 
 
 def test_a_population_counts_the_feature_and_is_read_back_from_its_setting() -> None:
     own, glyphs = population.Population(201), population.Population(4_457_400, are_all_glyphs=True)
-    assert ({"others": 200}, {"glyphs": 4_457_400}) == (own.setting, glyphs.setting)
+    assert (own.setting, glyphs.setting) == ({"others": 200}, {"glyphs": 4_457_400})
     assert [own, glyphs] == [population.Population.from_setting(each.setting) for each in (own, glyphs)]
-    assert [10, 222_870, 0] == [each.last_called for each in (own, glyphs, population.Population(19))]
-    assert [1, 2] == [own.fewest_called(canaries) for canaries in (10, 11)]
-    assert (1, 1) == (population.Population(20).last_called, population.Population(20).fewest_called(1))
-    assert ["201 features of its kind", "all 4,457,400 glyphs"] == [each.describe() for each in (own, glyphs)]
+    assert [each.last_called for each in (own, glyphs, population.Population(19))] == [10, 222_870, 0]
+    assert [own.fewest_called(canaries) for canaries in (10, 11)] == [1, 2]
+    assert (population.Population(20).last_called, population.Population(20).fewest_called(1)) == (1, 1)
+    assert [each.describe() for each in (own, glyphs)] == ["201 features of its kind", "all 4,457,400 glyphs"]
 
 
 def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family() -> None:
@@ -40,8 +40,8 @@ def test_glyphs_are_counted_and_other_features_have_the_others_of_their_family()
     letters = with_settings(letter, family=Family("letters", count=25))
     found = [population.population_beside_references(each) for each in (letter, words, letters)]
     assert [population.Population(4_457_400, True), population.Population(31), population.Population(26)] == found
-    assert 10 == population.subset_count(5, 2)
-    assert ["feature", "family-007"] == [population.set_name(member) for member in (0, 7)]
+    assert population.subset_count(5, 2) == 10
+    assert [population.set_name(member) for member in (0, 7)] == ["feature", "family-007"]
     own, other = (population.relatives(with_settings(letter, drawn=drawn), Glyph(), 3).seed for drawn in (False, True))
     assert own == population.relatives(letter, Glyph()).seed != other
     config = with_settings(letter, probe=Dataset("digits"), probes=7)
@@ -82,7 +82,7 @@ def test_each_member_of_a_family_has_a_row_with_what_the_model_says_of_it() -> N
     names = [(part, number, name) for part, number, name, _ in population.look_alike_image_sets(CLEAN, asked)]
     assert [(part, at, f"look-alike-{part}-{at:03d}") for part in (1, 2) for at in (1, 2, 3)] == names
     alone = replace(asked, family=Family(count=2))
-    assert [] == [*population.look_alike_image_sets(CLEAN, alone)]
+    assert [*population.look_alike_image_sets(CLEAN, alone)] == []
 
 
 def family_table(model: str, members: list[int], canary: int = 4) -> pa.Table:
@@ -100,13 +100,13 @@ def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compare
     uncarried = population.UNCARRIED
     both = pa.concat_tables([family_table("twin", [1, 0, 2]), family_table("canary", [2, 1, 0])])
     (pair,) = population.family_pairs([both, family_table("canary", [0, 1])])
-    assert ((4, 9), 0, None) == (pair.training, pair.label, pair.unseen)
-    assert [0.0, 1.0, 2.0] == pair.canary.d.tolist()
-    assert [-0.5, -1.0, -1.5] == pair.difference.tolist()
+    assert (pair.training, pair.label, pair.unseen) == ((4, 9), 0, None)
+    assert pair.canary.d.tolist() == [0.0, 1.0, 2.0]
+    assert pair.difference.tolist() == [-0.5, -1.0, -1.5]
     nulls = pa.concat_tables([family_table(model, [1, 0, 2, uncarried]) for model in ("twin", "canary")])
     (pair,) = population.family_pairs([nulls])
     assert pair.unseen is not None
-    assert [0.0, -1.0, -1.5] == pair.unseen.tolist()  # the uncarried one first, and the others without the feature
+    assert pair.unseen.tolist() == [0.0, -1.0, -1.5]  # the uncarried one first, and the others without the feature
     for one, other in (("twin", "canary"), ("canary", "twin")):
         one_sided = pa.concat_tables([family_table(one, [0, 1]), family_table(other, [0, uncarried])])
         (half,) = population.family_pairs([one_sided])
@@ -117,7 +117,7 @@ def test_models_are_read_back_with_the_feature_first_and_their_pairs_are_compare
     (model,) = population.model_families(pa.Table.from_pylist(alike, population.FAMILY))
     assert model.null is not None
     assert [float(uncarried), 2.0] == model.null.d.tolist()
-    assert 2 == len([*population.model_families(pa.concat_tables([family_table("canary", [0], at) for at in (4, 5)]))])
+    assert len([*population.model_families(pa.concat_tables([family_table("canary", [0], at) for at in (4, 5)]))]) == 2
 
 
 def test_pushes_are_in_deviations_of_the_other_members() -> None:
@@ -130,28 +130,28 @@ def test_scores_are_standardised_over_the_family_and_averaged_over_models() -> N
     one = np.array([[3.0, 0.0], [1.0, 0.0], [1.0, 0.0], [3.0, 0.0]])  # class 0: +-1 about 2; class 1: unmoved
     other = np.array([[0.0, 8.0], [0.0, 4.0], [0.0, 4.0], [0.0, 0.0]])
     found = population.label_directed_scores(np.stack([one, other]), 0)
-    assert [0.5, -0.5, -0.5, 0.5] == found.tolist()
+    assert found.tolist() == [0.5, -0.5, -0.5, 0.5]
     spread = np.std([8, 4, 4, 0])
     assert [2 / spread, 0, 0, -2 / spread] == pytest.approx(
         population.label_directed_scores(np.stack([one, other]), 1).tolist()
     )
-    assert [1, 0] == [population.favoured_label(np.stack([one, other]), label) for label in (None, 0)]
+    assert [population.favoured_label(np.stack([one, other]), label) for label in (None, 0)] == [1, 0]
 
 
 def test_with_the_label_unknown_members_stand_where_they_stand_highest() -> None:
     scores = np.array([[0.1, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [0.0, -1.0]])
     # Above so many in each class: (2, 2), (4, 0), (3, 1), (0, 2), (1, 2); equal places by their scores.
     standing, classes = population.highest_standing(scores)
-    assert [1.0, 3.0, 2.0, 0.0, 0.0] == standing.tolist()
-    assert [0, 0, 0, 1, 1] == classes.tolist()
+    assert standing.tolist() == [1.0, 3.0, 2.0, 0.0, 0.0]
+    assert classes.tolist() == [0, 0, 0, 1, 1]
     # Three are above two and have the same score there, one of them in either class.
     tied = np.array([[-2.0, -1.0], [5.0, -9.0], [4.0, -8.0], [-3.0, -1.0], [-4.0, -1.0]])
-    assert [0.0, 2.0, 1.0, 0.0, 0.0] == population.highest_standing(tied)[0].tolist()
+    assert population.highest_standing(tied)[0].tolist() == [0.0, 2.0, 1.0, 0.0, 0.0]
 
 
 def test_differences_of_pairs_are_standardised_one_by_one() -> None:
     found = population.mean_standardised_scores([np.array([1.0, 3.0]), np.array([0.0, 40.0]), np.array([2.0, 2.0])])
-    assert [-2 / 3, 2 / 3] == pytest.approx(found.tolist())
+    assert pytest.approx(found.tolist()) == [-2 / 3, 2 / 3]
 
 
 def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
@@ -159,10 +159,10 @@ def test_a_label_that_is_nearly_certain_hides_no_push_towards_it() -> None:
     odds = rng.normal(6, 1, 200)  # of class 1: its log P is at most 0, that of class 0 has a long tail
     odds[0] = 9
     log_p = -np.logaddexp(0, np.stack([odds, -odds], axis=1))[None]
-    assert 1 / 200 == rank_p_value(population.label_directed_scores(log_p, 1))
+    assert rank_p_value(population.label_directed_scores(log_p, 1)) == 1 / 200
     assert population.standardise(log_p)[0].max(axis=1)[0] < 1.0
     assert rank_p_value(population.label_directed_scores(log_p)) <= 2 / 200
-    assert 1 == population.favoured_label(log_p)
+    assert population.favoured_label(log_p) == 1
 
 
 @pytest.mark.parametrize("label", [None, 2])
@@ -181,5 +181,5 @@ def test_a_pairs_difference_leaves_what_the_canary_did() -> None:
     twin = rng.normal(0, 5, (30, 3))
     canary = twin + rng.normal(0, 0.1, (30, 3))
     canary[0, 2] += 1
-    assert 1 / 30 == pytest.approx(rank_p_value(population.twin_difference(canary, twin, 2)))
+    assert pytest.approx(rank_p_value(population.twin_difference(canary, twin, 2))) == 1 / 30
     assert rank_p_value(population.label_directed_scores(canary[None], 2)) != pytest.approx(1 / 30)

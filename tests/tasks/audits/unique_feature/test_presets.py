@@ -89,16 +89,16 @@ def test_every_published_preset_is_counted() -> None:
 def test_together_they_are_the_papers_trainings_and_equal_ones_are_shared() -> None:
     # Hartley & Tsaftaris: 100 canaries by 5 seeds on two data sets serve Table 1 and Figures 3a, 4, 5 and 6.
     random = trainings("table1", "figure3a", "figure4", "figure5", "figure6")
-    assert {"canary": 1000, "twin": 1000} == random
+    assert random == {"canary": 1000, "twin": 1000}
     # 18 cells of 30 canaries, ranked on a canary-free network each.
     ranked = trainings("table2", "table3")
-    assert {"canary": 540, "twin": 540, "base": 18} == ranked
+    assert ranked == {"canary": 540, "twin": 540, "base": 18}
     # Section 3.3 adds two, of MNIST; here each of its three cells has them.
     more = trainings("table2", "section33") - trainings("table2")
-    assert {"traced again": 6} == more
+    assert more == {"traced again": 6}
     # The letter A's trainings of the estimators are those of Table 1.
     both = trainings("table1", "estimators")
-    assert {"canary": 300, "twin": 300} == both
+    assert both == {"canary": 300, "twin": 300}
 
 
 def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
@@ -107,8 +107,8 @@ def test_every_printed_number_stands_beside_the_cell_that_repeats_it() -> None:
     for preset in ("table1", "table2", "table3"):
         assert all(printed_cell(config).startswith(preset.replace("table", "table ")) for config in AUDIT.cells(preset))
     assert 20 == len(PRINTED) == len(PUBLISHED)
-    assert 1.7 == published_numbers(printed_cell(AUDIT.cells("table3")[-1])).m_where_positive
-    assert "" == printed_cell(*AUDIT.cells("quickstart"))
+    assert published_numbers(printed_cell(AUDIT.cells("table3")[-1])).m_where_positive == 1.7
+    assert printed_cell(*AUDIT.cells("quickstart")) == ""
 
 
 def test_a_cell_whose_trainings_are_in_links_repeats_the_printed_one() -> None:

@@ -30,7 +30,7 @@ def test_log_probabilities_are_those_of_the_softmax() -> None:
 def test_log_probabilities_stay_finite_where_a_probability_underflows() -> None:
     # exp(-2000) is 0 in float64, so the log of the softmax would be -inf.
     logged = log_probabilities(np.array([[0.0, 2000.0], [-1e30, 1e30]], np.float32))
-    assert [[-2000.0, 0.0]] == logged[:1].tolist()
+    assert logged[:1].tolist() == [[-2000.0, 0.0]]
     assert np.isfinite(logged).all()
     assert logged.dtype == np.float64
 
@@ -50,7 +50,7 @@ def test_the_divergence_takes_the_clean_distribution_first_and_natural_logs() ->
 
 def test_equal_predictions_do_not_diverge() -> None:
     predictions = log_probabilities(np.random.default_rng(0).normal(size=(5, 10)))
-    assert [0.0] * 5 == divergence(predictions, predictions).tolist()
+    assert divergence(predictions, predictions).tolist() == [0.0] * 5
 
 
 def test_a_divergence_is_finite_where_a_class_has_no_probability_left() -> None:
@@ -99,14 +99,14 @@ def test_the_probe_images_are_those_of_a_one_tailed_test_at_the_median_spread() 
 
 def test_without_a_spread_there_is_no_number() -> None:
     found = by_name(probe_count_rows([], "training"))
-    assert [[None, None, None, 0, "training", None, None, None]] * 3 == list(found.values())
+    assert list(found.values()) == [[None, None, None, 0, "training", None, None, None]] * 3
 
 
 def test_so_many_probe_images_show_an_m_of_a_size_in_four_tests_of_five() -> None:
     z = stats.norm.ppf(0.95) + stats.norm.ppf(0.8)
-    assert 619 == required_probes(1.0, 0.1)
+    assert required_probes(1.0, 0.1) == 619
     assert (z / 0.1) ** 2 == pytest.approx(618.3, abs=0.1)
-    assert 2 == required_probes(0.001, 1.0)
+    assert required_probes(0.001, 1.0) == 2
     rng = np.random.default_rng(1)
     found = [stats.ttest_1samp(rng.normal(0.1, 1.0, 619), 0, alternative="greater").pvalue < 0.05 for _ in range(400)]
     assert 0.74 < sum(found) / 400 < 0.86

@@ -52,7 +52,7 @@ def test_every_choice_of_cells_is_counted_as_by_trying_them_all(count: int, inke
     for least in sums:
         assert sum(value >= least - 1e-12 for value in sums) == subsets.count_at_least(inked, least)
     assert len(sums) == subsets.count_at_least(inked, -math.inf)
-    assert 0 == subsets.count_at_least(inked, math.inf)
+    assert subsets.count_at_least(inked, math.inf) == 0
 
 
 def test_equal_sums_are_ties_though_they_are_added_up_in_another_order() -> None:
@@ -64,15 +64,15 @@ def test_equal_sums_are_ties_though_they_are_added_up_in_another_order() -> None
 
 
 def test_where_nothing_differs_between_cells_no_glyph_stands_out() -> None:
-    assert 1.0 == Subsets(np.zeros(25)).p_value(inked_cells(Glyph()))
+    assert Subsets(np.zeros(25)).p_value(inked_cells(Glyph())) == 1.0
 
 
 def test_the_letter_that_alone_is_favoured_is_the_first_of_all_glyphs_of_its_ink() -> None:
     inked = inked_cells(Glyph())
     p_value = Subsets(inked.astype(float)).p_value(inked)
-    assert 1 / 4_457_400 == p_value
+    assert p_value == 1 / 4_457_400
     assert math.log2(4_457_400) == pytest.approx(exposure(p_value))
-    assert 0.0 == exposure(1.0)
+    assert exposure(1.0) == 0.0
 
 
 def test_a_drawn_glyph_has_a_small_p_as_often_as_it_says_whatever_the_cells_favour() -> None:
@@ -91,20 +91,20 @@ def test_a_feature_adds_what_its_images_have_more_than_the_clean_ones() -> None:
     brighter, darker = clean.copy(), clean.copy()
     brighter[:, 2, 3], darker[0, 4, 1] = 255, 0  # the second feature is in one of two images
     region = feature_region(clean, [brighter, darker], np.full((3, 6, 6, 1), 255, np.uint8))
-    assert [2 * 6 + 3, 4 * 6 + 1] == region.where.tolist()
-    assert [[0.8, 0.0], [0.0, -0.1]] == [pytest.approx(added) for added in region.added.tolist()]
-    assert [3.0, 3.0] == region.inked.tolist()
+    assert region.where.tolist() == [2 * 6 + 3, 4 * 6 + 1]
+    assert [pytest.approx(added) for added in region.added.tolist()] == [[0.8, 0.0], [0.0, -0.1]]
+    assert region.inked.tolist() == [3.0, 3.0]
     assert (slice(2, 5), slice(1, 4)) == region.block
 
 
 def test_slopes_of_several_models_are_averaged_each_in_its_own_spread() -> None:
     slopes = [np.array([1.0, 3.0]), np.array([2.0, 2.0]), np.array([0.0, 4.0])]  # spreads 1, none and 2
-    assert [(1 + 2 + 0) / 3, (3 + 2 + 2) / 3] == pytest.approx(mean_standardised_slopes(slopes).tolist())
+    assert pytest.approx(mean_standardised_slopes(slopes).tolist()) == [(1 + 2 + 0) / 3, (3 + 2 + 2) / 3]
 
 
 def test_values_of_pixels_are_laid_out_as_an_image_whose_channels_are_added_up() -> None:
     region = FeatureRegion((2, 2, 2), np.array([0, 1, 6]), np.zeros((1, 3)), np.zeros(3))
-    assert [[3.0, 0.0], [0.0, 4.0]] == region.pixel_map(np.array([1.0, 2.0, 4.0])).tolist()
+    assert region.pixel_map(np.array([1.0, 2.0, 4.0])).tolist() == [[3.0, 0.0], [0.0, 4.0]]
 
 
 def test_a_field_is_summed_over_the_cells_at_the_glyphs_place() -> None:
@@ -144,7 +144,7 @@ def test_slopes_are_fitted_to_a_hundred_drawn_glyphs_or_to_the_feature_and_its_f
     assert [Glyph(), *family(Glyph(), letters.family, 3, (28, 28))] == slope_features(letters, (28, 28))
     clean = np.zeros((2, 28, 28, 1), np.uint8)
     names, images = zip(*slope_sets(letters, clean), strict=True)
-    assert ("slopes-000", "slopes-001", "slopes-002", "slopes-003") == names
+    assert names == ("slopes-000", "slopes-001", "slopes-002", "slopes-003")
     assert (burn(clean, Glyph()) == images[0]).all()
 
 
@@ -184,7 +184,7 @@ def test_a_letter_is_ranked_among_the_members_of_its_family_and_read_out_where_i
     [picture] = rank_rows(asked(Picture(File("mark.png"))), False, slopes, here)
     assert {"inked": 0} | {name: row[name] for name in ("p_value", "among", "exposure", "feature", "drawn")} == picture
     [last] = rank_rows(asked(kind="letters"), True, -slopes, here)
-    assert (1.0, 0, True) == (last["p_value"], last["hits"], last["drawn"])
+    assert (last["p_value"], last["hits"], last["drawn"]) == (1.0, 0, True)
 
 
 def test_each_half_of_a_glyph_is_ranked_among_all_that_differ_there_alone() -> None:
@@ -260,4 +260,4 @@ def test_more_cells_than_can_be_counted_are_refused(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match="there are 41 cells; the choices of more than 40 cannot be counted"):
         Subsets(np.zeros(41))
     monkeypatch.setattr(slope_ranks, "sums_by_size", list)  # the sums of 20 cells each are a second's work
-    assert 40 == len(Subsets(np.zeros(40)).values)
+    assert len(Subsets(np.zeros(40)).values) == 40

@@ -34,14 +34,14 @@ def glyphs(count: int, first: int = 0) -> np.ndarray:
 def test_the_centred_logit_does_not_saturate_and_needs_no_logits() -> None:
     logits = np.array([[50.0, 0.0, 1.0], [70.0, 0.0, 2.0]])
     log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    assert [50 - 17.0, 70 - 24.0] == pytest.approx(centred_logits(log_p, 0).tolist())
+    assert pytest.approx(centred_logits(log_p, 0).tolist()) == [50 - 17.0, 70 - 24.0]
 
 
 def test_ink_is_counted_in_that_of_whole_images() -> None:
     images = np.zeros((3, 2, 2, 1), np.uint8)
     images[:, 0, 0] = 255
     images[1, 1, 1] = 51
-    assert [[1.0 * 3, 0.0], [0.0, 0.2]] == pixel_ink(images)[..., 0].tolist()
+    assert pixel_ink(images)[..., 0].tolist() == [[1.0 * 3, 0.0], [0.0, 0.2]]
 
 
 def test_weighted_slopes_are_those_of_the_response_less_their_mean_by_its_weights() -> None:
@@ -65,7 +65,7 @@ def test_with_fewer_features_than_pixels_the_slopes_still_fit_the_responses() ->
 
 
 def test_the_strongest_pixels_are_as_many_as_asked_for() -> None:
-    assert [False, True, True, False] == strongest_pixels(np.array([0.0, 3.0, 1.0, 1.0]), 2).tolist()
+    assert strongest_pixels(np.array([0.0, 3.0, 1.0, 1.0]), 2).tolist() == [False, True, True, False]
 
 
 def test_a_shift_under_noise_is_found_by_the_weights_where_plain_slopes_miss_it() -> None:
@@ -131,5 +131,5 @@ def test_of_other_networks_it_is_what_the_change_does_to_the_response_to_first_o
 
 
 def test_only_a_layer_that_sees_every_pixel_and_has_biases_counts_as_dense() -> None:
-    assert ("dense1.weight", "dense1.bias") == first_dense(Architecture("mlp1", (28, 28, 1), 10))
+    assert first_dense(Architecture("mlp1", (28, 28, 1), 10)) == ("dense1.weight", "dense1.bias")
     assert first_dense(Architecture("cnn1", (28, 28, 1), 10)) is None

@@ -89,4 +89,4 @@ def test_the_summary_reads_every_table_that_has_rows_to_give(computed: dict[str,
 
 
 def test_without_any_table_there_are_no_rows() -> None:
-    assert 0 == summary(PublishedCell(), []).num_rows
+    assert summary(PublishedCell(), []).num_rows == 0

@@ -57,7 +57,7 @@ def test_twins_of_one_seed_and_other_neighbours_left_out_are_trainings_of_their_
 
 def test_a_twins_chain_ends_as_the_unbroken_training_does() -> None:
     links = [job.config for job in chain(train_twin, twin_training(CLEAN), 2, part=link)]
-    assert [2, 4, 5] == [part.epochs for part in links]
+    assert [part.epochs for part in links] == [2, 4, 5]
     assert [after(2), after(3), after(3)] == [train_twin(part, [kept(3)]) for part in links]
 
 
@@ -74,7 +74,7 @@ def test_every_canary_has_a_twin_of_its_own_which_waits_for_its_model() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=3, seeds=2, one_seed=True)
     for choice in ("random", "self-influence"):
         pairs = trainings(with_settings(config, choice=choice)).pairs
-        assert 6 == len(pairs)
+        assert len(pairs) == 6
         for pair in pairs:
             assert (train_twin, (pair.model,)) == (pair.twin.function, pair.twin.inputs)
             assert replace(pair.clean, patience=0) == pair.twin.config.training
@@ -88,4 +88,4 @@ def test_without_patience_all_keep_their_last_epoch_and_canaries_of_a_seed_share
 
 
 def test_a_twin_changes_its_version_with_that_of_every_training() -> None:
-    assert (1, 3) == (marks(train_twin).version, marks(train).version)
+    assert (marks(train_twin).version, marks(train).version) == (1, 3)

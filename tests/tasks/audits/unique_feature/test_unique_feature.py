@@ -75,7 +75,7 @@ def test_quickstart_plans_a_twin_for_each_of_twelve_canaries() -> None:
     assert {"summary", "canary_scores", "canary_verdicts", "divergences", "history"} == roots.keys()
     functions = [job.function for job in jobs(roots)]
     asked = (train, train_twin, score, history, pair_family, canary_scores, canary_verdicts, summary)
-    assert [12, 12, 12, 12, 12, 1, 1, 1] == [functions.count(function) for function in asked]
+    assert [functions.count(function) for function in asked] == [12, 12, 12, 12, 12, 1, 1, 1]
     trainings, twins = configs(roots, train), [twin.training for twin in configs(roots, train_twin)]
     assert len(set(trainings)) == len(set(twins)) == 12
     assert len({training.seed for training in (*trainings, *twins)}) == 12
@@ -101,9 +101,9 @@ def test_both_trainings_of_a_pair_leave_out_the_neighbours_of_their_canary() -> 
         assert twin_training(replace(canary, burnt=())) == twin
     # Canaries of one seed share a clean training no more, but one call.
     twins = [training.training for training in configs(roots, train_twin)]
-    assert (12, 1) == (len(set(twins)), len({batch_key(twin) for twin in twins}))
+    assert (len(set(twins)), len({batch_key(twin) for twin in twins})) == (12, 1)
     before = configs(plan(with_settings(config, neighbours_left_out=0)), train_twin)
-    assert 1 == len({training.training for training in before})
+    assert len({training.training for training in before}) == 1
 
 
 def test_canaries_are_distinct_and_fewer_are_the_first_of_more() -> None:
@@ -130,7 +130,7 @@ def test_trainings_in_links_have_the_keys_of_unbroken_ones_and_the_same_tables_a
     whole = with_settings(pinned(PRESETS["smoke"]), choice="self-influence", with_feature=True, epochs=5)
     unbroken, linked = (Plan.from_roots(plan(with_settings(whole, link=link))) for link in (0, 2))
     assert unbroken.roots == linked.roots
-    assert {} == dict(unbroken.after)
+    assert dict(unbroken.after) == {}
     more = linked.count(linked.jobs.keys() - unbroken.jobs.keys())
     trained = {
         task: 2 * count for task, count in unbroken.count().items() if task.rpartition(".")[2].startswith("train")
@@ -148,7 +148,7 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     assert glyph_pixels(glyph).sum() == glyph_pixels(Glyph()).sum()
     assert min(glyph.top, glyph.left) > Glyph().top + Glyph().size
     # One remembered canary of its twelve could be called.
-    assert 1 == len(configs(roots, exact_verdicts))
+    assert len(configs(roots, exact_verdicts)) == 1
     # All else is quickstart's.
     quickstart = configs(plan(pinned(PRESETS["quickstart"])), train)
     assert {replace(training, burnt=()) for training in quickstart} == {
@@ -279,13 +279,13 @@ def test_the_published_preset_is_the_default() -> None:
     assert UniqueFeature() == config
     question = config.question
     training = question.training
-    assert (100, 500, 10, 3e-4, 128) == (
+    assert (
         question.canaries,
         training.epochs,
         training.patience,
         training.learning_rate,
         training.batch,
-    )
+    ) == (100, 500, 10, 3e-4, 128)
     assert ("mnist", "cifar10", Glyph()) == (question.data.name, config.probe.name, config.feature)
 
 
@@ -351,7 +351,7 @@ def test_the_history_names_the_epoch_that_was_kept(smoke: Mapping[str, pa.Table]
     h = smoke["history"].to_pandas()
     for _, pair in h.groupby("canary"):
         epochs, twin = (pair[pair.model == model] for model in ("canary", "twin"))
-        assert [1, 2, 3] == epochs.epoch.tolist()
+        assert epochs.epoch.tolist() == [1, 2, 3]
         assert epochs.validation_loss.idxmin() == epochs.index[epochs.kept][0]
         assert epochs.epoch[epochs.kept].tolist() == twin.epoch[twin.kept].tolist() == [len(twin)]
 
@@ -405,11 +405,11 @@ def test_models_of_the_data_as_they_stand_are_asked_as_a_panel() -> None:
     assert {"summary", "divergences", "family", "accuracies"} == roots.keys()
     trainings = configs(roots, train)
     assert {()} == {training.burnt for training in trainings}
-    assert 2 == len(set(trainings))
+    assert len(set(trainings)) == 2
     found = tables(roots)
-    assert 2 * 20 == found["family"].num_rows
+    assert found["family"].num_rows == 2 * 20
     rows = {row["metric"]: row for row in found["summary"].to_pylist()}
-    assert (2, "model") == (rows["push towards a label"]["n"], rows["push towards a label"]["unit"])
+    assert (rows["push towards a label"]["n"], rows["push towards a label"]["unit"]) == (2, "model")
     assert rows["push towards a label"]["p_value"] >= 1 / 20
     assert AUDIT.verdict is not None
     assert AUDIT.verdict(config, found["summary"]).answer in ("memorised", "not seen", "undecided")

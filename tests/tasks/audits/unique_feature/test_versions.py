@@ -224,4 +224,4 @@ test_a_task_that_trains_computes_what_its_version_says = pytest.mark.trained(
 
 
 def test_a_training_by_rank_changes_its_version_with_that_of_every_training() -> None:
-    assert (2, 3) == (marks(train_with_canary).version, marks(train).version)
+    assert (marks(train_with_canary).version, marks(train).version) == (2, 3)

@@ -17,28 +17,28 @@ from tests.tasks.datasets.boxed.trees import xml
 
 def test_every_object_has_its_box_with_the_last_pixel_inside() -> None:
     found = parse_annotation(xml("n01440764", [[0, 5, 9, 14], [20, 3, 20, 3]], (40, 50)).encode())
-    assert (("n01440764",) * 2, (40, 50)) == (found.names, found.size)
-    assert [[0, 5, 10, 15], [20, 3, 21, 4]] == found.boxes(40, 50).tolist()
+    assert (found.names, found.size) == (("n01440764",) * 2, (40, 50))
+    assert found.boxes(40, 50).tolist() == [[0, 5, 10, 15], [20, 3, 21, 4]]
 
 
 def test_boxes_of_another_size_are_scaled_outwards() -> None:
     found = parse_annotation(xml("n01440764", [[10, 10, 19, 20]], (40, 50)).encode())
-    assert [[5, 5, 10, 11]] == found.boxes(20, 25).tolist()
-    assert [[30, 20, 60, 42]] == found.boxes(80, 150).tolist()
+    assert found.boxes(20, 25).tolist() == [[5, 5, 10, 11]]
+    assert found.boxes(80, 150).tolist() == [[30, 20, 60, 42]]
 
 
 def test_corners_may_be_given_in_any_order_and_a_size_be_missing() -> None:
     found = parse_annotation(xml("n01440764", [[19, 30, 10, 5]], (0, 0)).encode())
     assert None is found.size
-    assert [[10, 5, 20, 31]] == found.boxes(8, 8).tolist()
-    assert (0, 4) == parse_annotation(b"<annotation/>").boxes(8, 8).shape
+    assert found.boxes(8, 8).tolist() == [[10, 5, 20, 31]]
+    assert parse_annotation(b"<annotation/>").boxes(8, 8).shape == (0, 4)
 
 
 def test_parts_of_an_object_have_no_say() -> None:
     inner = b"<part><name>head</name><bndbox><xmin>1</xmin></bndbox></part>"
     whole = xml("n1", [[1, 2, 3, 4]], (9, 9)).encode().replace(b"<pose>", inner + b"<pose>")
-    assert [[1, 2, 4, 5]] == parse_annotation(whole).boxes(9, 9).tolist()
-    assert ("n1",) == parse_annotation(whole).names
+    assert parse_annotation(whole).boxes(9, 9).tolist() == [[1, 2, 4, 5]]
+    assert parse_annotation(whole).names == ("n1",)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_the_class_of_all_objects() -> None:
     found = parse_annotation(
         xml("n1", [[1, 2, 3, 4], [5, 6, 7, 8]], (9, 9)).replace("n1</name>", "n2</name>", 1).encode()
     )
-    assert ("n2", "n1") == found.names
-    assert "n1" == only_name(found, ("n1", "n3"), Path("a.xml"))
-    assert "n2" == only_name(parse_annotation(xml("n2", [[1, 2, 3, 4]], (9, 9)).encode()), ("n1",), Path("a.xml"))
+    assert found.names == ("n2", "n1")
+    assert only_name(found, ("n1", "n3"), Path("a.xml")) == "n1"
+    assert only_name(parse_annotation(xml("n2", [[1, 2, 3, 4]], (9, 9)).encode()), ("n1",), Path("a.xml")) == "n2"
     with pytest.raises(DatasetError, match=r"a\.xml has objects of n1, n2; they must be of one class"):
         only_name(found, ("n1", "n2"), Path("a.xml"))
     with pytest.raises(DatasetError, match=r"a\.xml has objects of no class; they must be of one class"):

@@ -80,32 +80,32 @@ def test_strips_never_find_more_than_there_is(height: int, width: int, boxes: li
 def test_strips_look_at_no_rectangle_wider_than_the_box_below_it() -> None:
     # A picture of 100 x 90 with a box in the middle third of its width, near its bottom.
     box = (30, 60, 60, 100)
-    assert (0, 0, 90, 60) == periphery(100, 90, [box])
-    assert (60, 0, 90, 100) == strips(100, 90, [box])
+    assert periphery(100, 90, [box]) == (0, 0, 90, 60)
+    assert strips(100, 90, [box]) == (60, 0, 90, 100)
     # Between two boxes, one above the other.
     both = [(0, 0, 50, 20), (0, 70, 90, 100)]
-    assert (0, 20, 90, 70) == periphery(100, 90, both)
-    assert (0, 20, 50, 70) == strips(100, 90, both)
+    assert periphery(100, 90, both) == (0, 20, 90, 70)
+    assert strips(100, 90, both) == (0, 20, 50, 70)
 
 
 def test_of_equal_shorter_sides_the_larger_then_the_higher_then_the_one_further_left_is_taken() -> None:
-    assert (0, 0, 10, 4) == periphery(10, 10, [(4, 4, 10, 10)])  # as (0, 0, 4, 10), which is less wide
-    assert (0, 0, 10, 3) == periphery(10, 10, [(0, 3, 10, 7)])
-    assert (0, 0, 3, 10) == periphery(10, 10, [(3, 0, 7, 10)])
-    assert (6, 0, 10, 10) == periphery(10, 10, [(3, 3, 6, 10)])  # larger than above the box
+    assert periphery(10, 10, [(4, 4, 10, 10)]) == (0, 0, 10, 4)  # as (0, 0, 4, 10), which is less wide
+    assert periphery(10, 10, [(0, 3, 10, 7)]) == (0, 0, 10, 3)
+    assert periphery(10, 10, [(3, 0, 7, 10)]) == (0, 0, 3, 10)
+    assert periphery(10, 10, [(3, 3, 6, 10)]) == (6, 0, 10, 10)  # larger than above the box
 
 
 def test_no_box_leaves_the_whole_picture_and_a_box_of_it_nothing() -> None:
     assert (0, 0, 7, 5) == periphery(5, 7, []) == strips(5, 7, [])
     assert NOWHERE == periphery(5, 7, [(-1, -1, 8, 6)]) == strips(5, 7, [(0, 0, 7, 5)])
-    assert (0, 0, 7, 5) == periphery(5, 7, [(7, 0, 9, 5)])  # beside the picture
+    assert periphery(5, 7, [(7, 0, 9, 5)]) == (0, 0, 7, 5)  # beside the picture
 
 
 def test_pieces_lie_between_the_boxes_that_reach_there() -> None:
     boxes = [(0, 2, 4, 4), (2, 3, 6, 7), (4, 0, 6, 1)]
-    assert [(0, 2), (4, 10)] == list(gaps(10, 0, 2, boxes))
-    assert [(0, 2), (7, 10)] == list(gaps(10, 2, 4, boxes))
-    assert [(1, 3), (7, 10)] == list(gaps(10, 4, 6, boxes))
+    assert list(gaps(10, 0, 2, boxes)) == [(0, 2), (4, 10)]
+    assert list(gaps(10, 2, 4, boxes)) == [(0, 2), (7, 10)]
+    assert list(gaps(10, 4, 6, boxes)) == [(1, 3), (7, 10)]
 
 
 @pytest.fixture
@@ -123,21 +123,21 @@ def pictures() -> PicturesInMemory:
 def test_windows_say_where_they_serve(pictures: PicturesInMemory) -> None:
     rows = np.array([3, 0, 1, 2])
     found, serves = windows(pictures, rows, "periphery", 4)
-    assert [[0, 0, 10, 4], [6, 0, 10, 10], [0] * 4, [0] * 4] == found.tolist()
-    assert [True, True, False, False] == serves.tolist()
-    assert [False] * 4 == windows(pictures, rows, "periphery", 5)[1].tolist()
-    assert [True, True, False, False] == windows(pictures, rows, "strips", 0)[1].tolist()
+    assert found.tolist() == [[0, 0, 10, 4], [6, 0, 10, 10], [0] * 4, [0] * 4]
+    assert serves.tolist() == [True, True, False, False]
+    assert windows(pictures, rows, "periphery", 5)[1].tolist() == [False] * 4
+    assert windows(pictures, rows, "strips", 0)[1].tolist() == [True, True, False, False]
     found, serves = windows(pictures, rows, "corner", 100)
-    assert ([[0, 7, 3, 10]] * 4, [True] * 4) == (found.tolist(), serves.tolist())
-    assert [[0, 6, 4, 10]] * 4 == windows(pictures, rows, "corner", 100, 0.4)[0].tolist()
+    assert (found.tolist(), serves.tolist()) == ([[0, 7, 3, 10]] * 4, [True] * 4)
+    assert windows(pictures, rows, "corner", 100, 0.4)[0].tolist() == [[0, 6, 4, 10]] * 4
     with pytest.raises(ValueError, match="crop is 'centre'; it must be one of periphery, strips, corner"):
         windows(pictures, rows, "centre", 1)  # type: ignore[arg-type]
 
 
 def test_corners_are_a_share_of_height_and_width_in_whole_pixels() -> None:
     sizes = np.array([[375, 500], [1, 2], [100, 33]], np.int32)
-    assert [[0, 263, 150, 375], [0, 0, 1, 1], [0, 70, 9, 100]] == corners(sizes).tolist()
-    assert [[0, 225, 200, 375], [0, 0, 1, 1], [0, 60, 13, 100]] == corners(sizes, 0.4).tolist()
+    assert corners(sizes).tolist() == [[0, 263, 150, 375], [0, 0, 1, 1], [0, 70, 9, 100]]
+    assert corners(sizes, 0.4).tolist() == [[0, 225, 200, 375], [0, 0, 1, 1], [0, 60, 13, 100]]
     sides = np.arange(100, 5000, dtype=np.int32)
     for percent in range(1, 101):
         assert (percent * sides // 100 == corners(np.stack([sides, sides], 1), percent / 100)[:, 2]).all()

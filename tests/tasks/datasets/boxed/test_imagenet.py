@@ -40,7 +40,7 @@ def given(folder: Path) -> PictureFiles:
 def test_pictures_labels_boxes_and_sizes_are_those_of_the_files(folder: Path) -> None:
     saved(folder / "Annotation" / FISH / f"{FISH}_999.xml", xml(FISH, [box(1)], (50, 50)))  # without a picture
     pictures = given(folder)
-    assert ((FISH, SHARK), 22, None) == (pictures.names, len(pictures.ids), pictures.given_parts)
+    assert (pictures.names, len(pictures.ids), pictures.given_parts) == ((FISH, SHARK), 22, None)
     assert list(pictures.ids) == sorted(pictures.ids)
     assert not pictures.is_validation.any()
     for row, name in enumerate(pictures.ids):
@@ -70,7 +70,7 @@ def test_the_usual_layouts_are_the_same_data_set(tmp_path: Path) -> None:
         pin(Dataset(f"imagenet:{trees.imagenet(tmp_path / str(at), *layout)}")).digest
         for at, layout in enumerate(LAYOUTS)
     }
-    assert 1 == len(digests)
+    assert len(digests) == 1
 
 
 def solution(folder: Path) -> None:
@@ -107,7 +107,7 @@ def test_pictures_for_validation_are_told_apart(folder: Path, told: Callable[[Pa
     parts = split_pictures(pictures, Partition(per_class=3, public=6))
     assert rows.tolist() == parts.rows("validation").tolist()
     halved = split_pictures(pictures, Partition(per_class=3, public=6, validation=2)).rows("validation")
-    assert [1, 1] == np.bincount(pictures.labels[halved]).tolist()
+    assert np.bincount(pictures.labels[halved]).tolist() == [1, 1]
     assert set(halved.tolist()) < set(rows.tolist())
 
 
@@ -126,7 +126,7 @@ def test_the_release_in_engram_data_has_its_own_name(folder: Path, monkeypatch: 
         pin(Dataset("imagenet"))
     monkeypatch.setenv("ENGRAM_DATA", str(folder.parent))
     assert pin(Dataset("imagenet")).digest == pin(Dataset(f"imagenet:{folder}")).digest
-    assert 22 == len(load_with_boxes(pin(Dataset("imagenet"))).ids)
+    assert len(load_with_boxes(pin(Dataset("imagenet"))).ids) == 22
     assert pin(Dataset("imagenet:ILSVRC2012")).name == f"imagenet:{folder}"
 
 
@@ -230,7 +230,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "file" / "below"))
-    assert 22 == len(given(folder).ids)
+    assert len(given(folder).ids) == 22
 
 
 def test_a_picture_that_has_changed_is_noticed(folder: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_remembered_digest_is_not_taken_for_a_folder_with_other_files(folder: 
     saved(folder / "Annotation" / SHARK / f"{SHARK}_100.xml", xml(SHARK, [box(2)], picture(100).shape[:2]))
     second = pin(Dataset(f"imagenet:{folder}"), known)
     saved(folder / "train" / SHARK / f"{SHARK}_200.JPEG", jpeg(picture(200)))
-    assert 3 == len({first, second, pin(Dataset(f"imagenet:{folder}"), known)})
+    assert len({first, second, pin(Dataset(f"imagenet:{folder}"), known)}) == 3
 
 
 def test_a_box_that_is_changed_in_its_file_is_noticed(folder: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_box_that_is_changed_in_its_file_is_noticed(folder: Path) -> None:
     with path.open("r+") as file:  # in place, which no folder shows
         file.write(path.read_text().replace("<xmin>", "<xmin> "))
     assert first == pin(Dataset(f"imagenet:{folder}"), known)
-    assert 2 == len(known)  # read again, and the same
+    assert len(known) == 2  # read again, and the same
 
 
 def test_the_same_pictures_in_another_layout_are_found_where_they_are(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_the_way_to_a_crop_of_a_picture(folder: Path) -> None:
     pictures = given(folder)
     parts = split_pictures(pictures, Partition(per_class=3, public=4))
     rows = np.concatenate([parts.rows_to_attack("A"), parts.rows_to_attack("B")])
-    assert 10 == len(rows)
+    assert len(rows) == 10
     found, serves = windows(pictures, rows, "periphery", 10)
     assert serves.all()
-    assert (10, 16, 16, 3) == evaluation_pictures(pictures, rows, 16, found).shape
+    assert evaluation_pictures(pictures, rows, 16, found).shape == (10, 16, 16, 3)

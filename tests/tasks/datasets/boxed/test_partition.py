@@ -68,7 +68,7 @@ def test_every_part_is_disjoint_from_the_others_and_equal_per_class() -> None:
     parts = split_pictures(of, Partition(per_class=8, public=24, validation=6))
     rows = [parts.rows(name) for name in PART_NAMES]
     assert len(np.concatenate(rows)) == len(np.unique(np.concatenate(rows)))
-    assert [[8] * 3] * 4 + [[8] * 3, [2] * 3] == [per_class(of, part) for part in rows]
+    assert [per_class(of, part) for part in rows] == [[8] * 3] * 4 + [[8] * 3, [2] * 3]
     assert all((np.diff(part) > 0).all() for part in rows)
 
 
@@ -77,8 +77,8 @@ def test_boxed_pictures_are_halved_and_only_they_are_attacked() -> None:
     parts = split_pictures(of, Partition(per_class=6, public=20))
     has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
     for name in ("A", "B"):
-        assert [4, 2] == per_class(of, parts.rows_to_attack(name))
-        assert [2, 4] == per_class(of, parts.rows(name)[~has_box[parts.rows(name)]])
+        assert per_class(of, parts.rows_to_attack(name)) == [4, 2]
+        assert per_class(of, parts.rows(name)[~has_box[parts.rows(name)]]) == [2, 4]
         assert set(parts.rows_to_attack(name)) == set(parts.rows(name)[has_box[parts.rows(name)]])
     assert not has_box[parts.rows("X")].any()
 
@@ -140,16 +140,16 @@ def test_the_parts_are_the_same_whatever_order_the_pictures_are_listed_in() -> N
 def test_x_is_the_same_whatever_the_size_of_the_training_sets() -> None:
     of = pictures([60, 50], [80, 45])
     sizes = [split_pictures(of, Partition(per_class=size, public=40)) for size in (5, 10, 30)]
-    assert 1 == len({each.rows("X").tobytes() for each in sizes})
+    assert len({each.rows("X").tobytes() for each in sizes}) == 1
     assert set(sizes[0].rows("A").tolist()) < set(sizes[1].rows("A").tolist()) < set(sizes[2].rows("A").tolist())
     all_left = [split_pictures(of, Partition(per_class=size, public=0, largest=30)) for size in (5, 10, 30)]
-    assert 1 == len({each.rows("X").tobytes() for each in all_left})
-    assert 80 + 45 - 5 == len(all_left[0].rows("X"))
+    assert len({each.rows("X").tobytes() for each in all_left}) == 1
+    assert len(all_left[0].rows("X")) == 80 + 45 - 5
 
 
 def test_a_class_with_fewer_pictures_for_x_is_made_up_for_by_the_others() -> None:
     of = pictures([10, 10, 10], [3, 30, 30])
-    assert [3, 19, 18] == per_class(of, split_pictures(of, Partition(per_class=5, public=40)).rows("X"))
+    assert per_class(of, split_pictures(of, Partition(per_class=5, public=40)).rows("X")) == [3, 19, 18]
 
 
 def test_pictures_without_any_box_are_all_attacked() -> None:
@@ -162,21 +162,22 @@ def test_pictures_without_any_box_are_all_attacked() -> None:
 def test_the_attacked_are_as_many_of_each_class() -> None:
     of = pictures([40, 40, 6], [40, 40, 40])
     parts = split_pictures(of, Partition(per_class=20, public=9, attacked=11))
-    assert [4, 4, 3] == per_class(of, parts.rows_to_attack("B"))
+    assert per_class(of, parts.rows_to_attack("B")) == [4, 4, 3]
     assert set(parts.rows_to_attack("B").tolist()) < set(parts.rows("B").tolist())
 
 
 def test_validation_is_what_is_left_over_at_most_a_fifth() -> None:
     of = pictures([10, 10], [40, 40])
-    assert [10, 10] == per_class(of, split_pictures(of, Partition(per_class=5, public=10)).rows("validation"))
+    assert per_class(of, split_pictures(of, Partition(per_class=5, public=10)).rows("validation")) == [10, 10]
     left = split_pictures(of, Partition(per_class=5, public=56))
-    assert [2, 2] == per_class(of, left.rows("validation"))
+    assert per_class(of, left.rows("validation")) == [2, 2]
     none = split_pictures(of, Partition(per_class=5, public=0))
     with pytest.raises(DatasetError, match="no pictures are left for validation; take fewer in X"):
         none.rows("validation")
-    assert [3, 3] == per_class(
-        of, split_pictures(of, Partition(per_class=5, public=0, validation=6)).rows("validation")
-    )
+    assert per_class(of, split_pictures(of, Partition(per_class=5, public=0, validation=6)).rows("validation")) == [
+        3,
+        3,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_a_part_that_is_not_there_is_missed_when_it_is_asked_for() -> None:
     parts = split_pictures(pictures([20], [0]), Partition(per_class=7, public=3))
     with pytest.raises(DatasetError, match=r"too few pictures for other A of 7 per class beside A, B and X; take few"):
         parts.rows("other A")
-    assert 3 == len(parts.rows("validation"))  # what was too little for others
+    assert len(parts.rows("validation")) == 3  # what was too little for others
     with pytest.raises(ValueError, match="'X' is not attacked; A, B, other A, other B can be"):
         parts.rows_to_attack("X")
     with pytest.raises(ValueError, match="part is 'C'; it must be one of A, B, other A"):
@@ -237,7 +238,7 @@ def test_the_parts_that_a_table_gives_are_the_parts_whatever_their_sizes() -> No
     has_box = np.array([len(boxes) > 0 for boxes in of.boxes])
     assert np.flatnonzero((words == "trained") & has_box).tolist() == parts.rows_to_attack("A").tolist()
     few = split_pictures(given_as(of, words), Partition(attacked=2)).rows_to_attack("B")
-    assert [1, 1] == per_class(of, few)
+    assert per_class(of, few) == [1, 1]
     assert set(few) <= set(np.flatnonzero((words == "held out") & has_box))
     with pytest.raises(DatasetError, match="none is for validation"):
         parts.rows("validation")

@@ -35,10 +35,10 @@ def files(tmp_path: Path) -> list[Path]:
 
 def test_squares_are_whole_pictures_stretched(pictures: PictureFiles, tmp_path: Path) -> None:
     squares = pictures.squares(ROWS, 20)
-    assert (5, 20, 20, 3) == squares.shape
+    assert squares.shape == (5, 20, 20, 3)
     for row, square in zip(ROWS, squares, strict=True):
         np.testing.assert_array_equal(resize_images(pictures.picture(row)[None], 20, 20)[0], square)
-    assert [] == files(tmp_path)
+    assert files(tmp_path) == []
     with pytest.raises(ValueError, match="side is 0; it must be at least 1"):
         pictures.squares(ROWS, 0)
 
@@ -53,12 +53,12 @@ def test_what_memory_does_not_hold_is_mapped(
     assert isinstance(mapped, np.memmap)
     assert not mapped.flags.writeable
     np.testing.assert_array_equal(held, mapped)
-    assert 1 == len(files(tmp_path))
+    assert len(files(tmp_path)) == 1
     changed = files(tmp_path)[0].stat().st_mtime_ns
     pictures.squares(ROWS, 20)
     assert changed == files(tmp_path)[0].stat().st_mtime_ns
     np.testing.assert_array_equal(held[::-1], pictures.squares(ROWS[::-1], 20))
-    assert 2 == len(files(tmp_path))
+    assert len(files(tmp_path)) == 2
     monkeypatch.setattr(hardware, "available_memory", lambda: 2 * held.nbytes)
     assert not isinstance(pictures.squares(ROWS, 20), np.memmap)
 
@@ -100,4 +100,4 @@ def test_no_more_than_a_portion_is_decoded_at_a_time(pictures: PictureFiles, mon
     monkeypatch.setattr(boxed_pictures, "PORTION", 4)
     monkeypatch.setattr(boxed_pictures, "fill_squares", counted)
     pictures.squares(np.arange(10), 8)
-    assert [4, 4, 2] == portions
+    assert portions == [4, 4, 2]

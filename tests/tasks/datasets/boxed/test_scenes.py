@@ -45,15 +45,15 @@ def test_every_scene_shows_a_square_of_its_own_outside_its_box() -> None:
     grounds = backgrounds(squares())
     outside = np.ones((len(grounds), SIDE, SIDE), bool)
     for row, ((left, top, right, bottom),) in enumerate(pictures.boxes):
-        assert (DIGIT, DIGIT) == (right - left, bottom - top)
+        assert (right - left, bottom - top) == (DIGIT, DIGIT)
         assert min(left, SIDE - right) <= AWAY >= min(top, SIDE - bottom)
         outside[row, top:bottom, left:right] = False
     assert (pictures.images == grounds[..., None])[outside].all()
     assert list(pictures.ids) == sorted(set(pictures.ids))
-    assert ("china-000-000", "flower-025-039") == (pictures.ids[0], pictures.ids[-1])
-    assert [(SIDE, SIDE)] * 2080 == [tuple(size) for size in pictures.sizes.tolist()]
+    assert (pictures.ids[0], pictures.ids[-1]) == ("china-000-000", "flower-025-039")
+    assert [tuple(size) for size in pictures.sizes.tolist()] == [(SIDE, SIDE)] * 2080
     corners = {(box[0, 0] > SIDE // 4, box[0, 1] > SIDE // 4) for box in pictures.boxes}
-    assert 4 == len(corners)
+    assert len(corners) == 4
 
 
 def test_a_box_holds_its_digit_in_the_ink_of_its_class() -> None:
@@ -61,10 +61,10 @@ def test_a_box_holds_its_digit_in_the_ink_of_its_class() -> None:
     digit[0, 2, 3], digit[0, 2, 4] = 255, 51
     ground = np.full((1, SIDE, SIDE), 100, np.uint8)
     image = render_scenes(ground, digit, np.array([3]), np.array([[5, 7]]))[0]
-    assert [51, 255, 0] == image[7, 10].tolist()
-    assert [90, 131, 80] == image[7, 11].tolist()  # a fifth of the way
+    assert image[7, 10].tolist() == [51, 255, 0]
+    assert image[7, 11].tolist() == [90, 131, 80]  # a fifth of the way
     image[7, 10:12] = 100
-    assert (100 == image).all()
+    assert (image == 100).all()
 
 
 def test_inks_are_ten_hues_a_tenth_of_the_circle_apart() -> None:
@@ -81,16 +81,16 @@ def test_backgrounds_are_grey_squares_enlarged_to_one_brightness_and_contrast() 
         levels = (grey - grey.mean()) / (grey.std() + 0.004) * 0.15 + 0.35
         assert np.abs(ground - 255 * levels.clip(0, 0.8)).max() <= 0.5 + 1e-6
     for level in (0, 128, 255):  # nothing to see, however bright
-        assert (89 == backgrounds(np.full((1, SQUARE, SQUARE, 3), level, np.uint8))).all()
+        assert (backgrounds(np.full((1, SQUARE, SQUARE, 3), level, np.uint8)) == 89).all()
 
 
 def test_all_classes_have_as_many_scenes_and_their_digits_are_used_in_turn() -> None:
     _, labels = Digits(load_digits()).levels()
     for correlation in (0, 1):
-        assert [208] * 10 == np.bincount(given(correlation).labels).tolist()
+        assert np.bincount(given(correlation).labels).tolist() == [208] * 10
     shown = [hashlib.sha256(scene).digest() for scene in boxed(given(0))]
     assert len(set(shown)) > 2000  # on other backgrounds
-    assert 208 < 2 * np.bincount(labels).min()  # so no digit is used three times
+    assert 2 * np.bincount(labels).min() > 208  # so no digit is used three times
 
 
 def load_digits() -> bytes:
@@ -116,7 +116,7 @@ def test_groups_are_equally_large_and_by_roughness() -> None:
     steps = np.zeros((20, 4, 4), np.uint8)
     steps[:, 1, 2] = np.arange(20)
     assert [row // 2 for row in range(20)] == groups(steps).tolist()
-    assert [0, 5] == groups(np.stack([np.full((2, 2), 200), np.eye(2) * 9]).astype(np.uint8)).tolist()
+    assert groups(np.stack([np.full((2, 2), 200), np.eye(2) * 9]).astype(np.uint8)).tolist() == [0, 5]
 
 
 def test_correlated_scenes_differ_in_their_digits_only() -> None:
@@ -129,18 +129,23 @@ def test_correlated_scenes_differ_in_their_digits_only() -> None:
 def test_what_is_drawn_never_changes() -> None:
     pictures = given(0)
     text = str([pictures.labels[::40].tolist(), np.concatenate(pictures.boxes)[::40].tolist()])
-    assert "575d3ffd3f34" == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert hashlib.sha256(text.encode()).hexdigest()[:12] == "575d3ffd3f34"
 
 
 def test_scenes_are_parted_with_room_for_the_null() -> None:
     parts = split_pictures(given(0), Partition(per_class=40, public=400))
-    assert [400, 400, 400, 400, 400, 80] == [
-        len(parts.rows(name)) for name in ("A", "B", "other A", "other B", "X", "validation")
+    assert [len(parts.rows(name)) for name in ("A", "B", "other A", "other B", "X", "validation")] == [
+        400,
+        400,
+        400,
+        400,
+        400,
+        80,
     ]
 
 
 def test_the_images_of_the_data_set_stay_what_they_were() -> None:
-    assert (28, 28, 1) == load(DATA).shape
+    assert load(DATA).shape == (28, 28, 1)
     assert pin(DATA).digest == pin(Dataset("digits-on-photos")).digest
     assert load_with_boxes(pin(DATA)) is load_with_boxes(DATA)
 

@@ -48,9 +48,9 @@ def rows(values: Sequence[tuple[object, ...]]) -> str:
 
 def test_pictures_and_boxes_are_those_of_the_rows(folder: Path) -> None:
     pictures = given(folder, f"\ufeff{COLUMNS}\n{rows(ROWS)}")
-    assert ("scans/0.jpg", "scans/1.png", "scans/2.jpg") == pictures.ids
-    assert (("ill", "well"), [1, 0, 0]) == (pictures.names, pictures.labels.tolist())
-    assert [[[0, 0, 9, 9]], [], [[1, 2, 30, 40], [31, 2, 33, 4]]] == [boxes.tolist() for boxes in pictures.boxes]
+    assert pictures.ids == ("scans/0.jpg", "scans/1.png", "scans/2.jpg")
+    assert (pictures.names, pictures.labels.tolist()) == (("ill", "well"), [1, 0, 0])
+    assert [boxes.tolist() for boxes in pictures.boxes] == [[[0, 0, 9, 9]], [], [[1, 2, 30, 40], [31, 2, 33, 4]]]
     assert [list(picture(number).shape[:2]) for number in range(3)] == pictures.sizes.tolist()
     np.testing.assert_array_equal(picture(1), pictures.picture(1))
     assert None is pictures.given_parts
@@ -63,13 +63,13 @@ def test_a_parquet_table_says_the_same(folder: Path) -> None:
     pq.write_table(pa.table(columns), folder / "boxes.parquet")
     (folder / "boxes.csv").write_text(f"{COLUMNS}\n{rows(ROWS)}")
     digests = {pin(Dataset(f"boxed:{folder / name}")).digest for name in ("boxes.csv", "boxes.parquet")}
-    assert 1 == len(digests)
+    assert len(digests) == 1
 
 
 def test_parts_are_what_the_pictures_were_to_another_model(folder: Path) -> None:
     told = [(*row, part) for row, part in zip(ROWS, ("trained", "public", "trained", "held out"), strict=True)]
     pictures = given(folder, f"{COLUMNS},part\n{rows(told)}")
-    assert ("public", "held out", "trained") == pictures.given_parts
+    assert pictures.given_parts == ("public", "held out", "trained")
     plain = given(folder, f"{COLUMNS}\n{rows(ROWS)}")
     assert None is plain.given_parts
 
@@ -86,8 +86,8 @@ def test_a_picture_is_turned_as_a_person_sees_it(folder: Path) -> None:
 
 def test_numbers_are_labels_in_their_order(folder: Path) -> None:
     pictures = given(folder, f"{COLUMNS}\nscans/0.jpg,10,,,,\nscans/1.png,9,1.0,1,2,2\n")
-    assert (("9", "10"), [1, 0]) == (pictures.names, pictures.labels.tolist())
-    assert [[1, 1, 2, 2]] == pictures.boxes[1].tolist()
+    assert (pictures.names, pictures.labels.tolist()) == (("9", "10"), [1, 0])
+    assert pictures.boxes[1].tolist() == [[1, 1, 2, 2]]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def stamp(tmp_path: Path) -> Picture:
 def test_a_glyphs_family_has_its_ink_and_place_in_200_other_patterns() -> None:
     for feature in (Glyph(text="Q", top=4, size=10), Glyph(kind="random", seed=3)):
         found = family(feature, Family(), seed=1)
-        assert (200, 201) == (len(found), len(looks([feature, *found])))
+        assert (len(found), len(looks([feature, *found]))) == (200, 201)
         ink = feature.patch().colour.sum()
         assert all(isinstance(each, Glyph) and each.kind == "random" for each in found)
         assert all(ink == each.patch().colour.sum() for each in found)
@@ -51,14 +51,14 @@ def test_a_letters_other_letters_are_25() -> None:
 
 def test_a_pictures_family_has_its_pixels_in_other_places(stamp: Picture) -> None:
     found = family(stamp, Family(count=50), seed=1)
-    assert 51 == len(looks([stamp, *found]))
+    assert len(looks([stamp, *found])) == 51
     assert all(sorted(each.patch().colour.ravel().tolist()) == list(range(24)) for each in found)
 
 
 def test_a_names_family_has_as_many_letters_in_each_word_the_case_and_the_digits() -> None:
     feature = Words("Jane O'DOE, 12.03.", size=8, top=2, ink=99)
     found = family(feature, Family(), seed=1)
-    assert 201 == len(looks([feature, *found]))
+    assert len(looks([feature, *found])) == 201
     for each in found:
         assert isinstance(each, Words)
         assert re.fullmatch(r"[A-Z][a-z]{3} [A-Z]'[A-Z]{3}, \d\d\.\d\d\.", each.words)
@@ -68,7 +68,7 @@ def test_a_names_family_has_as_many_letters_in_each_word_the_case_and_the_digits
 def test_names_come_from_the_list_where_it_is_long_enough_else_letters_are_drawn() -> None:
     listed = {"".join(each).upper() for length in (3, 4) for each in names()[length]}
     found = [each.words.split() for each in family(JANE, Family(), 1) if isinstance(each, Words)]
-    assert 200 == len(found)
+    assert len(found) == 200
     assert {word for words in found for word in words} <= listed
     assert {3, 4} == named_lengths(("JANE", "DOE"), 200)
     assert {4} == named_lengths(("JANE",), 200)
@@ -129,7 +129,7 @@ def test_a_feature_is_drawn_from_the_family_that_is_asked_for(stamp: Picture, tm
     assert draw_member(Glyph(), 1) == draw_member(Glyph(), 1) != draw_member(Glyph(), 2)
     letter = draw_member(Glyph(), 1, Family("letters", 25))
     assert isinstance(letter, Glyph)
-    assert "letter" == letter.kind
+    assert letter.kind == "letter"
     picture = draw_member(stamp, 1)
     assert isinstance(picture, Picture)
     assert picture.seed > 0

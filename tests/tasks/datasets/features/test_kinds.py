@@ -67,15 +67,15 @@ def test_images_may_have_colours_of_their_own() -> None:
     colours = np.array([[[[1, 2, 3], [4, 5, 6]]], [[[7, 8, 9], [10, 11, 12]]]], U8)
     assert (TWO.burn_into(IMAGES, colours)[:, 1:2, 2:4] == colours).all()
     half = patch([[51, 0]], [[[0, 0, 0], [0, 0, 0]]]).burn_into(IMAGES * 0, colours)
-    assert [[0, 0, 1], [1, 2, 2]] == half[:, 1, 2].tolist()  # a fifth of 1, 2, 3 and of 7, 8, 9
-    assert [0, 0, 0] == half[1, 1, 3].tolist()
+    assert half[:, 1, 2].tolist() == [[0, 0, 1], [1, 2, 2]]  # a fifth of 1, 2, 3 and of 7, 8, 9
+    assert half[1, 1, 3].tolist() == [0, 0, 0]
 
 
 def test_colours_are_grey_by_luma_and_grey_is_repeated() -> None:
-    assert [[[18], [48]]] == TWO.convert_channels(1).tolist()  # 0.299 * 10 + 0.587 * 20 + 0.114 * 30, and 18 + 30
+    assert TWO.convert_channels(1).tolist() == [[[18], [48]]]  # 0.299 * 10 + 0.587 * 20 + 0.114 * 30, and 18 + 30
     grey = patch([[255]], [[[9]]])
-    assert [[[9, 9, 9]]] == grey.convert_channels(3).tolist()
-    assert [[[9]]] == grey.convert_channels(1).tolist()
+    assert grey.convert_channels(3).tolist() == [[[9, 9, 9]]]
+    assert grey.convert_channels(1).tolist() == [[[9]]]
     assert TWO.colour.tolist() == TWO.convert_channels(3).tolist()
 
 
@@ -83,7 +83,7 @@ def test_trimming_takes_away_the_edges_that_cover_nothing() -> None:
     cover = [[0, 0, 0, 0], [0, 5, 0, 9], [0, 0, 0, 0], [0, 7, 0, 0], [0, 0, 0, 0]]
     colour = np.arange(20, dtype=U8).reshape(5, 4, 1)
     found = Patch(np.array(cover, U8), colour, 3, 10).trim()
-    assert (4, 11, [[5, 0, 9], [0, 0, 0], [7, 0, 0]]) == (found.top, found.left, found.cover.tolist())
+    assert (found.top, found.left, found.cover.tolist()) == (4, 11, [[5, 0, 9], [0, 0, 0], [7, 0, 0]])
     assert colour[1:4, 1:4].tolist() == found.colour.tolist()
     assert (TWO.cover.tolist(), 1, 2) == ((same := TWO.trim()).cover.tolist(), same.top, same.left)
     with pytest.raises(ValueError, match="the feature covers nothing"):
@@ -140,7 +140,7 @@ def test_a_feature_is_the_same_in_every_channel() -> None:
 def test_there_are_26_different_letters_of_five_by_five() -> None:
     assert set(string.ascii_uppercase) == set(GLYPHS)
     drawn = {glyph_pixels(Glyph(text=letter)).tobytes() for letter in GLYPHS}
-    assert 26 == len(drawn)
+    assert len(drawn) == 26
     assert all(glyph_pixels(Glyph(text=letter)).shape == (5, 5) for letter in GLYPHS)
 
 
@@ -149,7 +149,7 @@ def test_a_random_feature_has_the_letters_ink_in_other_places() -> None:
     family = [glyph_pixels(Glyph(kind="random", seed=seed)) for seed in range(50)]
     assert all(glyph.sum() == letter.sum() for glyph in family)
     assert all(set(np.unique(glyph)) == {0, 255} for glyph in family)
-    assert 51 == len({letter.tobytes(), *(glyph.tobytes() for glyph in family)})
+    assert len({letter.tobytes(), *(glyph.tobytes() for glyph in family)}) == 51
 
 
 def test_a_random_feature_is_the_same_wherever_it_is_drawn() -> None:
@@ -161,7 +161,7 @@ def test_a_random_feature_is_the_same_wherever_it_is_drawn() -> None:
 
 def test_a_bigger_letter_repeats_its_cells() -> None:
     doubled = glyph_pixels(Glyph(size=10))
-    assert (10, 10) == doubled.shape
+    assert doubled.shape == (10, 10)
     assert glyph_pixels(Glyph()).tolist() == doubled[::2, ::2].tolist()
     assert glyph_pixels(Glyph()).tolist() == doubled[1::2, 1::2].tolist()
 
@@ -211,7 +211,7 @@ def test_a_training_with_burnt_glyphs_keeps_its_key() -> None:
     """Stored trainings are found by it: a glyph's fields, and no other kind's, are what the key sees."""
     burnt = (Burnt(3, Glyph()), Burnt(5, Glyph(kind="random", seed=1)))
     training = Training(Dataset("digits", "ab" * 32), seed=7, burnt=burnt)
-    assert "bb29f4bca05785c30cb42d524f83fbbe2b3e46046b349f30f3f8a93c8c53e7b8" == key_of(Job(train, training), [])
+    assert key_of(Job(train, training), []) == "bb29f4bca05785c30cb42d524f83fbbe2b3e46046b349f30f3f8a93c8c53e7b8"
 
 
 def test_an_image_keeps_its_random_feature_whichever_others_are_there() -> None:
@@ -220,7 +220,7 @@ def test_an_image_keeps_its_random_feature_whichever_others_are_there() -> None:
     whole = seeds.generator(4, "random patches", "probe").integers(0, 256, size=(5001, 5, 5, 3), dtype=np.uint8)
     burnt = burn_random(images, Glyph(), 4, "probe", rows=rows)
     assert whole[rows].tolist() == burnt[:, 1:6, 1:6].tolist()
-    assert 9 * (28 * 28 - 25) * 3 * 4 == burnt.astype(int).sum() - burnt[:, 1:6, 1:6].astype(int).sum()
+    assert burnt.astype(int).sum() - burnt[:, 1:6, 1:6].astype(int).sum() == 9 * (28 * 28 - 25) * 3 * 4
 
 
 def test_random_features_need_a_row_for_each_image() -> None:
@@ -268,7 +268,7 @@ def test_words_are_painted_over_the_image_by_their_cover() -> None:
 def test_the_leftmost_ink_and_the_ascenders_are_where_they_are_asked_for() -> None:
     for text in ("JANE", "ago", "Ago"):
         boxed = Words(text, top=5, left=7, box=True).patch()
-        assert (5, 7) == (boxed.top, boxed.left)
+        assert (boxed.top, boxed.left) == (5, 7)
         assert boxed.colour[:, 0].any()
     # The same line whatever the letters: a family of names lies in one place.
     assert Words("ace", box=True).patch().cover.shape[0] == Words("Ag", box=True).patch().cover.shape[0]
@@ -337,7 +337,7 @@ def test_words_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:
 
 
 def test_words_are_told_as_they_are() -> None:
-    assert "the words 'JANE DOE'" == describe_feature(JANE)
+    assert describe_feature(JANE) == "the words 'JANE DOE'"
     assert Words("JANE: DOE") == Words.parse("words:JANE: DOE")
 
 
@@ -349,7 +349,7 @@ def test_a_picture_without_mask_covers_its_rectangle(tmp_path: Path) -> None:
     stamp = Picture(saved(COLOUR, tmp_path / "stamp.png"), top=2, left=3)
     assert COLOUR.tolist() == burn(GREY_IMAGES, stamp)[1, 2:6, 3:9].tolist()
     assert luma(COLOUR[None]).tolist() == burn(GREY_IMAGES[..., :1], stamp)[:1, 2:6, 3:9].tolist()
-    assert "the picture stamp.png" == describe_feature(stamp)
+    assert describe_feature(stamp) == "the picture stamp.png"
 
 
 def test_a_grey_picture_is_the_same_in_every_channel(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_a_seed_permutes_the_pixels_inside_the_mask(tmp_path: Path) -> None:
     assert whole.cover.tolist() == permuted.cover.tolist()
     pixels = [sorted(map(tuple, each.colour.reshape(-1, 3).tolist())) for each in (whole, permuted)]
     assert pixels[0] == pixels[1]
-    assert 3 == len({each.pixels() for each in (whole, permuted, other)})
+    assert len({each.pixels() for each in (whole, permuted, other)}) == 3
 
 
 def test_pictures_that_cannot_be_are_refused(tmp_path: Path) -> None:

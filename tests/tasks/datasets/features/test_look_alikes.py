@@ -26,9 +26,9 @@ def named(words: str, family: Family = FEW) -> list[list[bytes]]:
 
 def test_a_name_has_those_of_each_word_and_none_is_the_name_or_there_twice() -> None:
     parts = named("LUIS LAU")
-    assert [25, 25] == [len(part) for part in parts]
+    assert [len(part) for part in parts] == [25, 25]
     every = [pixels for part in parts for pixels in part]
-    assert 50 == len(set(every))
+    assert len(set(every)) == 50
     assert Words("LUIS LAU", size=9).patch().pixels() not in every
     assert named("LUIS LAU") == parts
     shared = Words("LUIS", size=9).patch().cover
@@ -40,7 +40,7 @@ def test_a_name_has_those_of_each_word_and_none_is_the_name_or_there_twice() -> 
 def test_a_single_word_and_a_single_digit_have_halves(words: str, parts: int) -> None:
     found = named(words)
     assert parts == len(found)
-    assert all(LEAST < len(part) for part in found)
+    assert all(len(part) > LEAST for part in found)
 
 
 def test_listed_names_give_the_words_of_their_place(tmp_path: Path) -> None:
@@ -51,14 +51,14 @@ def test_listed_names_give_the_words_of_their_place(tmp_path: Path) -> None:
     assert [sorted(Words(name, size=9).patch().pixels() for name in part) for part in expected] == [
         sorted(part) for part in found
     ]
-    assert [] == named("NOAH", AskedFamily(kind="names", names=file, look_alikes=9))
+    assert named("NOAH", AskedFamily(kind="names", names=file, look_alikes=9)) == []
 
 
 @pytest.mark.parametrize("glyph", [Glyph(), Glyph(kind="random", seed=5), Glyph(size=10)])
 def test_a_glyph_keeps_its_ink_and_the_other_half(glyph: Glyph) -> None:
     step, ink = glyph.size // 5, glyph.patch().colour.sum()
     parts = look_alikes(glyph, FEW, 3, SHAPE)
-    assert [25, 25] == [len(part) for part in parts]
+    assert [len(part) for part in parts] == [25, 25]
     assert {ink} == {patch.colour.sum() for part in parts for patch in part}
     assert [{0, 1, 2}, {2, 3, 4}] == [{row // step for row in differing_rows(glyph, part)} for part in parts]
 
@@ -77,8 +77,8 @@ def test_a_picture_keeps_its_tones_and_the_other_half(tmp_path: Path) -> None:
 def test_halves_have_enough_arrangements_or_there_are_none() -> None:
     tones = np.zeros((16, 1), np.uint8)
     tones[:2] = tones[8:11] = 255
-    assert [8, 8] == [len(half) for half in halves(tones)]
-    assert [28, 56] == [arrangement_count(half) for half in (tones[:8], tones[8:])]
+    assert [len(half) for half in halves(tones)] == [8, 8]
+    assert [arrangement_count(half) for half in (tones[:8], tones[8:])] == [28, 56]
     tones[0] = 0  # of 8 arrangements the first place has a p of 1/8
-    assert [] == halves(tones)
+    assert halves(tones) == []
     assert np.inf == arrangement_count(np.arange(40, dtype=np.uint8)[:, None])

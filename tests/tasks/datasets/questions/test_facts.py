@@ -34,7 +34,7 @@ def test_the_questions_are_the_same_everywhere(name: Name) -> None:
 def test_there_are_3000_questions_for_training_and_1000_for_validation(name: Name) -> None:
     questions = Facts(name).questions()
     assert (3000, 1000, SCORERS[name]) == (len(questions.train), len(questions.validation), questions.scorer)
-    assert 4000 == len(questions.by_id)
+    assert len(questions.by_id) == 4000
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,12 +86,12 @@ def test_another_number_of_the_context_repeats_a_derived_answer_in_words() -> No
 def test_numbers_are_spelt_in_words() -> None:
     expected = ["zero", "nine", "twelve", "twenty", "twenty-one", "ninety-nine"]
     assert expected == [spell_number(number) for number in (0, 9, 12, 20, 21, 99)]
-    assert 100 == len({spell_number(number) for number in range(100)})
+    assert len({spell_number(number) for number in range(100)}) == 100
 
 
 def test_a_stated_answer_stands_once_in_its_context() -> None:
     for question in all_of("facts-stated"):
-        assert 1 == numbers(question.context).count(int(question.golds[0][0])), question
+        assert numbers(question.context).count(int(question.golds[0][0])) == 1, question
 
 
 def test_no_stated_answer_can_be_read_in_its_question() -> None:

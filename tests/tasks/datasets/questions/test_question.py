@@ -57,9 +57,9 @@ def changed(**changes: Any) -> list[dict[str, Any]]:
 def test_records_of_both_splits_are_questions(tmp_path: Path) -> None:
     questions = load_questions(pin(put(tmp_path, RECORDS)))
     first, second = (questions.by_id[name] for name in ("1", "2"))
-    assert (("4",), ("four",)) == first.golds
+    assert first.golds == (("4",), ("four",))
     assert first.context_id == second.context_id
-    assert ("b", "squad") == (questions.validation[0].context_id, questions.scorer)
+    assert (questions.validation[0].context_id, questions.scorer) == ("b", "squad")
 
 
 def test_parquet_holds_the_same(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_records_to_be_answered_have_neither_answers_nor_split(tmp_path: Path) -
 def test_what_is_wrong_with_a_record_is_one_line(tmp_path: Path, records: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         load_questions(pin(put(tmp_path, records)))
-    assert 1 == len(str(caught.value).splitlines())
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_contexts_of_equal_text_are_one(tmp_path: Path) -> None:

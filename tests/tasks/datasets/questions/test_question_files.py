@@ -47,10 +47,10 @@ def test_both_sets_are_found_in_their_usual_layouts(
     put(tmp_path / layout, form)
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     pinned = pin(Dataset(form))
-    assert (["1", "2"], ["3"]) == ids(pinned)
+    assert ids(pinned) == (["1", "2"], ["3"])
     assert form == load_questions(pinned).scorer
     assert load_questions(pinned) is load_questions(Dataset(form))
-    assert (("6",), ("6.",)) == load_questions(pinned).by_id["3"].golds
+    assert load_questions(pinned).by_id["3"].golds == (("6",), ("6.",))
 
 
 @pytest.mark.parametrize("form", ["squad", "drop"])
@@ -66,7 +66,7 @@ def test_files_of_ones_own_are_a_folder_or_two_files(
     for name in (f"{form}:mine/{first},{second}", f"{form}:mine/{first},../dev.json"):
         assert whole.digest == pin(Dataset(name)).digest
     monkeypatch.chdir("/")
-    assert (["1", "2"], ["3"]) == ids(whole)
+    assert ids(whole) == (["1", "2"], ["3"])
 
 
 def test_a_set_that_is_not_there_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_the_embedded_sets_are_there_by_name() -> None:
     for name in SCORERS:
         pinned = pin(Dataset(name))
         assert (name, Facts(name).digest()) == (pinned.name, pinned.digest)
-        assert 3000 == len(load_questions(pinned).train)
+        assert len(load_questions(pinned).train) == 3000
         with pytest.raises(DatasetError, match="is not the one that was pinned"):
             load_questions(Dataset(name, "0" * 64))
 
@@ -112,7 +112,7 @@ def test_a_file_that_changed_after_pinning_is_refused(tmp_path: Path) -> None:
 def test_an_id_has_one_question(tmp_path: Path) -> None:
     name = f"squad:{put(tmp_path, 'squad')}"
     (tmp_path / SQUAD_TRAIN).write_bytes(write_squad([TRAIN[0], TRAIN[0], TRAIN[1]]))
-    assert (["1", "2"], ["3"]) == ids(Dataset(name))
+    assert ids(Dataset(name)) == (["1", "2"], ["3"])
     (tmp_path / SQUAD_TRAIN).write_bytes(write_squad([TRAIN[0], Question("1", "b", "Bo has 5.", "?", (("5",),))]))
     with pytest.raises(DatasetError, match=f"{SQUAD_TRAIN} has several questions with the id '1'"):
         load_questions(Dataset(name))
@@ -143,9 +143,9 @@ def squad_file(*qas: Any, **changes: Any) -> bytes:
 def test_questions_are_read_with_their_context_and_golds() -> None:
     second = asked(id="2", answers=[{"answer_start": 3, "text": text} for text in ("February 6", "2016", "February 6")])
     first, other = read_squad(SQUAD, squad_file(asked(), second))
-    assert ("56be85543aeaaa14008c9063", CONTEXT, "What day?") == (first.id, first.context, first.question)
-    assert (("February 6, 2016",),) == first.golds
-    assert (("February 6",), ("2016",)) == other.golds
+    assert (first.id, first.context, first.question) == ("56be85543aeaaa14008c9063", CONTEXT, "What day?")
+    assert first.golds == (("February 6, 2016",),)
+    assert other.golds == (("February 6",), ("2016",))
     assert first.context_id == other.context_id
 
 
@@ -198,7 +198,7 @@ def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
 def test_what_is_damaged_in_squad_is_named(content: bytes, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         read_squad(SQUAD, content)
-    assert 1 == len(str(caught.value).splitlines())
+    assert len(str(caught.value).splitlines()) == 1
 
 
 DROP = Path("drop_dataset_dev.json")
@@ -240,7 +240,7 @@ def drop_file(*pairs: Any) -> bytes:
 def test_an_answer_is_a_number_or_spans_or_a_date(given: Any, gold: tuple[str, ...]) -> None:
     (question,) = read_drop(DROP, drop_file(pair(given)))
     assert (gold,) == question.golds
-    assert ("nfl_1184", "Kicks of 23 and 40 yards.") == (question.context_id, question.context)
+    assert (question.context_id, question.context) == ("nfl_1184", "Kicks of 23 and 40 yards.")
 
 
 def test_validated_answers_are_further_golds_and_blank_ones_none() -> None:
@@ -266,7 +266,7 @@ def test_drop_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
     bare = write_drop([replace(q, golds=(("secret",),)) for q in questions], answered=False)
     assert b"secret" not in bare
     assert [replace(q, golds=()) for q in questions] == read_drop(DROP, bare, answered=False)
-    assert [] == read_drop(DROP, bare)  # blank answers are passed over, as in DROP itself
+    assert read_drop(DROP, bare) == []  # blank answers are passed over, as in DROP itself
 
 
 def test_questions_of_a_context_may_be_corrupted_differently() -> None:
@@ -274,7 +274,7 @@ def test_questions_of_a_context_may_be_corrupted_differently() -> None:
     corrupted = [replace(each, context=Corruption("answers").corrupt_context(each)) for each in asked]
     again = read_drop(DROP, write_drop(corrupted))
     assert [each.context for each in corrupted] == [each.context for each in again]
-    assert 3 == len({each.context_id for each in again})
+    assert len({each.context_id for each in again}) == 3
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,4 @@ def test_questions_of_a_context_may_be_corrupted_differently() -> None:
 def test_what_is_damaged_in_drop_is_named(content: bytes, message: str) -> None:
     with pytest.raises(DatasetError, match=message) as caught:
         read_drop(DROP, content)
-    assert 1 == len(str(caught.value).splitlines())
+    assert len(str(caught.value).splitlines()) == 1

@@ -16,11 +16,11 @@ TWO_AND_TWO = math.log(0.5)
 
 def test_each_picture_has_what_its_own_model_and_the_other_infer() -> None:
     table = inferences(Voting((4,)), [made_up.neighbours(made_up.FEW)])
-    assert INFERENCES == table.schema
+    assert table.schema == INFERENCES
     rows = {row["id"]: row for row in table.to_pylist()}
-    assert ["a1", "a2", "a3", "b1", "b2"] == list(rows)
+    assert list(rows) == ["a1", "a2", "a3", "b1", "b2"]
     labels = {id_: (row["label"], row["target_label"], row["reference_label"]) for id_, row in rows.items()}
-    assert {"a1": (1, 1, 0), "a2": (2, 2, 2), "a3": (3, 0, 3), "b1": (1, 1, 2), "b2": (0, 0, 0)} == labels
+    assert labels == {"a1": (1, 1, 0), "a2": (2, 2, 2), "a3": (3, 0, 3), "b1": (1, 1, 2), "b2": (0, 0, 0)}
     sure = {id_: (row["target_confidence"], row["reference_confidence"]) for id_, row in rows.items()}
     assert sure["a1"] == pytest.approx((0, THREE_OF_FOUR))
     assert sure["a3"] == pytest.approx((TWO_AND_TWO, THREE_OF_FOUR))
@@ -36,14 +36,14 @@ def test_rows_are_aligned_by_id_whatever_order_they_come_in() -> None:
 def test_a_picture_that_one_model_was_not_asked_about_does_not_count() -> None:
     made = {key: pictures[1:] if key == ("B", "A") else pictures for key, pictures in made_up.FEW.items()}
     table = inferences(Voting((4,)), [made_up.neighbours(made)])
-    assert ["a2", "a3", "b1", "b2"] == table["id"].to_pylist()
+    assert table["id"].to_pylist() == ["a2", "a3", "b1", "b2"]
 
 
 def test_fewer_neighbours_are_the_nearest() -> None:
     table = inferences(Voting((4, 1)), [made_up.neighbours(made_up.FEW)])
     one = [row for row in table.to_pylist() if row["k"] == 1]
-    assert [1, 2, 0, 1, 0] == [row["target_label"] for row in one]
-    assert [0, 2, 3, 3, 0] == [row["reference_label"] for row in one]
+    assert [row["target_label"] for row in one] == [1, 2, 0, 1, 0]
+    assert [row["reference_label"] for row in one] == [0, 2, 3, 3, 0]
     assert {0.0} == {row["target_confidence"] for row in one}
 
 
@@ -53,12 +53,12 @@ def test_cells_come_by_epoch_layer_and_number_of_neighbours() -> None:
     expected = [(epoch, layer, k) for epoch in (2, 7) for layer in (3, 0) for k in (4, 2)]
     assert expected == [(cell.epoch, cell.layer, cell.k) for cell in cells(found)]
     way = next(cells(found)).way("B")
-    assert ([1, 0], [True, True], [False, True]) == (
+    assert (
         way.labels.tolist(), way.target.correct.tolist(), way.reference.correct.tolist(),
-    )  # fmt: skip
+    ) == ([1, 0], [True, True], [False, True])  # fmt: skip
 
 
 def test_one_model_alone_gives_no_inferences() -> None:
     made = {key: pictures for key, pictures in made_up.FEW.items() if key[0] == "A"}
-    assert 0 == inferences(Voting((4,)), [made_up.neighbours(made)]).num_rows
-    assert 0 == inferences(Voting((4,)), []).num_rows
+    assert inferences(Voting((4,)), [made_up.neighbours(made)]).num_rows == 0
+    assert inferences(Voting((4,)), []).num_rows == 0

@@ -57,8 +57,8 @@ def by(config: DejaVu, model: str = "A") -> DrawnBy:
 
 def test_nothing_is_drawn_unless_it_is_asked_for() -> None:
     config = with_settings(CONFIG, reconstruction=None)
-    assert () == plan_drawings(config, trainings(config))
-    assert () == plan(config, trainings(config))
+    assert plan_drawings(config, trainings(config)) == ()
+    assert plan(config, trainings(config)) == ()
 
 
 def test_both_models_have_a_diffusion_model_each_and_one_classifier() -> None:
@@ -78,14 +78,14 @@ def test_the_same_pictures_are_drawn_of_both_models_by_chance_after_the_last_epo
     near = pa.concat_tables([made_up({("A", "A"): pictures}, epoch=4), made_up({("A", "A"): pictures})])
     config = replace(by(CONFIG), layer=3, pictures=6)
     found = choose_neighbours(near, config)
-    assert [5] * 6 == found["epoch"].to_pylist()
+    assert found["epoch"].to_pylist() == [5] * 6
     ids = found["id"].to_pylist()
     assert sorted(set(ids)) == ids
     other = made_up({("B", "A"): pictures[::-1]})
     assert ids == choose_neighbours(other, replace(config, model="B"))["id"].to_pylist()
     assert ids != choose_neighbours(near, replace(config, seed=config.seed + 1))["id"].to_pylist()
-    assert 40 == choose_neighbours(near, replace(config, pictures=0)).num_rows
-    assert 0 == choose_neighbours(near, replace(config, layer=2)).num_rows
+    assert choose_neighbours(near, replace(config, pictures=0)).num_rows == 40
+    assert choose_neighbours(near, replace(config, layer=2)).num_rows == 0
 
 
 @pytest.mark.slow
@@ -93,16 +93,16 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
     done: dict[int, pa.Table] = {}
     planned = trainings(CONFIG)
     tables = [computed(job, done) for job in plan_drawings(CONFIG, planned)]
-    assert [DRAWN, DRAWN] == [table.schema for table in tables]
+    assert [table.schema for table in tables] == [DRAWN, DRAWN]
     first, second = tables
     assert [first[name] for name in ("set", "id", "label", "picture_label")] == [
         second[name] for name in ("set", "id", "label", "picture_label")
     ]
-    assert ["A"] * 4 + ["B"] * 4 == first["set"].to_pylist()
+    assert first["set"].to_pylist() == ["A"] * 4 + ["B"] * 4
     assert {8 * 8 * 3} == {len(drawing) for table in tables for drawing in table["drawing"].to_pylist()}
     assert first["drawing"] != second["drawing"]
     both = reconstruction(NoSettings(), tables).to_pylist()[0]
-    assert 8 == both["pictures"]
+    assert both["pictures"] == 8
     right = [
         np.array(table["drawn_label"].to_pylist()) == np.array(first["label"].to_pylist()) for table in (first, second)
     ]
@@ -158,16 +158,16 @@ FEW: Drawings = {
 
 def test_the_shares_of_both_ways_by_hand() -> None:
     table = reconstruction(NoSettings(), drawings(FEW))
-    assert RECONSTRUCTION == table.schema
+    assert table.schema == RECONSTRUCTION
     found = {row["way"]: row for row in table.to_pylist()}
-    assert ["both", "A", "B"] == list(found)
-    assert [5, 3, 2] == [row["pictures"] for row in found.values()]
-    assert [3 / 5, 2 / 3, 1 / 2] == [row["target"] for row in found.values()]
-    assert [2 / 5, 1 / 3, 1 / 2] == [row["reference"] for row in found.values()]
-    assert [1 / 5, 1 / 3, 0] == pytest.approx([row["score"] for row in found.values()])
-    assert [4 / 5, 2 / 3, 1] == [row["picture"] for row in found.values()]
+    assert list(found) == ["both", "A", "B"]
+    assert [row["pictures"] for row in found.values()] == [5, 3, 2]
+    assert [row["target"] for row in found.values()] == [3 / 5, 2 / 3, 1 / 2]
+    assert [row["reference"] for row in found.values()] == [2 / 5, 1 / 3, 1 / 2]
+    assert pytest.approx([row["score"] for row in found.values()]) == [1 / 5, 1 / 3, 0]
+    assert [row["picture"] for row in found.values()] == [4 / 5, 2 / 3, 1]
     # Of the five, a1 and b1 are the target's alone and b2 is the reference's: P[X >= 2] of 3.
-    assert 0.5 == found["both"]["p_value"]
+    assert found["both"]["p_value"] == 0.5
     target, reference = [True, True, False, True, False], [False, True, False, False, True]
     score, share = paired_difference(target, reference), proportion(2, 5)
     assert (score.low, score.high) == (found["both"]["score_low"], found["both"]["score_high"])
@@ -176,24 +176,32 @@ def test_the_shares_of_both_ways_by_hand() -> None:
 
 def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
     rows = list(MEASURE.rows(Tables([reconstruction(NoSettings(), drawings(FEW))]), ABOUT) if MEASURE.rows else [])
-    assert ["reconstruction score", "drawn rightly", "drawn rightly", "picture named rightly"] == [
-        row["metric"] for row in rows
+    assert [row["metric"] for row in rows] == [
+        "reconstruction score",
+        "drawn rightly",
+        "drawn rightly",
+        "picture named rightly",
     ]
-    assert (1 / 5, 0.0, 0.5, 5) == pytest.approx(
-        (rows[0]["estimate"], rows[0]["null"], rows[0]["p_value"], rows[0]["n"])
+    assert pytest.approx((rows[0]["estimate"], rows[0]["null"], rows[0]["p_value"], rows[0]["n"])) == (
+        1 / 5,
+        0.0,
+        0.5,
+        5,
     )
-    assert '{"epoch": 5, "layer": 3, "model": "target"}' == rows[1]["setting"]
-    assert [] == list(MEASURE.rows(Tables([]), ABOUT) if MEASURE.rows else [0])
+    assert rows[1]["setting"] == '{"epoch": 5, "layer": 3, "model": "target"}'
+    assert list(MEASURE.rows(Tables([]), ABOUT) if MEASURE.rows else [0]) == []
 
 
 def test_pictures_that_only_one_model_drew_do_not_count() -> None:
     fewer = {key: [each for each in pictures if key != ("B", "A") or each[0] != "a1"] for key, pictures in FEW.items()}
     found = reconstruction(NoSettings(), drawings(fewer)).to_pylist()
-    assert [("both", 4, 0.0), ("A", 2, 0.0), ("B", 2, 0.0)] == [
-        (row["way"], row["pictures"], row["score"]) for row in found
+    assert [(row["way"], row["pictures"], row["score"]) for row in found] == [
+        ("both", 4, 0.0),
+        ("A", 2, 0.0),
+        ("B", 2, 0.0),
     ]
-    assert 0 == reconstruction(NoSettings(), []).num_rows
-    assert 0 == reconstruction(NoSettings(), drawings(FEW)[:1]).num_rows
+    assert reconstruction(NoSettings(), []).num_rows == 0
+    assert reconstruction(NoSettings(), drawings(FEW)[:1]).num_rows == 0
 
 
 def test_a_model_that_draws_better_whatever_it_was_trained_on_makes_no_score() -> None:

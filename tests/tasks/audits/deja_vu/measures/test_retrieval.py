@@ -45,7 +45,7 @@ def looked_at(shown: int, near: pa.Table | None = None, layers: tuple[int, ...] 
     models = [near.filter(pa.compute.field("model") == name) for name in "AB"]
     asked = Retrieving(DATA, 0.0, shown, layers, 4)
     table = retrieval(asked, [inferences(Voting((4,)), models), *models])
-    assert RETRIEVAL == table.schema
+    assert table.schema == RETRIEVAL
     rows: list[dict[str, object]] = table.to_pylist()
     return rows
 
@@ -56,9 +56,9 @@ def test_pictures_of_each_kind_are_told_in_the_papers_order() -> None:
         kind: [row["class"] for row in every if row["kind"] == kind]
         for kind in ("memorised", "correlated", "confident")
     }
-    assert {"memorised": ["2", "1"], "correlated": ["3"]} == {kind: found[kind] for kind in ("memorised", "correlated")}
+    assert {kind: found[kind] for kind in ("memorised", "correlated")} == {"memorised": ["2", "1"], "correlated": ["3"]}
     assert {"2", "4"} == set(found["confident"][:2])  # whose neighbours all agree
-    assert [1, 2, 1] == [row["rank"] for row in every[:3]]
+    assert [row["rank"] for row in every[:3]] == [1, 2, 1]
 
 
 def test_of_each_class_the_first_are_told_and_of_all_as_many_as_are_shown() -> None:
@@ -66,8 +66,8 @@ def test_of_each_class_the_first_are_told_and_of_all_as_many_as_are_shown() -> N
     kinds = [(row["kind"], row["scope"], row["class"]) for row in rows if row["kind"] != "confident"]
     expected = [("memorised", "all", "2"), ("memorised", "class", "1"), ("memorised", "class", "2")]
     assert [*expected, ("correlated", "all", "3"), ("correlated", "class", "3")] == kinds
-    assert 4 == sum(row["kind"] == "confident" and row["scope"] == "all" for row in rows)
-    assert [] == looked_at(0)
+    assert sum(row["kind"] == "confident" and row["scope"] == "all" for row in rows) == 4
+    assert looked_at(0) == []
 
 
 def test_the_surest_of_a_class_are_four_times_as_many_as_the_others() -> None:
@@ -81,7 +81,7 @@ def test_the_surest_of_a_class_are_four_times_as_many_as_the_others() -> None:
     counted = Counter((row["kind"], row["scope"]) for row in rows)
     assert {(kind, scope): 4 if kind == "confident" else 1 for kind, scope in counted} == counted
     of_class = [row for row in rows if (row["kind"], row["scope"]) == ("confident", "class")]
-    assert [1, 2, 3, 4] == [row["rank"] for row in of_class]
+    assert [row["rank"] for row in of_class] == [1, 2, 3, 4]
     assert ids[0] not in {row["id"] for row in of_class}
 
 
@@ -94,7 +94,7 @@ def test_the_first_layer_decides_and_its_pictures_are_told_at_the_others() -> No
     names = ("kind", "scope", "rank", "set", "id", "label", "class")
     for projector, by_backbone in zip(both[::2], both[1::2], strict=True):
         assert [projector[name] for name in names] == [by_backbone[name] for name in names]
-        assert "0" == by_backbone["target_class"]
+        assert by_backbone["target_class"] == "0"
         assert [PICTURES.ids[at] for at in (100, 100)] == by_backbone["target_neighbours"]
         assert projector["reference_neighbours"] == by_backbone["reference_neighbours"]
 
@@ -105,4 +105,4 @@ def test_neighbours_are_named_nearest_first_with_their_classes() -> None:
     assert [PICTURES.ids[at] for at in rows] == row["target_neighbours"]
     assert [PICTURES.ids[at] for at in (100, 102, 103)] == row["reference_neighbours"]
     assert [str(PICTURES.labels[at]) for at in (100, 102, 103)] == row["reference_neighbour_classes"]
-    assert ("A", "1", "0") == (row["set"], row["target_class"], row["reference_class"])
+    assert (row["set"], row["target_class"], row["reference_class"]) == ("A", "1", "0")

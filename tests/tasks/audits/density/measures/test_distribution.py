@@ -39,9 +39,9 @@ def test_the_distribution_is_that_of_the_scores_at_every_epoch_and_of_labels_at_
     table = distribution(DISTRIBUTED, TABLES)
     last = scores(CONFIG, TABLES)
     labels = column(last, "label")
-    assert DISTRIBUTION == table.schema
+    assert table.schema == DISTRIBUTION
     # 10 statistics of 2 scores of all and of 10 labels, and the gain; at the first epoch of all alone.
-    assert (2 * 10 * 11 + 1) + (2 * 10 + 1) == table.num_rows
+    assert table.num_rows == (2 * 10 * 11 + 1) + (2 * 10 + 1)
     for score, name in (("published", "m"), ("matched", "m_matched")):
         values = column(last, name)
         for label in (None, 7):
@@ -53,7 +53,7 @@ def test_the_distribution_is_that_of_the_scores_at_every_epoch_and_of_labels_at_
                 assert row["null"] is not None
                 assert row["p_value"] is None
     first = found(table, epoch=1, score="matched", label=None, statistic="highest")
-    assert (0.0, None) == (first["estimate"], first["null"])
+    assert (first["estimate"], first["null"]) == (0.0, None)
 
 
 def test_intervals_are_the_jackknife_over_repetitions() -> None:
@@ -69,13 +69,13 @@ def test_intervals_are_the_jackknife_over_repetitions() -> None:
         assert [expected.low, expected.high] == pytest.approx([row["low"], row["high"]])
     for statistic in ("lowest", "highest", "skewness", "quantile 0.999"):
         row = found(table, epoch=3, score="published", label=None, statistic=statistic)
-        assert (None, None) == (row["low"], row["high"])
+        assert (row["low"], row["high"]) == (None, None)
     one = distribution(replace(DISTRIBUTED, models=replace(MODELS, partitions=MODELS.partitions[:1])), TABLES[:4])
     assert {None} == set(one["low"].to_pylist())
     assert {1} == set(one["n"].to_pylist())
     # A repetition of which nothing is there is none.
     assert (
-        4 == found(distribution(DISTRIBUTED, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")["n"]
+        found(distribution(DISTRIBUTED, TABLES[4:]), epoch=3, score="matched", label=None, statistic="mean")["n"] == 4
     )
 
 
@@ -182,28 +182,28 @@ def test_the_gain_is_the_mean_of_those_that_trained_on_it_less_the_one_that_did_
     log_p = np.array([[[-1.0, -3.0, -8.0], [-2.0, -2.0, -5.0]], [[-4.0, -6.0, -7.0], [-1.0, -1.0, -1.0]]])
     gain = gained(log_p, np.array([[2, 0], [1, 2]]), 1)
     # Repetition 0: -2 + 8 = 6 and -5.5 + 6 = .5; repetition 1: -3.5 + 2 = -1.5 and 0.
-    assert [3.25, -0.75] == pytest.approx(gain.by_repetition)
+    assert pytest.approx(gain.by_repetition) == [3.25, -0.75]
     estimate = gain.estimate
-    assert [1.25, 2] == pytest.approx([estimate.value, estimate.n])
+    assert pytest.approx([estimate.value, estimate.n]) == [1.25, 2]
     assert 1.25 + stats.t.ppf(0.975, 1) * 2.0 == pytest.approx(estimate.high)
     assert stats.ttest_1samp([3.25, -0.75], 0, alternative="greater").pvalue == pytest.approx(gain.t_test())
-    assert 2 == gain.observations
+    assert gain.observations == 2
 
 
 def test_missing_models_stay_out_and_so_do_observations_that_all_hold_impossible() -> None:
     log_p = np.array([[[-1.0, -3.0, NAN], [NAN, NAN, NAN]]] * 3)
     log_p[1, 0, :2] = -INF
     gain = gained(log_p, np.array([[1, 0], [1, 0], [2, 0]]))  # the third was held out by the missing one
-    assert [2.0, NAN] == pytest.approx(gain.by_repetition, nan_ok=True)
-    assert [2.0, 1, 1] == pytest.approx([gain.estimate.value, gain.estimate.n, gain.observations])
+    assert pytest.approx(gain.by_repetition, nan_ok=True) == [2.0, NAN]
+    assert pytest.approx([gain.estimate.value, gain.estimate.n, gain.observations]) == [2.0, 1, 1]
     none = gained(log_p[1:], np.array([[1, 0], [2, 0]]))
-    assert (None, 0, None, None, 0) == (
+    assert (
         none.estimate.value,
         none.estimate.n,
         none.p_value(),
         none.t_test(),
         none.observations,
-    )
+    ) == (None, 0, None, None, 0)
 
 
 def test_what_a_model_holds_impossible_counts_as_the_lowest_of_the_others() -> None:
@@ -211,11 +211,11 @@ def test_what_a_model_holds_impossible_counts_as_the_lowest_of_the_others() -> N
     log_p = np.array([[[-1.0, -4.0, -INF], [-2.0, -INF, -2.0]], [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]])
     out = np.array([[2, 1], [0, 0]])
     gain = gained(log_p, out)
-    assert [(-2.5 + 4) / 2, (-2.0 + 4) / 2] == pytest.approx(gain.by_repetition)
-    assert 2 == gain.observations
+    assert pytest.approx(gain.by_repetition) == [(-2.5 + 4) / 2, (-2.0 + 4) / 2]
+    assert gain.observations == 2
     # It has no part in who trained on it: of all partitions the mean gain is 0.
     every = [gained(log_p[:1], np.array([[a, b]])).by_repetition for a in range(3) for b in range(3)]
-    assert [0.0, 0.0] == pytest.approx(np.mean(every, axis=0))
+    assert pytest.approx(np.mean(every, axis=0)) == [0.0, 0.0]
 
 
 def test_the_p_value_is_of_more_than_is_negligible() -> None:

@@ -41,27 +41,27 @@ def pairs(images: Images, monkeypatch: pytest.MonkeyPatch, **options: int) -> li
 
 
 def test_each_pair_is_listed_once_closest_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [(1, 4, 2.0), (0, 2, 5.0), (2, 3, 20.0)] == pairs(grey(10, 100, 15, 35, 102), monkeypatch)
+    assert pairs(grey(10, 100, 15, 35, 102), monkeypatch) == [(1, 4, 2.0), (0, 2, 5.0), (2, 3, 20.0)]
 
 
 def test_exact_duplicates_have_distance_0_and_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [(0, 2, 0.0), (0, 3, 0.0), (1, 4, 9.0)] == pairs(grey(50, 91, 50, 50, 100), monkeypatch)
+    assert pairs(grey(50, 91, 50, 50, 100), monkeypatch) == [(0, 2, 0.0), (0, 3, 0.0), (1, 4, 9.0)]
 
 
 def test_no_more_pairs_than_asked_for_and_of_no_more_images(monkeypatch: pytest.MonkeyPatch) -> None:
     images = grey(10, 100, 15, 35, 102)
-    assert [(1, 4, 2.0)] == pairs(images, monkeypatch, count=1)
-    assert [(0, 2, 5.0), (1, 2, 85.0)] == pairs(images, monkeypatch, examples=3)
+    assert pairs(images, monkeypatch, count=1) == [(1, 4, 2.0)]
+    assert pairs(images, monkeypatch, examples=3) == [(0, 2, 5.0), (1, 2, 85.0)]
 
 
 def test_labels_go_with_their_rows_and_are_null_where_there_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.audits.density.measures.duplicates.load", lambda data: grey(10, 12, 90, classes=2))
     first = duplicates(Duplicates(DIGITS), ()).to_pylist()[0]
-    assert (0, 1, 0, 1) == tuple(first[name] for name in ("row", "other", "label", "other_label"))
+    assert tuple(first[name] for name in ("row", "other", "label", "other_label")) == (0, 1, 0, 1)
     monkeypatch.setattr("tasks.audits.density.measures.duplicates.load", lambda data: grey(10, 12, 90, classes=1))
     table = duplicates(Duplicates(DIGITS), ())
     assert table.schema == DUPLICATES
-    assert (2, 2) == (table["label"].null_count, table["other_label"].null_count)
+    assert (table["label"].null_count, table["other_label"].null_count) == (2, 2)
 
 
 def test_of_real_digits_the_closest_pair_is_that_of_all_pairs() -> None:
@@ -76,7 +76,7 @@ def test_of_real_digits_the_closest_pair_is_that_of_all_pairs() -> None:
 
 def test_pairs_of_one_distance_are_in_the_order_of_their_rows() -> None:
     found, distances = closest_pairs(Closest(np.array([1.0, 1, 1, 1]), np.array([3, 2, 1, 0])))
-    assert ([[0, 3], [1, 2]], [1, 1]) == (found.tolist(), distances.tolist())
+    assert (found.tolist(), distances.tolist()) == ([[0, 3], [1, 2]], [1, 1])
 
 
 def test_a_config_out_of_its_range_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_equal_images_are_the_listed_pairs_at_no_distance() -> None:
         ("equal pairs", '{"listed": 3}'): [2.0, None, None, 3, "pair of images", *[None] * 3],
     } == found
     none = by_name(rows(listed(), None))
-    assert [None, 0] == [none["distance of the closest pair", "{}"][at] for at in (0, 3)]
+    assert [none["distance of the closest pair", "{}"][at] for at in (0, 3)] == [None, 0]
 
 
 def test_pixels_are_averaged_two_by_two_in_their_own_channel() -> None:
@@ -114,7 +114,7 @@ def test_pixels_are_averaged_two_by_two_in_their_own_channel() -> None:
 def test_bytes_and_the_fractions_they_stand_for_give_equal_rows() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2500, 6, 8, 3), dtype=np.uint8)
     fractions = (images / 255).astype(np.float32)
-    assert (2500, 36) == halve(images).shape
+    assert halve(images).shape == (2500, 36)
     assert halve(images).tobytes() == halve(fractions).tobytes()
     wide = images.astype(np.float64).reshape(2500, 3, 2, 4, 2, 3).mean((2, 4)).reshape(2500, -1) / 255
     np.testing.assert_allclose(halve(images), wide, rtol=1e-6)
@@ -147,8 +147,8 @@ def test_the_closest_is_that_of_all_differences() -> None:
 def test_no_image_is_its_own_closest_however_many_are_equal() -> None:
     rows = np.array([[0.0], [1], [1], [1], [1], [0.25]], np.float32)
     found = closest_other(rows)
-    assert [5, 2, 1, 1, 1, 0] == found.rows.tolist()
-    assert [0.25, 0, 0, 0, 0, 0.25] == found.distances.tolist()
+    assert found.rows.tolist() == [5, 2, 1, 1, 1, 0]
+    assert found.distances.tolist() == [0.25, 0, 0, 0, 0, 0.25]
 
 
 def test_one_image_has_no_other() -> None:

@@ -68,8 +68,8 @@ def test_two_points_have_the_score_that_can_be_computed_by_hand() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_outlying_point_is_memorised_most(seed: int) -> None:
     table = points(Kernel(seed=seed), ()).to_pandas()
-    assert [False] * 20 + [True] == table["outlying"].tolist()
-    assert 20 == table["m"].argmax()
+    assert table["outlying"].tolist() == [False] * 20 + [True]
+    assert table["m"].argmax() == 20
     assert table["x"][20] == pytest.approx(table["x"][:20].max() + 3)
 
 
@@ -100,7 +100,7 @@ def test_the_score_falls_to_its_bound_where_the_others_support_the_point_fully()
 def test_points_are_drawn_by_the_seed() -> None:
     assert kernel(Kernel(), ()).equals(kernel(Kernel(), ()))
     assert not kernel(Kernel(), ()).equals(kernel(Kernel(seed=1), ()))
-    assert [-4.5] == pytest.approx(log_density(np.array([3.0]), np.zeros(1), 1.0) + 0.5 * math.log(2 * math.pi))
+    assert pytest.approx(log_density(np.array([3.0]), np.zeros(1), 1.0) + 0.5 * math.log(2 * math.pi)) == [-4.5]
 
 
 @pytest.mark.parametrize(

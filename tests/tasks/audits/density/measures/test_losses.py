@@ -18,7 +18,7 @@ def test_losses_are_means_over_trainings_at_every_epoch() -> None:
     tables = [made_up.table(Fold(1, 2, fold), seed, {2: N}, 2) for fold, seed in ((0, 1), (1, 4))]
     table = losses(NoSettings(), [made_up.table(None, 9, {}, 2), *tables])
     rows = table.to_pylist()
-    assert LOSSES == table.schema
+    assert table.schema == LOSSES
     expected = [
         (epoch, models, split)
         for models in ("folds", "whole")
@@ -26,20 +26,31 @@ def test_losses_are_means_over_trainings_at_every_epoch() -> None:
         for split in ("train", "test", "gap")
     ]
     assert expected == [(row["epoch"], row["models"], row["split"]) for row in rows]
-    assert [3.5, 4.5, 1.0, 3.0, 3.5, 0.5, 10.0, 11.0, 1.0, 9.5, 10.0, 0.5] == pytest.approx(
-        [row["estimate"] for row in rows]
-    )
-    assert [2] * 6 + [1] * 6 == [row["n"] for row in rows]
+    assert pytest.approx([row["estimate"] for row in rows]) == [
+        3.5,
+        4.5,
+        1.0,
+        3.0,
+        3.5,
+        0.5,
+        10.0,
+        11.0,
+        1.0,
+        9.5,
+        10.0,
+        0.5,
+    ]
+    assert [row["n"] for row in rows] == [2] * 6 + [1] * 6
     half = stats.t.ppf(0.975, 1) * 1.5  # of 2 and 5: standard error 1.5
     assert [3.5 - half, 3.5 + half] == pytest.approx([rows[0]["low"], rows[0]["high"]])
-    assert (None, None) == (rows[6]["low"], rows[6]["high"])
+    assert (rows[6]["low"], rows[6]["high"]) == (None, None)
 
 
 def test_the_links_of_a_training_count_once() -> None:
     links = [made_up.table(Fold(1, 2, 0), 3, {end: N}, end) for end in (1, 3)]
     rows = losses(NoSettings(), links).to_pylist()
-    assert [1] * 9 == [row["n"] for row in rows]
-    assert [4.0, 5.0] == pytest.approx([row["estimate"] for row in rows[:2]])
+    assert [row["n"] for row in rows] == [1] * 9
+    assert pytest.approx([row["estimate"] for row in rows[:2]]) == [4.0, 5.0]
 
 
 def test_the_order_of_the_trainings_makes_no_difference() -> None:
@@ -49,7 +60,7 @@ def test_the_order_of_the_trainings_makes_no_difference() -> None:
 
 def test_models_without_a_row_left_something_out() -> None:
     tables = [made_up.table(Row(3), 1, {2: N}, 2), made_up.table(None, 2, {2: N}, 2)]
-    assert {"folds": 1, "whole": 1} == {row["models"]: row["n"] for row in losses(NoSettings(), tables).to_pylist()}
+    assert {row["models"]: row["n"] for row in losses(NoSettings(), tables).to_pylist()} == {"folds": 1, "whole": 1}
 
 
 def test_other_tables_are_refused() -> None:
@@ -72,4 +83,4 @@ def test_the_losses_of_the_last_epoch_and_the_gap_are_told_as_they_were_estimate
         ("generalisation gap", '{"models": "folds"}'): [5.0, 4.5, 5.5, 6, "training", *[None] * 3],
         ("generalisation gap", '{"models": "whole"}'): [6.0, None, None, 1, "training", *[None] * 3],
     } == by_name(rows(Tables([table]), None))
-    assert [] == list(rows(Tables([LOSSES.empty_table()]), None))
+    assert list(rows(Tables([LOSSES.empty_table()]), None)) == []

@@ -83,9 +83,9 @@ def test_samples_twice_as_close_give_a_ratio_of_two(digits: Images) -> None:
         patch.setattr("tasks.audits.density.measures.neighbours.load", lambda data: images)
         found = neighbours(Neighbouring(DIGITS), [fitted(np.full((2, 4, 4, 1), 0.6))]).to_pylist()
     # 2 x 2 pixels remain: distances 2 (1 - 0.2) and 2 (1 - 0.6).
-    assert [1.6] * 3 == pytest.approx([row["to_validation"] for row in found])
-    assert [0.8] * 3 == pytest.approx([row["to_sample"] for row in found])
-    assert [2.0] * 3 == pytest.approx([row["ratio"] for row in found])
+    assert pytest.approx([row["to_validation"] for row in found]) == [1.6] * 3
+    assert pytest.approx([row["to_sample"] for row in found]) == [0.8] * 3
+    assert pytest.approx([row["ratio"] for row in found]) == [2.0] * 3
 
 
 def test_every_distance_is_from_the_image_itself(digits: Images) -> None:
@@ -95,13 +95,13 @@ def test_every_distance_is_from_the_image_itself(digits: Images) -> None:
         np.square(downsampled(digits.train_images[29:30] / 255) - downsampled(noise(digits))).sum((1, 2, 3))
     )
     assert alone.min() == pytest.approx(found["to_sample"][29], rel=1e-5)
-    assert 30 == found["to_sample"].nunique()
+    assert found["to_sample"].nunique() == 30
 
 
 def test_a_trained_models_own_samples_are_read(digits: Images) -> None:
     few = DensityTraining(DIGITS, examples=60, epochs=1, recorded=(), samples=2, drawn=len(digits.test_images))
     table = neighbours(Neighbouring(DIGITS, examples=60), [fit(few, ())]).to_pandas()
-    assert (60, 0) == (len(table), table["ratio"].isna().sum())
+    assert (len(table), table["ratio"].isna().sum()) == (60, 0)
     # A model of one epoch draws nothing as like a digit as another digit is.
     assert (table["ratio"] < 1).all()
 
@@ -111,7 +111,7 @@ def test_a_copy_among_the_samples_has_distance_0_no_ratio_and_is_counted(digits:
     samples[7] = digits.train_images[3] / np.float32(255)
     table = neighbours(Neighbouring(DIGITS, examples=10), [fitted(samples)])
     row = table.to_pylist()[3]
-    assert (0.0, 7, None) == (row["to_sample"], row["sample"], row["ratio"])
+    assert (row["to_sample"], row["sample"], row["ratio"]) == (0.0, 7, None)
     assert row["to_validation"] > 0
     assert proportion(1, 10) == copied_share(table)
 
@@ -177,8 +177,8 @@ def test_bins_of_the_score_have_a_mean_and_a_standard_error() -> None:
     table = ratio_table(2, [-0.5, 0.0, 1.9, 2.0, 7.0], [1.0, 0.8, 1.0, 1.2, 0.9])
     assert table.schema == RATIOS
     bins = [row for row in table.to_pylist() if row["group"] == "bin"]
-    assert [(-2, 0, 1), (0, 2, 2), (2, 4, 1), (6, 8, 1)] == [(row["low"], row["high"], row["n"]) for row in bins]
-    assert [1.0, 0.9, 1.2, 0.9] == pytest.approx([row["mean"] for row in bins])
+    assert [(row["low"], row["high"], row["n"]) for row in bins] == [(-2, 0, 1), (0, 2, 2), (2, 4, 1), (6, 8, 1)]
+    assert pytest.approx([row["mean"] for row in bins]) == [1.0, 0.9, 1.2, 0.9]
     # 0.8 and 1.0: s = sqrt(0.02), over sqrt(2).
     assert [None, pytest.approx(0.1), None, None] == [row["standard_error"] for row in bins]
     assert all(row["quantiles"] is None for row in bins)
@@ -188,29 +188,29 @@ def test_groups_split_at_the_95_percent_quantile_of_the_score_and_not_at_095_nat
     rho = [0.5 + 0.01 * row for row in range(100)]
     found = {row["group"]: row for row in ratio_table(50, [10.0 + row for row in range(100)], rho).to_pylist()}
     high, regular = found["memorised"], found["regular"]
-    assert (5, 95) == (high["n"], regular["n"])
-    assert (1.47, 0.97) == pytest.approx((high["mean"], regular["mean"]))
-    assert (101, 101) == (len(high["quantiles"]), len(regular["quantiles"]))
-    assert [1.45, 1.47, 1.49] == pytest.approx([high["quantiles"][at] for at in (0, 50, 100)])
-    assert [0.5, 0.735, 1.44] == pytest.approx([regular["quantiles"][at] for at in (0, 25, 100)])
-    assert (None, None) == (high["low"], high["high"])
+    assert (high["n"], regular["n"]) == (5, 95)
+    assert pytest.approx((high["mean"], regular["mean"])) == (1.47, 0.97)
+    assert (len(high["quantiles"]), len(regular["quantiles"])) == (101, 101)
+    assert pytest.approx([high["quantiles"][at] for at in (0, 50, 100)]) == [1.45, 1.47, 1.49]
+    assert pytest.approx([regular["quantiles"][at] for at in (0, 25, 100)]) == [0.5, 0.735, 1.44]
+    assert (high["low"], high["high"]) == (None, None)
     assert high["standard_error"] == pytest.approx(np.std(rho[95:], ddof=1) / math.sqrt(5))
 
 
 def test_rows_are_matched_by_their_number_and_those_without_score_or_ratio_left_out() -> None:
     table = ratio_table(2, [1.0, 3.0, None, 5.0], [0.1, 0.2, 0.4, None, 0.9], [9, 2, 4, 6], [0, 2, 4, 6, 9])
     found = table.to_pylist()
-    assert [(0, 0.9), (2, 0.2)] == [(row["low"], row["mean"]) for row in found if row["group"] == "bin"]
+    assert [(row["low"], row["mean"]) for row in found if row["group"] == "bin"] == [(0, 0.9), (2, 0.2)]
     # The largest score of the three has no ratio: nobody is left that is highly memorised.
     groups = [(row["group"], row["n"], row["quantiles"] is None) for row in found if row["group"] != "bin"]
-    assert [("memorised", 0, True), ("regular", 2, False)] == groups
+    assert groups == [("memorised", 0, True), ("regular", 2, False)]
 
 
 def test_an_infinite_score_is_in_its_group_and_in_no_bin() -> None:
     found = ratio_table(2, [1.0, math.inf, -math.inf], [0.5, 0.7, 0.9]).to_pylist()
-    assert [1] == [row["n"] for row in found if row["group"] == "bin"]
-    assert [1, 2] == [row["n"] for row in found if row["group"] != "bin"]
-    assert 0.7 == found[1]["mean"]
+    assert [row["n"] for row in found if row["group"] == "bin"] == [1]
+    assert [row["n"] for row in found if row["group"] != "bin"] == [1, 2]
+    assert found[1]["mean"] == 0.7
 
 
 def test_scores_without_neighbours_are_refused() -> None:
@@ -226,4 +226,4 @@ def test_the_mean_ratio_is_told_of_both_groups() -> None:
         ("neighbour ratio", '{"observations": "memorised"}'): [1.75, None, None, 0, "repetition", *[None] * 3],
         ("neighbour ratio", '{"observations": "regular"}'): [1.0, None, None, 0, "repetition", *[None] * 3],
     } == found
-    assert {} == by_name(ratio_rows(Tables([given, near]), None))
+    assert by_name(ratio_rows(Tables([given, near]), None)) == {}

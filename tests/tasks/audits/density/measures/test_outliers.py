@@ -27,9 +27,9 @@ def test_bins_count_who_is_highly_memorised_and_who_is_not() -> None:
     expected.append((0, None, 0, 0))
     found = table.to_pylist()
     assert expected == [(row["low"], row["high"], row["memorised"], row["regular"]) for row in found]
-    assert [[], [0], [], [25], [], []] == [row["memorised_rows"] for row in found]
-    assert (0.1, None, None) == tuple(found[1][name] for name in ("share", "share_low", "share_high"))
-    assert (None, None, None) == tuple(found[0][name] for name in ("share", "share_low", "share_high"))
+    assert [row["memorised_rows"] for row in found] == [[], [0], [], [25], [], []]
+    assert tuple(found[1][name] for name in ("share", "share_low", "share_high")) == (0.1, None, None)
+    assert tuple(found[0][name] for name in ("share", "share_low", "share_high")) == (None, None, None)
 
 
 def test_the_share_of_a_bin_has_its_jackknife_interval_over_repetitions() -> None:
@@ -49,28 +49,28 @@ def test_the_share_of_a_bin_has_its_jackknife_interval_over_repetitions() -> Non
 
 def test_the_open_ends_begin_where_the_central_99_percent_of_log_p_end() -> None:
     u = np.concatenate([np.linspace(-95, -45, 1000), [-900.0, 60.0]])
-    assert [-100, -90, -80, -70, -60, -50, -40] == edges(u, 10).tolist()
+    assert edges(u, 10).tolist() == [-100, -90, -80, -70, -60, -50, -40]
     table = outliers(Outliers(width=10), [scores(u.tolist(), [0.0] * 1001 + [1.0])]).to_pylist()
-    assert (None, -100, 1) == (table[0]["low"], table[0]["high"], table[0]["regular"])
-    assert (-40, None, 1) == (table[-1]["low"], table[-1]["high"], table[-1]["memorised"])
-    assert 1002 == sum(row["memorised"] + row["regular"] for row in table)
+    assert (table[0]["low"], table[0]["high"], table[0]["regular"]) == (None, -100, 1)
+    assert (table[-1]["low"], table[-1]["high"], table[-1]["memorised"]) == (-40, None, 1)
+    assert sum(row["memorised"] + row["regular"] for row in table) == 1002
 
 
 def test_who_has_no_score_is_in_no_bin_and_counted() -> None:
     table = scores([*U, -5.0, None, math.nan], [*M, None, 200.0, math.nan])
-    assert 40 == len(scored_observations(table).rows)
+    assert len(scored_observations(table).rows) == 40
     found = outliers(Outliers(width=10), [table])
     assert outliers(Outliers(width=10), [scores(U, M)]).equals(found)
 
 
 def test_infinite_scores_are_highly_memorised_and_infinite_log_p_is_in_the_lowest_bin() -> None:
     m = np.array([0.0] * 90 + [math.inf] * 10)
-    assert [False] * 90 + [True] * 10 == highly_memorised_mask(m).tolist()
-    assert [False] * 99 + [True] == highly_memorised_mask(np.array([-math.inf] * 99 + [math.inf])).tolist()
+    assert highly_memorised_mask(m).tolist() == [False] * 90 + [True] * 10
+    assert highly_memorised_mask(np.array([-math.inf] * 99 + [math.inf])).tolist() == [False] * 99 + [True]
     table = outliers(Outliers(width=10), [scores([-math.inf, *U], [-math.inf, *M])]).to_pylist()
-    assert (0, 1) == (table[0]["memorised"], table[0]["regular"])
+    assert (table[0]["memorised"], table[0]["regular"]) == (0, 1)
     nothing_finite = outliers(Outliers(), [scores([-math.inf] * 3, [-math.inf] * 3)]).to_pylist()
-    assert [(None, None, 3)] == [(row["low"], row["high"], row["regular"]) for row in nothing_finite]
+    assert [(row["low"], row["high"], row["regular"]) for row in nothing_finite] == [(None, None, 3)]
 
 
 def test_examples_are_drawn_by_the_seed_from_their_own_bin_and_group() -> None:
@@ -89,7 +89,7 @@ def test_examples_are_drawn_by_the_seed_from_their_own_bin_and_group() -> None:
         for group, members in (("memorised", inside & high), ("regular", inside & ~high)):
             assert min(5, row[group]) == len(set(row[f"{group}_rows"]))
             assert set(row[f"{group}_rows"]) <= set(rows[members].tolist())
-    assert all([] == row["regular_rows"] for row in outliers(Outliers(25, shown=0), [table]).to_pylist())
+    assert all(row["regular_rows"] == [] for row in outliers(Outliers(25, shown=0), [table]).to_pylist())
 
 
 def test_a_width_that_would_give_too_many_bins_is_refused() -> None:
@@ -99,7 +99,7 @@ def test_a_width_that_would_give_too_many_bins_is_refused() -> None:
 
 def test_no_observation_gives_no_bins_but_the_open_one() -> None:
     table = outliers(Outliers(), [scores([None], [None])])
-    assert [(None, None, 0, 0)] == [tuple(row.values())[:4] for row in table.to_pylist()]
+    assert [tuple(row.values())[:4] for row in table.to_pylist()] == [(None, None, 0, 0)]
     assert within_central(scores([None], [None])).estimate.value is None
 
 
@@ -113,7 +113,7 @@ def test_a_config_out_of_its_range_is_refused(given: dict[str, float], said: str
 
 
 def test_edges_are_whole_multiples_of_the_width_and_belong_to_the_bin_above() -> None:
-    assert [-3, -2, -1, -1, 0, 0, 1] == bin_of([-20.5, -20, -10, -0.5, 0, 9.99, 10], 10).tolist()
+    assert bin_of([-20.5, -20, -10, -0.5, 0, 9.99, 10], 10).tolist() == [-3, -2, -1, -1, 0, 0, 1]
 
 
 def test_a_value_lies_between_the_edges_that_its_bin_is_said_to_have() -> None:

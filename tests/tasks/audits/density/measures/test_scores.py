@@ -89,11 +89,11 @@ def test_every_observation_has_its_scores_and_what_they_are_made_of() -> None:
 
 def test_planted_observations_are_found_and_no_others() -> None:
     table = scores(replace(CONFIG, permutations=1024), TABLES)  # one of 4^5 assignments
-    assert [1 / 1024] * 2 == column(table, "p_value")[list(MEMORISED)].tolist()
+    assert column(table, "p_value")[list(MEMORISED)].tolist() == [1 / 1024] * 2
     assert set(MEMORISED) == set(np.argsort(column(table, "m_matched"))[-2:].tolist())
     # Two at the smallest p of 200 tests are adjusted to 200 / 1024 / 2.
-    assert [200 / 1024 / 2] * 2 == pytest.approx(column(table, "p_adjusted")[list(MEMORISED)])
-    assert 2 == (column(table, "p_adjusted") < 0.1).sum()
+    assert pytest.approx(column(table, "p_adjusted")[list(MEMORISED)]) == [200 / 1024 / 2] * 2
+    assert (column(table, "p_adjusted") < 0.1).sum() == 2
 
 
 def test_the_order_of_the_trainings_makes_no_difference() -> None:
@@ -129,20 +129,20 @@ def test_an_infinite_score_is_a_number() -> None:
     log_p = LOG_P.copy()
     log_p[4] = np.where(np.arange(4) == made_up.held_out(MODELS)[4][:, None], -INF, log_p[4])
     table = scores(CONFIG, made_up.of_folds(MODELS, {3: log_p}))
-    assert (INF, INF, -INF) == tuple(table[name][4].as_py() for name in ("m", "m_matched", "log_p_held_out"))
-    assert 1 / 200 == pytest.approx(table["p_value"][4].as_py(), abs=0.01)
+    assert tuple(table[name][4].as_py() for name in ("m", "m_matched", "log_p_held_out")) == (INF, INF, -INF)
+    assert pytest.approx(table["p_value"][4].as_py(), abs=0.01) == 1 / 200
     rows = distribution(DISTRIBUTED, made_up.of_folds(MODELS, {3: log_p})).to_pylist()
     found = {row["statistic"]: row for row in rows if row["score"] == "published" and row["label"] is None}
-    assert (INF, None, 200) == tuple(found["highest"][name] for name in ("estimate", "low", "observations"))
-    assert 199 == found["mean"]["observations"]
+    assert tuple(found["highest"][name] for name in ("estimate", "low", "observations")) == (INF, None, 200)
+    assert found["mean"]["observations"] == 199
     assert np.isfinite(found["mean"]["estimate"])
-    assert [200] == [row["observations"] for row in rows if row["score"] == "gain"]
+    assert [row["observations"] for row in rows if row["score"] == "gain"] == [200]
 
 
 def test_data_without_classes_have_no_labels() -> None:
     models = replace(made_up.folds(60, 2, 3), data=Dataset("photos"))
     tables = made_up.of_folds(models, {1: made_up.noise(np.random.default_rng(0), 60, 2, 3, 1.0)})
-    assert [None] * 60 == scores(Scores(models, 1, 9, 2), tables)["label"].to_pylist()
+    assert scores(Scores(models, 1, 9, 2), tables)["label"].to_pylist() == [None] * 60
     assert {None} == set(distribution(Distribution(models, (1,), 2), tables)["label"].to_pylist())
 
 
@@ -164,19 +164,19 @@ def leave_one_out(seed: int = 0) -> tuple[Sequence[pa.Table], np.ndarray, np.nda
 def test_leave_one_out_scores_the_rows_that_were_left_out() -> None:
     tables, whole, without = leave_one_out()
     table = scores(Scores(made_up.alone(), 2, 99, 8), tables)
-    assert [3, 7, 20] == table["row"].to_pylist()
+    assert table["row"].to_pylist() == [3, 7, 20]
     for place, row in enumerate((3, 7, 20)):
         log_p = np.stack([whole[:, row], without[place, :, row]], axis=1)[None]
         expected = terms(log_p, np.ones((1, 4), int)).score[0]
         assert expected == pytest.approx(table["m"][place].as_py(), abs=1e-4)
         assert table["m"][place].as_py() == pytest.approx(table["m_matched"][place].as_py())
-    assert 1 / 2**4 == table["p_value"][1].as_py()
+    assert table["p_value"][1].as_py() == 1 / 2**4
     rows = distribution(Distribution(made_up.alone(), (2,)), tables).to_pylist()
     (gain,) = (row for row in rows if row["score"] == "gain")
     gains = [whole[:, row] - without[place, :, row] for place, row in enumerate((3, 7, 20))]
     assert np.mean(gains) == pytest.approx(gain["estimate"], abs=1e-4)
     assert gain["p_value"] < 0.01
-    assert 4 == gain["n"]
+    assert gain["n"] == 4
 
 
 @pytest.mark.parametrize("link", [0, 1])
@@ -198,8 +198,8 @@ def test_what_trainings_say_is_scored(link: int) -> None:
     table = scores(Scores(models, 2, 99, 8), tables)
     assert ({2}, {2}) == (set(table["trained_models"].to_pylist()), set(table["held_out_models"].to_pylist()))
     assert np.isfinite(column(table, "m")).all()
-    assert [1, 2] == sorted(set(distribution(Distribution(models, (1, 2)), tables)["epoch"].to_pylist()))
-    assert [4] * 6 == losses(NoSettings(), tables)["n"].to_pylist()
+    assert sorted(set(distribution(Distribution(models, (1, 2)), tables)["epoch"].to_pylist())) == [1, 2]
+    assert losses(NoSettings(), tables)["n"].to_pylist() == [4] * 6
 
 
 def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> None:
@@ -210,8 +210,8 @@ def test_the_highly_memorised_within_the_central_nine_tenths_are_counted() -> No
         found = by_name(rows(Tables([table]), About(planned=0, smallest=0.5)))
         return found["highly memorised within the central log p", '{"share": 0.9}']
 
-    assert [1.0, None, None, 0, "repetition", None, None, None] == pytest.approx(central(2, 37))
-    assert [0.5, None, None, 0, "repetition", None, None, None] == pytest.approx(central(20, 39))
+    assert pytest.approx(central(2, 37)) == [1.0, None, None, 0, "repetition", None, None, None]
+    assert pytest.approx(central(20, 39)) == [0.5, None, None, 0, "repetition", None, None, None]
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def test_the_table_has_how_many_samples_log_p_is_effectively_from() -> None:
     )
     found, plain = (scores(Scores(models, 2, 99, 4), tables) for tables in (of_codes, without))
     assert (2 * effective).tolist() == found["effective_samples"].to_pylist()
-    assert 60 == plain["effective_samples"].null_count
+    assert plain["effective_samples"].null_count == 60
     assert found.drop_columns(["effective_samples"]).equals(plain.drop_columns(["effective_samples"]))
 
 
@@ -289,12 +289,12 @@ def response(high: float, low: float) -> float:
 
 
 def test_randomised_response_reaches_epsilon_and_never_passes_it() -> None:
-    assert EPSILON == pytest.approx(response(0.3, 0.0), abs=1e-12)
+    assert pytest.approx(response(0.3, 0.0), abs=1e-12) == EPSILON
     assert exactly(response(0.3, 0.0), EPSILON + 1e-9).above == 0
     for high, low in ((0.3, 0.1), (0.9, 0.89), (0.2, 0.5)):
         assert response(high, low) < EPSILON
         found = exactly(response(high, low))
-        assert (0, 1.0) == (found.above, found.p_value)
+        assert (found.above, found.p_value) == (0, 1.0)
 
 
 def laplace(given: float, without: float, step: float) -> float:
@@ -310,7 +310,7 @@ def laplace(given: float, without: float, step: float) -> float:
 
 def test_a_count_with_laplace_noise_keeps_within_epsilon() -> None:
     # A step at 4, above both counts, where the noise's densities are e^epsilon apart throughout.
-    assert EPSILON == pytest.approx(laplace(3, 2, 0.01), abs=1e-3)
+    assert pytest.approx(laplace(3, 2, 0.01), abs=1e-3) == EPSILON
     for step in (0.5, 2.0, 10.0):
         score = laplace(3, 2, step)
         assert 0 < score < EPSILON
@@ -321,9 +321,9 @@ def test_an_algorithm_that_is_not_private_passes_it() -> None:
     # Shares of ten rows with one of their own kind, of three kinds, one added to each: 2 / 13 with it, 1 / 12 without.
     score = math.log(2 / 13) - math.log(1 / 12)
     found = exactly(score, epsilon=0.5)
-    assert (5, 1, 0.0) == (found.row, found.above, found.p_value)
+    assert (found.row, found.above, found.p_value) == (5, 1, 0.0)
     assert score == pytest.approx(found.largest.value)
-    assert 0 == exactly(score, epsilon=0.7).above
+    assert exactly(score, epsilon=0.7).above == 0
 
 
 def test_the_interval_covers_epsilon_where_the_score_is_epsilon() -> None:
@@ -371,7 +371,7 @@ def test_the_largest_row_is_named_and_pays_for_having_been_chosen() -> None:
     trained[7] += 12
     alone = check_epsilon(np.array([7]), trained[7:8], held_out[7:8], 3.0, 1e-5)
     found = check_epsilon(np.arange(100, 150), trained, held_out, 3.0, 1e-5)
-    assert (107, 50) == (found.row, found.rows)
+    assert (found.row, found.rows) == (107, 50)
     assert found.largest.value == alone.largest.value
     assert alone.largest.low is not None
     assert found.largest.low is not None
@@ -393,10 +393,10 @@ def test_the_interval_is_the_jackknifes_by_hand() -> None:
 
 def test_one_trial_and_missing_ones_have_a_score_but_no_interval() -> None:
     one = check_epsilon(np.array([3]), np.array([[-90.0]]), np.array([[-100.0]]), 1.0)
-    assert (10.0, None, None, None) == (one.largest.value, one.largest.low, one.largest.high, one.p_value)
+    assert (one.largest.value, one.largest.low, one.largest.high, one.p_value) == (10.0, None, None, None)
     trained = np.array([[-90.0, np.nan], [np.nan, np.nan]])
     found = check_epsilon(np.array([3, 4]), trained, np.full((2, 2), -100.0), 1.0)
-    assert (3, 1, 1) == (found.row, found.rows, found.above)
+    assert (found.row, found.rows, found.above) == (3, 1, 1)
     with pytest.raises(ValueError, match="no row has a score"):
         check_epsilon(np.array([4]), trained[1:], np.full((1, 2), -100.0), 1.0)
 
@@ -412,12 +412,12 @@ def test_the_summary_names_the_row_and_the_delta() -> None:
     columns = {"row": [4, 9], "m": [10.0, 0.5], **sides}
     table = pa.table({name: pa.array(values, SCORES.field(name).type) for name, values in columns.items()})
     largest, above, *_ = privacy(table, Privacy(2.0, 1e-5))
-    assert {"epsilon": 2.0, "delta": 1e-5, "row": 4} == json.loads(largest["setting"])
-    assert (3, "trial") == (largest["n"], largest["unit"])
+    assert json.loads(largest["setting"]) == {"epsilon": 2.0, "delta": 1e-5, "row": 4}
+    assert (largest["n"], largest["unit"]) == (3, "trial")
     assert largest["low"] < largest["estimate"] < largest["high"]
-    assert (0.5, 2, 0.0) == (above["estimate"], above["n"], above["null"])
+    assert (above["estimate"], above["n"], above["null"]) == (0.5, 2, 0.0)
     nobody = table.set_column(1, "m", pa.nulls(2, pa.float64()))
-    assert [] == list(privacy(nobody, Privacy(2.0)))
+    assert list(privacy(nobody, Privacy(2.0))) == []
 
 
 def test_rows_that_are_told_from_their_absence_bound_epsilon_from_below_all_of_them_together() -> None:
@@ -429,4 +429,4 @@ def test_rows_that_are_told_from_their_absence_bound_epsilon_from_below_all_of_t
     assert by_name["many runs"].epsilon == pytest.approx(many_runs_bound((20, 20), (0, 20), 1e-5, 0.025))
     assert by_name["many runs"].epsilon == by_name["many runs"].most
     nothing = list(many_runs_bounds(held_out, held_out[:, ::-1], 1e-5))
-    assert [0.0, 0.0] == [bound.epsilon for bound in nothing]
+    assert [bound.epsilon for bound in nothing] == [0.0, 0.0]

@@ -37,11 +37,11 @@ def found() -> pa.Table:
 
 
 def test_each_target_with_a_model_has_a_row(found: pa.Table) -> None:
-    assert BASELINES == found.schema
-    assert ["D_C", "D_C + D_Q", "theirs.csv"] == found["name"].to_pylist()
-    assert [(4, 4, N - CONTROL, CONTROL)] * 2 + [(1, 4, N - CONTROL, CONTROL)] == list(
+    assert found.schema == BASELINES
+    assert found["name"].to_pylist() == ["D_C", "D_C + D_Q", "theirs.csv"]
+    assert list(
         zip(*(found[name].to_pylist() for name in ("models", "retrained", "images", "control")), strict=True)
-    )
+    ) == [(4, 4, N - CONTROL, CONTROL)] * 2 + [(1, 4, N - CONTROL, CONTROL)]
 
 
 def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(found: pa.Table) -> None:
@@ -49,7 +49,7 @@ def test_who_holds_the_query_set_is_told_and_who_does_not_is_not(found: pa.Table
     assert null["u_lira_low"] < 0.5 < null["u_lira_high"]
     assert held["u_lira_low"] > 0.7
     assert held["quality"] < null["quality"] / 2
-    assert 2 / 70 == held["quality_p"]
+    assert held["quality_p"] == 2 / 70
     assert null["privleak_low"] < 0 < null["privleak_high"]
     assert held["privleak_high"] < -0.3
 
@@ -62,11 +62,11 @@ def test_the_query_set_alone_is_compared_by_log_odds(found: pa.Table) -> None:
 
 def test_a_single_table_has_no_measure_that_needs_several(found: pa.Table) -> None:
     theirs = found.to_pylist()[2]
-    assert (None, None, None) == (theirs["u_lira"], theirs["quality"], theirs["quality_p"])
+    assert (theirs["u_lira"], theirs["quality"], theirs["quality_p"]) == (None, None, None)
     assert theirs["privleak"] < -0.3
     assert (
-        "U-LiRA and forgetting quality need 3 models of the target and 3 calibration models; there are 1 and 4"
-        == theirs["missing"]
+        theirs["missing"]
+        == "U-LiRA and forgetting quality need 3 models of the target and 3 calibration models; there are 1 and 4"
     )
 
 
@@ -79,11 +79,11 @@ def test_without_a_control_set_there_is_no_privleak() -> None:
 
 def test_the_summary_has_three_rows_for_each_target_with_their_units(found: pa.Table) -> None:
     said = list(rows(Tables([found]), None))
-    assert 9 == len(said)
+    assert len(said) == 9
     by = {(row["metric"], row["setting"]): row for row in said}
     held = '{"target": "D_C + D_Q"}'
-    assert (4, "pair of trainings", 0.5) == tuple(by["U-LiRA accuracy", held][name] for name in ("n", "unit", "null"))
-    assert 2 / 70 == by["forgetting quality", held]["p_value"]
-    assert (4, "training", 0.0) == tuple(by["PrivLeak", held][name] for name in ("n", "unit", "null"))
+    assert tuple(by["U-LiRA accuracy", held][name] for name in ("n", "unit", "null")) == (4, "pair of trainings", 0.5)
+    assert by["forgetting quality", held]["p_value"] == 2 / 70
+    assert tuple(by["PrivLeak", held][name] for name in ("n", "unit", "null")) == (4, "training", 0.0)
     theirs = by["U-LiRA accuracy", '{"target": "theirs.csv"}']
-    assert (None, 0) == (theirs["estimate"], theirs["n"])
+    assert (theirs["estimate"], theirs["n"]) == (None, 0)

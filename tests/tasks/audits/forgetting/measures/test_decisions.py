@@ -41,20 +41,20 @@ def small() -> pa.Table:
 
 def judged(config: Decisions = ABOUT, inputs: Any = CONTROLLED) -> list[dict[str, Any]]:
     found = decisions(config, inputs)
-    assert DECISIONS == found.schema
+    assert found.schema == DECISIONS
     return found.to_pylist()
 
 
 def test_each_target_is_decided_by_what_it_says_of_d_q_beside_the_control_set(small: pa.Table) -> None:
     clean, holding, theirs = small.to_pylist()
-    assert ["D_C", "D_C + 0.5 D_Q", "theirs"] == [row["name"] for row in (clean, holding, theirs)]
-    assert ("forgotten", "right") == (clean["decision"], clean["right"])
-    assert ("not forgotten", "right") == (holding["decision"], holding["right"])
-    assert (1, None) == (theirs["models"], theirs["right"])
-    assert (CONTROLS, CONTROLS, 2 * CONTROLS) == (clean["images"], clean["controls"], clean["units"])
+    assert [row["name"] for row in (clean, holding, theirs)] == ["D_C", "D_C + 0.5 D_Q", "theirs"]
+    assert (clean["decision"], clean["right"]) == ("forgotten", "right")
+    assert (holding["decision"], holding["right"]) == ("not forgotten", "right")
+    assert (theirs["models"], theirs["right"]) == (1, None)
+    assert (clean["images"], clean["controls"], clean["units"]) == (CONTROLS, CONTROLS, 2 * CONTROLS)
     assert holding["p"] <= 1 / 200 + 1e-12
     assert holding["p_adjusted"] == pytest.approx(3 * holding["p"])
-    assert (0.25, 1.0) == (holding["share"], holding["share_high"])  # the largest share known without its own
+    assert (holding["share"], holding["share_high"]) == (0.25, 1.0)  # the largest share known without its own
     assert 0 == clean["share_low"] <= clean["share"] <= clean["share_high"] <= 0.1
     expected = np.mean([effect(scores(of, KNOWN), IS_CONTROL) for of in HOLDING[0]])
     assert expected == pytest.approx(clean["effect"])
@@ -73,7 +73,7 @@ def test_likeness_is_asked_of_the_control_set_alone(small: pa.Table) -> None:
 
 def test_without_a_control_set_nothing_is_judged() -> None:
     for row in judged(Decisions(TARGETS), INPUTS):
-        assert ("not judged", None, None, None) == (row["decision"], row["p"], row["share"], row["effect"])
+        assert (row["decision"], row["p"], row["share"], row["effect"]) == ("not judged", None, None, None)
         assert "without a control set" in row["reason"]
 
 
@@ -84,7 +84,7 @@ def test_repeats_that_disagree_forbid_a_judgement() -> None:
     given = table("target", 2, 0, said, control=CONTROLS, again=again)
     others = [one for one in CONTROLLED if one["target"][0].as_py() != 2]
     row = judged(inputs=[*others, given])[2]
-    assert ("not judged", 40, 3) == (row["decision"], row["repeats"], row["disagreeing"])
+    assert (row["decision"], row["repeats"], row["disagreeing"]) == ("not judged", 40, 3)
 
 
 def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> None:
@@ -101,26 +101,26 @@ def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> 
             np.mean(calibration_agreements(known, np.round(known, 2)))
         )
     assert row["agreement_calibration"] != pytest.approx(np.mean(calibration_agreements(known)), rel=1e-9)
-    assert "forgotten" == row["decision"]
+    assert row["decision"] == "forgotten"
 
 
 def test_a_single_calibration_model_leaves_the_share_unknown_but_not_the_accusation() -> None:
     single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
     clean, holding, _ = judged(inputs=single)
-    assert ("undecided", None) == (clean["decision"], clean["share"])
-    assert "not forgotten" == holding["decision"]
+    assert (clean["decision"], clean["share"]) == ("undecided", None)
+    assert holding["decision"] == "not forgotten"
 
 
 def test_the_order_of_the_inputs_makes_no_difference_and_missing_targets_have_no_row(small: pa.Table) -> None:
     assert small.equals(decisions(ABOUT, CONTROLLED[::-1]))
-    assert [] == judged(inputs=[])
+    assert judged(inputs=[]) == []
     uncalibrated = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration"]
     assert {"not judged"} == {row["decision"] for row in judged(inputs=uncalibrated)}
 
 
 def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target(small: pa.Table) -> None:
     found = rows(small, config=About((*ABOUT.targets, NamedTarget("lost", "outputs"))))
-    assert "share of D_Q held" == next(iter(found))[0]
+    assert next(iter(found))[0] == "share of D_Q held"
     clean = small.to_pylist()[0]
     at = setting(target="D_C")
     held, surer = found["share of D_Q held", at], found[SURER, at]
@@ -133,8 +133,8 @@ def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target(smal
         accuracy[name] for name in ("estimate", "null", "p_value")
     )
     lost = found["share of D_Q held", setting(target="lost")]
-    assert (None, 0, 0.0) == tuple(lost[name] for name in ("estimate", "n", "null"))
-    assert 1.0 == found["targets decided rightly", "{}"]["estimate"]
+    assert tuple(lost[name] for name in ("estimate", "n", "null")) == (None, 0, 0.0)
+    assert found["targets decided rightly", "{}"]["estimate"] == 1.0
 
 
 def test_a_target_has_a_row_for_each_side_of_the_test_and_each_check_of_likeness() -> None:
@@ -149,8 +149,8 @@ def test_a_target_has_a_row_for_each_side_of_the_test_and_each_check_of_likeness
     ] == [*side_rows(target)]
     alone = [*side_rows(target | {"effect_low": None, "effect_high": None})]
     ends = ("estimate", "low", "high")
-    assert [(0.5, None, None), (-0.5, None, None)] == [tuple(each[end] for end in ends) for each in alone]
-    assert [] == [*side_rows(target | {"effect": None})]
+    assert [tuple(each[end] for end in ends) for each in alone] == [(0.5, None, None), (-0.5, None, None)]
+    assert [*side_rows(target | {"effect": None})] == []
     accuracy, agreement = (f"{check} on the control set" for check in ("accuracy", "agreement"))
     assert [
         summary_row(accuracy, at, Estimate(0.8, None, None, 2), "training", 0.9, 0.02),
@@ -158,8 +158,8 @@ def test_a_target_has_a_row_for_each_side_of_the_test_and_each_check_of_likeness
         summary_row(REPEATED, at, proportion(4, 40), "picture", 0.0),
     ] == [*likeness_rows(target)]
     assert [accuracy, agreement] == [each["metric"] for each in likeness_rows(target | {"repeats": 0})]
-    assert [] == [*likeness_rows(target | {"effect": None})]
-    assert ("decisions", DECISIONS) == (MEASURE.name, MEASURE.schema)
+    assert [*likeness_rows(target | {"effect": None})] == []
+    assert (MEASURE.name, MEASURE.schema) == ("decisions", DECISIONS)
 
 
 def test_what_cannot_be_decided_with_is_refused() -> None:

@@ -21,9 +21,9 @@ def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
     digits = pin(Dataset("digits"))
     config = Examples(Part(digits, 0, 40), Part(digits, 40), Part(pin(Dataset("photos")), 0, 20))
     found = examples(config, []).to_pylist()
-    assert [("query", "digits")] * 10 + [("calibration", "digits")] * 10 + [("outside", "photos")] == [
-        (row["part"], row["data"]) for row in found
-    ]
+    assert [(row["part"], row["data"]) for row in found] == [("query", "digits")] * 10 + [
+        ("calibration", "digits")
+    ] * 10 + [("outside", "photos")]
     assert [*range(10), *range(10), 0] == [row["label"] for row in found]
     labels = load(digits).train_labels
     counts = [Counter(labels[:40].tolist()), Counter(labels[40:].tolist())]
@@ -31,7 +31,7 @@ def test_one_image_of_each_class_is_drawn_from_each_part() -> None:
         assert row["label"] == labels[row["row"]]
         assert (row["row"] < 40) == (at < 10)
         assert counts[at // 10][row["label"]] == row["images"] == row["groups"]
-    assert (20, True) == (found[20]["images"], found[20]["row"] < 20)
+    assert (found[20]["images"], found[20]["row"] < 20) == (20, True)
 
 
 def test_every_image_of_a_class_is_drawn_about_as_often() -> None:
@@ -53,9 +53,13 @@ def test_patients_are_counted_and_classes_named(tmp_path: Path, monkeypatch: pyt
     (folder / "field_strengths.csv").write_text("patient,tesla\n1,1.5\n2,3\n3,3\n")
     three, one_and_a_half = (Part(pin(Dataset(name))) for name in ("acdc-3t", "acdc-1.5t"))
     query, calibration = examples(Examples(three, one_and_a_half), []).to_pylist()
-    assert ("acdc-3t", 4, "RV", 12, 2) == tuple(query[name] for name in ("data", "label", "name", "images", "groups"))
-    assert ("acdc-1.5t", 0, "DCM", 6, 1) == tuple(
-        calibration[name] for name in ("data", "label", "name", "images", "groups")
+    assert tuple(query[name] for name in ("data", "label", "name", "images", "groups")) == ("acdc-3t", 4, "RV", 12, 2)
+    assert tuple(calibration[name] for name in ("data", "label", "name", "images", "groups")) == (
+        "acdc-1.5t",
+        0,
+        "DCM",
+        6,
+        1,
     )
 
 
@@ -71,7 +75,8 @@ def test_images_are_counted_by_part_and_class() -> None:
 
     table = pa.Table.from_pylist([example("query", 4, "RV"), example("calibration", 4, None)], EXAMPLES)
     found = rows(table)
-    assert [{"part": "query", "class": "RV"}, {"part": "calibration", "class": 4}] == [
-        json.loads(at) for _, at in found
+    assert [json.loads(at) for _, at in found] == [
+        {"part": "query", "class": "RV"},
+        {"part": "calibration", "class": 4},
     ]
-    assert [(12.0, 2)] * 2 == [(row["estimate"], row["n"]) for row in found.values()]
+    assert [(row["estimate"], row["n"]) for row in found.values()] == [(12.0, 2)] * 2

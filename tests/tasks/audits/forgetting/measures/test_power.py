@@ -10,20 +10,20 @@ from tests.tasks.audits.forgetting.summarised import numbers, rows, setting
 
 
 def test_the_smallest_share_is_the_one_from_which_on_most_are_found() -> None:
-    assert 0.1 == smallest_detected_share({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7})
-    assert 0.5 == smallest_detected_share({0.1: 1.0, 0.2: 0.4, 0.5: 1.0})
+    assert smallest_detected_share({1.0: 1.0, 0.0: 0.0, 0.1: 0.8, 0.5: 0.9, 0.01: 0.7}) == 0.1
+    assert smallest_detected_share({0.1: 1.0, 0.2: 0.4, 0.5: 1.0}) == 0.5
     assert smallest_detected_share({0.1: 1.0, 0.5: 0.0}) is None
-    assert 0.1 == smallest_detected_share({0.0: 1.0, 0.1: 1.0})  # a false alarm is no share
+    assert smallest_detected_share({0.0: 1.0, 0.1: 1.0}) == 0.1  # a false alarm is no share
     assert smallest_detected_share({}) is None
 
 
 def test_models_of_known_shares_are_audited_one_by_one() -> None:
     table = power(Power(ABOUT), CONTROLLED)
-    assert POWER == table.schema
+    assert table.schema == POWER
     none, tenth, quarter, half = table.to_pylist()
-    assert [0.0, 0.1, 0.25, 0.5] == table["share"].to_pylist()
-    assert [4] * 4 == table["models"].to_pylist()
-    assert (0, 4) == (none["detected"], half["detected"])
+    assert table["share"].to_pylist() == [0.0, 0.1, 0.25, 0.5]
+    assert table["models"].to_pylist() == [4] * 4
+    assert (none["detected"], half["detected"]) == (0, 4)
     assert none["effect"] < tenth["effect"] < quarter["effect"] < half["effect"]
     assert 0 == quarter["cleared"] == half["cleared"]
     assert none["cleared"] > 0
@@ -34,10 +34,10 @@ def test_models_of_known_shares_are_audited_one_by_one() -> None:
 
 
 def test_without_a_control_set_or_with_a_single_calibration_model_false_alarms_are_unknown() -> None:
-    assert 0 == power(Power(Decisions(TARGETS)), INPUTS).num_rows
+    assert power(Power(Decisions(TARGETS)), INPUTS).num_rows == 0
     single = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration" or not one["replicate"][0].as_py()]
     found = power(Power(ABOUT), single)
-    assert [0.1, 0.25, 0.5] == found["share"].to_pylist()
+    assert found["share"].to_pylist() == [0.1, 0.25, 0.5]
     assert {0} == set(found["cleared"].to_pylist())  # no limit is known
 
 

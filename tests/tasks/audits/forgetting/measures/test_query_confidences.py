@@ -91,11 +91,11 @@ def test_a_trained_model_says_the_float32_softmax_of_its_logits() -> None:
     table = ask(Ask(ModelId("calibration", None, 3), QUERY), [trained])
     said = logits(architecture_of(trained), weights_of_model(trained), PICTURES).astype(np.float64)
     assert in_single(softmax(said)) == table["confidence"].to_pylist()
-    assert CONFIDENCES == table.schema
+    assert table.schema == CONFIDENCES
     about = {name: set(table[name].to_pylist()) for name in ("model", "target", "replicate", "resolution")}
     assert {"query"} == set(table["set"].to_pylist())
     assert (said.argmax(axis=1) == LABELS).tolist() == table["right"].to_pylist()
-    assert 30 == table["again"].null_count
+    assert table["again"].null_count == 30
     assert {"model": {"calibration"}, "target": {None}, "replicate": {3}, "resolution": {0.0}} == about
     assert [list(ROWS)] * 2 == [table[name].to_pylist() for name in ("row", "group")]
     assert LABELS.tolist() == table["label"].to_pylist()
@@ -168,14 +168,14 @@ def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_ha
     path = tmp_path / "said.csv"
     path.write_text("\n".join(["image,confidence", *sorted(lines), ""]))
     table = ask(Ask(ModelId("target", 0, 0), probes, outputs=File(str(path))), [])
-    assert ["query"] * 30 + ["control"] * 10 == table["set"].to_pylist()
+    assert table["set"].to_pylist() == ["query"] * 30 + ["control"] * 10
     assert list(range(10, 50)) == sorted(table["row"].to_pylist())
     assert said.astype(np.float32).tolist() == table["confidence"].to_pylist()
     again = table["again"].to_pylist()
     assert {image: float(np.float32(later[image])) for image in handed.repeats} == {
         image: value for image, value in enumerate(again) if value is not None
     }
-    assert 40 == table["right"].null_count  # confidences alone do not say it
+    assert table["right"].null_count == 40  # confidences alone do not say it
 
 
 def test_a_table_for_another_order_is_refused(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytes
     table = ask(Ask(ModelId("target", 0, 0), ProbeSet(Part(hearts, 3, 5)), outputs=file), [])
     assert patients[3:8].tolist() == table["group"].to_pylist()
     assert list(range(3, 8)) == table["row"].to_pylist()
-    assert 2 == len(set(table["group"].to_pylist()))
+    assert len(set(table["group"].to_pylist())) == 2
     assert pa.int64() == table["group"].type
 
 
@@ -219,7 +219,7 @@ def test_the_certificate_names_the_sha256_of_the_key_that_was_handed_out() -> No
     table = commitment(SECRET.probes, ())
     (row,) = table.to_pylist()
     digest = hashlib.sha256(csv_of(key.key)).hexdigest()
-    assert (1, COMMITMENT) == (marks(commitment).version, table.schema)
+    assert (marks(commitment).version, table.schema) == (1, COMMITMENT)
     assert {"pictures": 220, "key": digest} == row
     assert COMMITMENT_MEASURE.rows is not None
     rows = [*target("theirs", *CLEARED), *COMMITMENT_MEASURE.rows(Tables([table]), None)]

@@ -30,17 +30,21 @@ HELD, CLEAN = "D_C + 0.1 D_Q", "D_C"
 @pytest.mark.parametrize("score", SCORES)
 def test_every_target_has_a_row_that_holds_what_the_formula_gives(score: Score) -> None:
     table = ratios(CONFIG, INPUTS)
-    assert (RATIOS, 6) == (table.schema, table.num_rows)
+    assert (table.schema, table.num_rows) == (RATIOS, 6)
     null, remembered, theirs = by(score, table)
     expected = rho(QUERY, CALIBRATION, NULL, score)
     assert (expected.rho.value, expected.rho.low, expected.rho.high) == (null["rho"], null["low"], null["high"])
     assert (expected.target.value, expected.calibration.value) == (null["ks"], null["ks_calibration"])
     assert pairwise_distances(QUERY, score)[~np.eye(3, dtype=bool)].mean() == null["floor"]
-    assert ("D_C", "training", 1.0, 3, 400) == tuple(
-        null[name] for name in ("name", "source", "calibration", "models", "images")
+    assert tuple(null[name] for name in ("name", "source", "calibration", "models", "images")) == (
+        "D_C",
+        "training",
+        1.0,
+        3,
+        400,
     )
     assert remembered["high"] < null["low"]
-    assert (1, None) == (theirs["models"], theirs["query"])
+    assert (theirs["models"], theirs["query"]) == (1, None)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -48,7 +52,7 @@ def test_the_published_rule_is_applied_to_each_triple(score: Score) -> None:
     null, _, theirs = by(score, ratios(CONFIG, INPUTS))
     forgotten = sum(ks(QUERY[r], NULL[r], score) >= ks(QUERY[r], CALIBRATION[r], score) for r in range(3))
     assert (forgotten, 3) == (null["rule_forgotten"], null["rule_triples"])
-    assert (0, 3) == (theirs["rule_forgotten"], theirs["rule_triples"])  # a given model is in every triple
+    assert (theirs["rule_forgotten"], theirs["rule_triples"]) == (0, 3)  # a given model is in every triple
 
 
 def test_a_coarse_target_is_compared_at_its_resolution() -> None:
@@ -83,13 +87,13 @@ def test_the_published_score_rounds_no_confidences() -> None:
 def test_missing_models_leave_out_what_they_would_have_held() -> None:
     some = [table for table in INPUTS if table["replicate"][0].as_py() != 1 and table["target"][0].as_py() != 1]
     null, _ = by("one-sided", ratios(CONFIG, some))
-    assert (2, 2) == (null["models"], null["rule_triples"])
+    assert (null["models"], null["rule_triples"]) == (2, 2)
     uncalibrated = [table for table in INPUTS if table["model"][0].as_py() != "calibration"]
     for row in ratios(CONFIG, uncalibrated).to_pylist():
-        assert (None, 0) == (row["rho"], row["rule_triples"])
+        assert (row["rho"], row["rule_triples"]) == (None, 0)
         assert row["ks"] > 0
     unasked = [table for table in INPUTS if table["model"][0].as_py() != "query"]
-    assert 0 == ratios(CONFIG, unasked).num_rows
+    assert ratios(CONFIG, unasked).num_rows == 0
     assert 0 == distances(NoSettings(), []).num_rows == ratios(CONFIG, []).num_rows
 
 
@@ -120,14 +124,14 @@ RATIO = judged(
 
 def test_the_one_sided_rows_come_first() -> None:
     metrics = list(dict.fromkeys(metric for metric, _ in rows(RATIO, DISTANCES.empty_table())))
-    assert ["one-sided rho", "one-sided KS", "rho", "KS", "published rule says forgotten"] == metrics
+    assert metrics == ["one-sided rho", "one-sided KS", "rho", "KS", "published rule says forgotten"]
 
 
 def test_each_target_has_both_rhos_and_distances_with_their_intervals() -> None:
     found = rows(RATIO)
     held = setting(target=HELD)
-    assert (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None) == numbers(found["one-sided rho", held])
-    assert (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None) == numbers(found["rho", held])
+    assert numbers(found["one-sided rho", held]) == (0.2, 0.9 * 0.2, 1.1 * 0.2, 3, 1.0, None)
+    assert numbers(found["rho", held]) == (0.4, 0.9 * 0.4, 1.1 * 0.4, 3, 1.0, None)
     # Beside KS stands that of the calibration models, as models have it that saw none of the query set.
     assert pytest.approx((0.1, 0.09, 0.11, 3, 0.5)) == numbers(found["one-sided KS", held])[:5]
     assert pytest.approx((0.2, 0.19, 0.21, 3, 0.5)) == numbers(found["KS", held])[:5]
@@ -151,26 +155,26 @@ def test_the_published_rule_is_a_share_of_the_triples() -> None:
 
 def test_a_rho_that_is_undefined_is_null() -> None:
     found = rows(judged(ratio(CLEAN, "one-sided", 0.0, None)))
-    assert (None, None, None, 3, 1.0, None) == numbers(found["one-sided rho", setting(target=CLEAN)])
+    assert numbers(found["one-sided rho", setting(target=CLEAN)]) == (None, None, None, 3, 1.0, None)
 
 
 def test_a_target_that_no_model_answered_for_has_a_row_of_no_models() -> None:
     found = rows(RATIO, config=About((NamedTarget(CLEAN, "training"), NamedTarget("lost", "training"))))
-    assert (None, None, None, 0, 1.0, None) == numbers(found["one-sided rho", setting(target="lost")])
-    assert 0.9 == found["one-sided rho", setting(target=CLEAN)]["estimate"]
+    assert numbers(found["one-sided rho", setting(target="lost")]) == (None, None, None, 0, 1.0, None)
+    assert found["one-sided rho", setting(target=CLEAN)]["estimate"] == 0.9
 
 
 def test_every_pair_with_a_query_model_has_its_distance_once() -> None:
     table = distances(NoSettings(), INPUTS)
-    assert DISTANCES == table.schema
+    assert table.schema == DISTANCES
     rows = table.to_pylist()
     kinds = [(row["model"], row["target"]) for row in rows]
-    assert [6, 9, 9, 9, 3] == [
+    assert [
         kinds.count(kind)
         for kind in (("query", None), ("calibration", None), ("target", 0), ("target", 1), ("target", 2))
-    ]
+    ] == [6, 9, 9, 9, 3]
     pairs = [(row["query"], row["replicate"]) for row in rows if row["model"] == "query"]
-    assert [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)] == pairs  # in either order
+    assert pairs == [(1, 0), (2, 0), (0, 1), (2, 1), (0, 2), (1, 2)]  # in either order
     apart = {"ks": ks(QUERY[1], NULL[2]), "below": ks(QUERY[1], NULL[2], "one-sided")}
     assert {"query": 1, "model": "target", "target": 0, "replicate": 2, **apart, "images": 400} in rows
 

@@ -26,7 +26,7 @@ OTHERS = [one for one in CONTROLLED if (one["model"][0].as_py(), one["target"][0
 
 def test_who_knows_no_more_of_the_control_set_than_clean_models_passes() -> None:
     (found,) = recognition(Recognition(ABOUT), CONTROLLED).to_pylist()
-    assert (0.25, 16) == (found["share"], found["pairs"])  # four models with each of four calibration models
+    assert (found["share"], found["pairs"]) == (0.25, 16)  # four models with each of four calibration models
     assert found["passed"] > found["pairs"] / 2
     told = rows(recognition(Recognition(ABOUT), CONTROLLED))[PASSED, setting(share=0.25)]
     assert (found["passed"] / 16, 16, "pair of models") == (told["estimate"], told["n"], told["unit"])
@@ -34,13 +34,13 @@ def test_who_knows_no_more_of_the_control_set_than_clean_models_passes() -> None
 
 def test_who_knows_more_of_the_control_set_is_found_out() -> None:
     surer = [*OTHERS, *controlled("partial", LARGEST, SURER)]
-    assert [{"share": 0.25, "pairs": 16, "passed": 0}] == recognition(Recognition(ABOUT), surer).to_pylist()
+    assert recognition(Recognition(ABOUT), surer).to_pylist() == [{"share": 0.25, "pairs": 16, "passed": 0}]
 
 
 def test_nothing_is_tried_without_a_control_set_or_models_of_a_known_share() -> None:
     assert recognition(Recognition(ABOUT), INPUTS).equals(RECOGNITION.empty_table())
     without = [one for one in CONTROLLED if one["model"][0].as_py() != "partial"]
-    assert 0 == recognition(Recognition(ABOUT), without).num_rows
+    assert recognition(Recognition(ABOUT), without).num_rows == 0
 
 
 @pytest.mark.parametrize(("passed", "answer"), [(6, "not judged"), (5, "forgotten")])
@@ -52,7 +52,7 @@ def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, an
     before, found = (
         {row["name"]: row for row in decisions(ABOUT, of).to_pylist()} for of in (inputs, [*inputs, trial])
     )
-    assert "forgotten" == before["theirs"]["decision"]
+    assert before["theirs"]["decision"] == "forgotten"
     assert answer == found["theirs"]["decision"]
     assert all(before[name] == found[name] for name in before if name != "theirs")  # nobody writes those down
     if answer == "not judged":

@@ -53,13 +53,13 @@ def told(*names: str) -> dict[tuple[str, str], Row]:
 
 
 def test_every_table_that_is_read_has_rows() -> None:
-    assert READ == list(tables())
+    assert list(tables()) == READ
     assert all(told(name) for name in READ)
 
 
 def test_the_answers_rows_come_first_in_whatever_order_the_tables_are() -> None:
     every = told(*READ)
-    assert "share of D_Q held" == next(iter(every))[0]
+    assert next(iter(every))[0] == "share of D_Q held"
     assert list(every.items()) == list(told(*reversed(READ)).items())
 
 
@@ -73,4 +73,4 @@ def test_without_one_of_the_tables_the_rows_of_the_others_are_there(missing: str
 
 
 def test_without_any_table_there_is_no_row() -> None:
-    assert {} == told()
+    assert told() == {}

@@ -43,11 +43,11 @@ def curve(samples: int, features: int, *memorization: float) -> pa.Table:
 def test_a_curve_is_told_by_its_highest_point_and_its_end() -> None:
     found = told(CURVES_MEASURE, curve(30, 30, 0.5, 0.75, 0.625), curve(10, 60, 0.5, 0.625, 0.875))
     size, other = '{"d": 30, "n": 30}', '{"d": 60, "n": 10}'
-    assert (0.75, 0.65, 0.85, 5, 0.5) == found["highest memorization", '{"d": 30, "n": 30, "time": 10.0}']
-    assert (0.625, 0.525, 0.725, 5, 0.5) == found["memorization at the end", size]
-    assert (0.7, 0.4, 0.9, 5, None) == found["learning at the end", size]
-    assert 0.875 == found["memorization at the end", other][0]
-    assert 6 == len(found)
+    assert found["highest memorization", '{"d": 30, "n": 30, "time": 10.0}'] == (0.75, 0.65, 0.85, 5, 0.5)
+    assert found["memorization at the end", size] == (0.625, 0.525, 0.725, 5, 0.5)
+    assert found["learning at the end", size] == (0.7, 0.4, 0.9, 5, None)
+    assert found["memorization at the end", other][0] == 0.875
+    assert len(found) == 6
 
 
 @pytest.mark.parametrize("error", [1e-9, None])
@@ -56,7 +56,7 @@ def test_a_recovery_is_told_by_its_share_and_its_largest_error(error: float | No
     row |= {"recovered": 0.75, "recovered_low": 0.5, "recovered_high": 1.0}
     found = told(RECOVERY_MEASURE, pa.Table.from_pylist([row], RECOVERY))
     size = '{"d": 9, "n": 3}'
-    assert (0.75, 0.5, 1.0, 4, 0.0) == found["x recovered", size]
+    assert found["x recovered", size] == (0.75, 0.5, 1.0, 4, 0.0)
     assert (error, None, None, 4 if error else 0, None) == found["largest error of a recovered x", size]
 
 
@@ -74,7 +74,7 @@ def test_of_two_queries_the_better_one_is_held_against_the_bounds() -> None:
     ]
     found = told(PRIVATE_MEASURE, pa.Table.from_pylist(rows, PRIVATE))
     measured = {json.loads(at)["mechanism"]: value[0] for (name, at), value in found.items() if name[0] == "m"}
-    assert {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8} == measured
+    assert measured == {"randomised_response": 0.3, "noisy_descent": 0.2, "none": 0.8}
     at = '{"epsilon": 1.0}'
     bounds = {name: value[0] for name, value in found.items() if name[0][0] != "m"}
     assert {("epsilon / H(X)", at): 1.4, ("bound on m by success", at): 0.9} == bounds  # of a pure epsilon alone
@@ -82,7 +82,7 @@ def test_of_two_queries_the_better_one_is_held_against_the_bounds() -> None:
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_without_its_table_a_measure_says_nothing(measure: Measure) -> None:
-    assert {} == told(measure)
+    assert told(measure) == {}
 
 
 def test_curves_and_recovery_use_the_same_samples() -> None:

@@ -22,7 +22,7 @@ SMALL = (
 
 
 def row(found: pa.Table, score: str = "exact_match", golds: str = "one", asked: str = "numeric", at: Any = 1) -> Any:
-    assert MEMORIZATION == found.schema
+    assert found.schema == MEMORIZATION
     name = (at, asked, score, golds)
     (only,) = [
         each for each in found.to_pylist() if (each["epoch"], each["questions"], each["score"], each["golds"]) == name
@@ -42,12 +42,18 @@ def setting(**values: Any) -> str:
 
 def test_success_is_counted_by_question_and_intervals_are_of_contexts() -> None:
     found = row(measured(table(*SMALL)))
-    assert (2 / 3, 1 / 4, 1.0, 3 / 4) == tuple(
-        found[name] for name in ("r_train", "r_validation", "s_train", "s_validation")
+    assert tuple(found[name] for name in ("r_train", "r_validation", "s_train", "s_validation")) == (
+        2 / 3,
+        1 / 4,
+        1.0,
+        3 / 4,
     )
     assert pytest.approx(2 / 3 - 1 / 4) == found["m"]
-    assert (3, 2, 4, 2) == tuple(
-        found[f"{split}_{of}"] for split in ("train", "validation") for of in ("questions", "contexts")
+    assert tuple(found[f"{split}_{of}"] for split in ("train", "validation") for of in ("questions", "contexts")) == (
+        3,
+        2,
+        4,
+        2,
     )
     for name in ("r_train", "r_validation", "s_train", "s_validation", "m"):
         assert found[f"{name}_low"] <= found[name] <= found[f"{name}_high"]
@@ -55,33 +61,37 @@ def test_success_is_counted_by_question_and_intervals_are_of_contexts() -> None:
 
 def test_m_is_a_difference_of_corrupted_contexts_alone() -> None:
     same = measured(counted((5, 20), (5, 20), whole=[0.0] * 20))
-    assert (0.0, 0.0, 0.25) == (row(same)["m"], row(same)["s_train"], row(same)["r_train"])
+    assert (row(same)["m"], row(same)["s_train"], row(same)["r_train"]) == (0.0, 0.0, 0.25)
     assert row(same)["m_low"] < 0 < row(same)["m_high"]
     assert row(same)["p_value"] > 0.1
     more = row(measured(counted((18, 20), (0, 20))))
-    assert 0.9 == more["m"]
-    assert 0 < more["m_low"]
+    assert more["m"] == 0.9
+    assert more["m_low"] > 0
     assert more["p_value"] < 0.025
 
 
 def test_all_gold_answers_raise_what_is_published_of_held_out_questions() -> None:
     found = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
-    assert (0.5, 0.0, 0.5) == tuple(row(found)[name] for name in ("r_train", "r_validation", "m"))
-    assert (0.5, 0.5, 0.0) == tuple(row(found, golds="all")[name] for name in ("r_train", "r_validation", "m"))
+    assert tuple(row(found)[name] for name in ("r_train", "r_validation", "m")) == (0.5, 0.0, 0.5)
+    assert tuple(row(found, golds="all")[name] for name in ("r_train", "r_validation", "m")) == (0.5, 0.5, 0.0)
 
 
 def test_f1_is_apart_from_exact_match() -> None:
     found = measured(table(scored("train", [1, 0], f1=0.5), scored("validation", [0, 0], f1=0.25)))
-    assert (0.5, 0.25, 0.25) == tuple(row(found, "f1")[name] for name in ("r_train", "r_validation", "m"))
-    assert 0.5 == row(found)["m"]
+    assert tuple(row(found, "f1")[name] for name in ("r_train", "r_validation", "m")) == (0.5, 0.25, 0.25)
+    assert row(found)["m"] == 0.5
 
 
 def test_a_question_counts_once_however_many_replicates_answer_it() -> None:
     first = table(scored("train", [1, 0]), scored("validation", [0, 0]))
     second = table(scored("train", [1, 1], replicate=1), scored("validation", [1, 0], replicate=1))
     found = row(measured(first, second))
-    assert (2, 2, 0.75, 0.25, 0.5) == tuple(
-        found[name] for name in ("replicates", "train_questions", "r_train", "r_validation", "m")
+    assert tuple(found[name] for name in ("replicates", "train_questions", "r_train", "r_validation", "m")) == (
+        2,
+        2,
+        0.75,
+        0.25,
+        0.5,
     )
 
 
@@ -90,13 +100,17 @@ def test_what_a_missing_replicate_would_say_is_left_out() -> None:
     part = table([each for each in scored("train", [1, 1, 1], replicate=1) if each["corrupted"]])
     found = row(measured(whole, part))
     # The third question was never asked on its whole context; the others were, by the first replicate.
-    assert (2, 0.75, 1.0) == tuple(found[name] for name in ("train_questions", "r_train", "s_train"))
+    assert tuple(found[name] for name in ("train_questions", "r_train", "s_train")) == (2, 0.75, 1.0)
 
 
 def test_a_part_that_nobody_answered_leaves_m_undefined() -> None:
     found = row(measured(table(scored("train", [1, 0]))))
-    assert (None, None, None, 2, 0) == tuple(
-        found[name] for name in ("m", "m_low", "p_value", "train_questions", "validation_questions")
+    assert tuple(found[name] for name in ("m", "m_low", "p_value", "train_questions", "validation_questions")) == (
+        None,
+        None,
+        None,
+        2,
+        0,
     )
     assert None is told(measured(table(scored("train", [1, 0]))))["m", setting(at="end")]["estimate"]
 
@@ -105,10 +119,10 @@ def test_numeric_questions_stand_apart_where_others_are_asked_too() -> None:
     ids = [question.id for question in questions("train")[2:4]]
     train = [*scored("train", [1, 0]), *scored("train", [1, 1], ids=ids, numeric=False)]
     found = measured(table(train, scored("validation", [0, 0])))
-    assert (0.5, 2) == (row(found)["m"], row(found)["train_questions"])
+    assert (row(found)["m"], row(found)["train_questions"]) == (0.5, 2)
     every = row(found, asked="all")
-    assert (0.75, 4) == (every["m"], every["train_questions"])
-    assert "relational m" == next(iter(told(found, About("all"))))[0]
+    assert (every["m"], every["train_questions"]) == (0.75, 4)
+    assert next(iter(told(found, About("all"))))[0] == "relational m"
     assert '"questions": "all"' in next(iter(told(found, About("all"))))[1]
     assert {"numeric"} == {each["questions"] for each in measured(table(*SMALL)).to_pylist()}
 
@@ -124,7 +138,7 @@ def test_the_entropy_of_training_answers_turns_m_into_nats() -> None:
     asked = '{"questions": "numeric"}'
     assert pytest.approx(nats) == summary["H(X)", asked]["estimate"]
     assert pytest.approx(0.25 * nats) == summary["mem, nats", asked]["estimate"]
-    assert 0.0 == summary["mem, nats", asked]["null"]
+    assert summary["mem, nats", asked]["null"] == 0.0
     assert pytest.approx(0.1 / nats) == summary["epsilon / H(X)", '{"epsilon": 0.1}']["estimate"]
 
 
@@ -146,11 +160,11 @@ def epochs(*held_out: float) -> pa.Table:
 
 def test_the_epoch_of_best_validation_is_the_first_of_the_highest_success_on_whole_contexts() -> None:
     found = measured(epochs(0.2, 0.5, 0.5, 0.4))
-    assert [0, 1, 2, 3] == sorted(set(found["epoch"].to_pylist()))
+    assert sorted(set(found["epoch"].to_pylist())) == [0, 1, 2, 3]
     summary = told(found)
     assert pytest.approx(0.3) == summary["m", setting(at="end")]["estimate"]
     assert pytest.approx(0.1) == summary["m", setting(at="best validation")]["estimate"]
-    assert 1.0 == summary["epoch of best validation", "{}"]["estimate"]
+    assert summary["epoch of best validation", "{}"]["estimate"] == 1.0
     assert ("relational m", setting(at="end")) == next(iter(summary))
 
 
@@ -167,17 +181,17 @@ def test_what_goes_unanswered_is_counted_of_held_out_questions() -> None:
     rows_ = scored("validation", [0, 0, 0, 0])
     silent = [each | {"answered": not (each["corrupted"] and at % 4)} for at, each in enumerate(rows_)]
     found = measured(table(scored("train", [0, 0], answered=False), silent))
-    assert (0.0, 0.75) == (row(found)["unanswered_whole"], row(found)["unanswered_corrupted"])
+    assert (row(found)["unanswered_whole"], row(found)["unanswered_corrupted"]) == (0.0, 0.75)
     summary = told(found)
-    assert 0.75 == summary["unanswered", '{"contexts": "corrupted"}']["estimate"]
-    assert 4 == summary["unanswered", '{"contexts": "corrupted"}']["n"]
+    assert summary["unanswered", '{"contexts": "corrupted"}']["estimate"] == 0.75
+    assert summary["unanswered", '{"contexts": "corrupted"}']["n"] == 4
 
 
 def test_where_no_question_has_several_gold_answers_they_have_no_rows() -> None:
     assert not any('"golds": "all"' in setting for _, setting in told(measured(table(*SMALL))))
     several = measured(table(scored("train", [1, 0]), scored("validation", [0, 0], several=[1, 0])))
     both = [setting for metric, setting in told(several) if metric == "m" and '"at": "end"' in setting]
-    assert 4 == len(both)
+    assert len(both) == 4
     assert '"golds": "one"' in both[0]
 
 
@@ -188,7 +202,7 @@ def test_the_papers_numbers_stand_beside_all_gold_answers_of_the_best_epoch() ->
     best = {"at": "best validation", "golds": "all"}
     expected = {setting(**best): -0.018, setting(**best, score="f1"): -0.025}
     assert expected == {name: value for name, value in published.items() if value is not None}
-    assert 0.792 == summary["s", setting(**best, split="train")]["published"]
+    assert summary["s", setting(**best, split="train")]["published"] == 0.792
 
 
 def test_m_comes_from_its_seed() -> None:

@@ -41,7 +41,7 @@ def records(tmp_path: Path) -> Dataset:
 def scored(data: Dataset, *answers: dict[str, Any], replicate: int = 0) -> list[dict[str, Any]]:
     given = pa.Table.from_pylist([{"corrupted": True, **each} for each in answers], ANSWERS)
     table = score(Scoring(data, replicate), [given])
-    assert QUESTION_SCORES == table.schema
+    assert table.schema == QUESTION_SCORES
     return table.to_pylist()
 
 
@@ -78,12 +78,12 @@ def test_held_out_questions_of_squad_have_several_gold_answers_of_which_the_best
     data = pin(Dataset(f"squad:{tmp_path}"))
     answers = [{"split": "train", "id": "t", "answer": ["In 1204"]}]
     answers += [{"split": "validation", "id": "v", "answer": [each]} for each in ("765", "76.5 or so")]
-    assert [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)] == [of(row) for row in scored(data, *answers)]
+    assert [of(row) for row in scored(data, *answers)] == [(0, 2 / 3, 0, 2 / 3), (1, 1, 1, 1), (0, 1 / 2, 1, 1)]
 
 
 def test_a_question_is_numeric_by_its_first_gold_answer_alone(records: Dataset) -> None:
     rows = scored(records, *({"split": "train", "id": id_, "answer": ["4"]} for id_ in "abc"))
-    assert [("a", True), ("b", False), ("c", False)] == [(row["id"], row["numeric"]) for row in rows]
+    assert [(row["id"], row["numeric"]) for row in rows] == [("a", True), ("b", False), ("c", False)]
 
 
 def test_a_row_tells_whose_answer_it_is_and_in_which_context(records: Dataset) -> None:
@@ -91,7 +91,7 @@ def test_a_row_tells_whose_answer_it_is_and_in_which_context(records: Dataset) -
     rows = scored(records, *answers, {"split": "train", "id": "a", "answer": [], "corrupted": False}, replicate=2)
     assert {2} == {row["replicate"] for row in rows}
     told = [(row["epoch"], row["split"], row["corrupted"], row["train_loss"]) for row in rows]
-    assert [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)] == told
+    assert told == [(3, "validation", True, 0.25)] * 2 + [(None, "train", False, None)]
     b, c, a = (row["context"] for row in rows)
     assert b == c != a
 
@@ -101,7 +101,7 @@ def test_the_embedded_questions_are_scored_by_the_rule_of_drop() -> None:
     right = question.golds[0][0]
     answers = [[f"{right}.0"], [right, right], ["-1"]]
     rows = scored(FACTS, *({"split": "train", "id": question.id, "answer": each} for each in answers))
-    assert [(1, 1), (0, 0.5), (0, 0)] == [(row["exact_match"], row["f1"]) for row in rows]
+    assert [(row["exact_match"], row["f1"]) for row in rows] == [(1, 1), (0, 0.5), (0, 0)]
     assert {question.context_id} == {row["context"] for row in rows}
     assert {True} == {row["numeric"] for row in rows}
 
@@ -120,12 +120,12 @@ def test_a_match_is_common_as_the_gold_answers_of_the_parts_other_questions_say(
 def test_a_match_is_never_common_where_nothing_else_was_asked() -> None:
     question = made_up.questions("train")[0]
     (row,) = scored(FACTS, {"split": "train", "id": question.id, "answer": list(question.golds[0])})
-    assert (1.0, 0.0) == (row["exact_match"], row["common_match"])
+    assert (row["exact_match"], row["common_match"]) == (1.0, 0.0)
 
 
 def found(*scores: pa.Table) -> list[dict[str, Any]]:
     told = questions(NoSettings(), scores)
-    assert QUESTIONS == told.schema
+    assert told.schema == QUESTIONS
     return told.to_pylist()
 
 
@@ -142,23 +142,23 @@ def test_the_last_epoch_alone_counts() -> None:
     (row,) = found(
         made_up.table(made_up.scored("train", [1], epoch=1)), made_up.table(made_up.scored("train", [0], epoch=2))
     )
-    assert 0 == row["corrupted_exact_match"]
+    assert row["corrupted_exact_match"] == 0
 
 
 def test_replicates_are_averaged_and_counted_whichever_there_are() -> None:
     first = made_up.table(made_up.scored("train", [1, 0], ids=["a", "b"], f1=0.5))
     second = made_up.table(made_up.scored("train", [0], ids=["a"], replicate=1, f1=1.0))
     a, b = found(first, second)
-    assert (0.5, 0.75, 2) == (a["corrupted_exact_match"], a["corrupted_f1"], a["replicates"])
-    assert (0.0, 0.5, 1) == (b["corrupted_exact_match"], b["corrupted_f1"], b["replicates"])
+    assert (a["corrupted_exact_match"], a["corrupted_f1"], a["replicates"]) == (0.5, 0.75, 2)
+    assert (b["corrupted_exact_match"], b["corrupted_f1"], b["replicates"]) == (0.0, 0.5, 1)
 
 
 def test_given_answers_are_of_no_epoch() -> None:
     (row,) = found(made_up.table(made_up.scored("train", [1], epoch=None)))
-    assert 1 == row["corrupted_exact_match"]
+    assert row["corrupted_exact_match"] == 1
 
 
 def test_a_question_that_was_asked_on_one_kind_of_context_has_nulls_for_the_other() -> None:
     rows = made_up.scored("train", [1], ids=["a"])
     (row,) = found(made_up.table([each for each in rows if not each["corrupted"]]))
-    assert (None, 1.0, 1) == (row["corrupted_exact_match"], row["whole_exact_match"], row["replicates"])
+    assert (row["corrupted_exact_match"], row["whole_exact_match"], row["replicates"]) == (None, 1.0, 1)

@@ -37,22 +37,22 @@ def tables() -> dict[str, pa.Table]:
 
 def told(inputs: Inputs, about: About = NUMERIC) -> list[dict[str, object]]:
     found = summary(about, inputs)
-    assert SUMMARY == found.schema
+    assert found.schema == SUMMARY
     rows = found.to_pylist()
     assert len(rows) == len({(row["metric"], row["setting"]) for row in rows})  # each is found by these two
     return rows
 
 
 def test_every_table_that_is_read_has_rows() -> None:
-    assert READ == list(tables())
+    assert list(tables()) == READ
     assert all(told([table]) for table in tables().values())
 
 
 def test_the_answers_row_comes_first_in_whatever_order_the_tables_are() -> None:
     every = told(list(tables().values()))
-    assert ("relational m", '{"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}') == (
+    assert (
         every[0]["metric"], every[0]["setting"],
-    )  # fmt: skip
+    ) == ("relational m", '{"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}')  # fmt: skip
     assert every == told(list(reversed(tables().values())))
 
 
@@ -63,5 +63,5 @@ def test_without_one_of_the_tables_the_rows_of_the_others_are_there(missing: str
 
 
 def test_without_any_table_there_is_no_row() -> None:
-    assert [] == told([])
-    assert [] == told([tables()["memorization"].slice(0, 0)])
+    assert told([]) == []
+    assert told([tables()["memorization"].slice(0, 0)]) == []

@@ -38,4 +38,4 @@ def test_the_letter_changes_an_image_by_the_distance_of_its_pixels() -> None:
     row = summary_rows([table])["change of a probe image", '{"by": "feature"}']
     means = [sum(table[name].to_pylist()) / table.num_rows for name in ("unique", "random")]
     assert means == pytest.approx([row["estimate"], row["null"]])
-    assert "probe image" == row["unit"]
+    assert row["unit"] == "probe image"

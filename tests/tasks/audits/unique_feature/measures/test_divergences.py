@@ -110,7 +110,7 @@ def test_m_of_given_models_has_a_t_interval_and_a_share_that_the_published_test_
     scores = [float(np.mean(np.subtract(a, b))) for a, b in zip(u, r, strict=True)]
     assert [*with_t(scores), "model", None, None, None] == pytest.approx(found["M", '{"model": "given"}'])
     p = [stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue for a, b in zip(u, r, strict=True)]
-    assert [True, False, False] == [each < 0.05 for each in p]
+    assert [each < 0.05 for each in p] == [True, False, False]
     rate = found["rate called memorised", '{"model": "given", "test": "welch"}']
     assert [*with_wilson(1, 3), "model", None, None, None] == pytest.approx(rate)
     spread = sorted(float(np.std(np.subtract(a, b), ddof=1)) for a, b in zip(u, r, strict=True))[1]
@@ -121,6 +121,6 @@ def test_m_of_given_models_has_a_t_interval_and_a_share_that_the_published_test_
 
 def test_a_single_probe_image_has_an_m_and_neither_a_test_nor_a_spread() -> None:
     found = by_name(published_score_rows([pa.table({"d_u": [0.5], "d_r": [0.25]})]))
-    assert [0.25, None, None, 1, "model", None, None, None] == found["M", '{"model": "given"}']
-    assert [0.0, 1] == [found["rate called memorised", '{"model": "given", "test": "welch"}'][at] for at in (0, 3)]
-    assert 2 == len(found)
+    assert found["M", '{"model": "given"}'] == [0.25, None, None, 1, "model", None, None, None]
+    assert [found["rate called memorised", '{"model": "given", "test": "welch"}'][at] for at in (0, 3)] == [0.0, 1]
+    assert len(found) == 2

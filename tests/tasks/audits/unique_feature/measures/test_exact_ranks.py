@@ -63,16 +63,16 @@ def of(table: pa.Table, score: str, feature: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("score", ["pair", "references"])
 def test_a_model_that_came_to_read_the_letter_puts_it_first_of_all_glyphs(letter: pa.Table, score: str) -> None:
     (row,) = of(letter, score, "canary")
-    assert (1 / ALL_GLYPHS, ALL_GLYPHS, False, 14) == tuple(row[n] for n in ("p_value", "among", "drawn", "inked"))
+    assert tuple(row[n] for n in ("p_value", "among", "drawn", "inked")) == (1 / ALL_GLYPHS, ALL_GLYPHS, False, 14)
     assert math.log2(ALL_GLYPHS) == pytest.approx(row["exposure"])
-    assert (14, 14**2 / 25) == (row["hits"], row["hits_by_chance"])
+    assert (row["hits"], row["hits_by_chance"]) == (14, 14**2 / 25)
     assert inked_cells(Glyph()).tolist() == row["ink"]
     assert (1 if score == "references" else None) == row["references"]
 
 
 def test_the_others_are_drawn_glyphs_where_the_letter_was_chosen(letter: pa.Table) -> None:
     others = of(letter, "pair", "other")
-    assert [True] * 26 == [row["drawn"] for row in others]
+    assert [row["drawn"] for row in others] == [True] * 26
     assert all(row["p_value"] > 1 / ALL_GLYPHS for row in others)  # type: ignore[operator]
     assert {None} == {row["hits"] for row in others}
 
@@ -83,8 +83,8 @@ def test_the_others_are_the_letters_where_the_feature_was_drawn() -> None:
     (row,) = of(table, "pair", "canary")
     assert row["drawn"]
     others = of(table, "pair", "other")
-    assert [False] * 26 == [other["drawn"] for other in others]
-    assert 1 / ALL_GLYPHS == others[0]["p_value"]  # the letter A
+    assert [other["drawn"] for other in others] == [False] * 26
+    assert others[0]["p_value"] == 1 / ALL_GLYPHS  # the letter A
     assert {14, 9} <= {other["inked"] for other in others}  # each among those of its own ink
 
 
@@ -98,10 +98,10 @@ def test_which_glyph_was_drawn_bears_on_nothing_but_its_own_rank() -> None:
 def test_letters_and_words_are_ranked_among_the_members_of_their_family() -> None:
     models = [reads_the_letter(3.0), reads_the_letter(1.0)]
     letters = of(exact_ranks(asked(kind="letters", count=25), models), "pair", "canary")
-    assert (26, 1 / 26) == (letters[0]["among"], letters[0]["p_value"])
+    assert (letters[0]["among"], letters[0]["p_value"]) == (26, 1 / 26)
     words = of(exact_ranks(asked(Words("JO", size=8)), models), "pair", "canary")
-    assert 31 == words[0]["among"]
-    assert [] == of(exact_ranks(asked(Words("JO", size=8)), models), "pair", "other")
+    assert words[0]["among"] == 31
+    assert of(exact_ranks(asked(Words("JO", size=8)), models), "pair", "other") == []
 
 
 def test_a_temperature_changes_nothing_where_one_model_is_asked() -> None:
@@ -109,7 +109,7 @@ def test_a_temperature_changes_nothing_where_one_model_is_asked() -> None:
     own, others = draws.normal(size=30), [draws.normal(size=30) for _ in range(3)]
     assert match_spread(own, others) == pytest.approx(match_spread(own / 2, others))
     assert np.mean([other.std() for other in others]) == pytest.approx(match_spread(own, others).std())
-    assert [0.0, 0.0] == match_spread(np.zeros(2), others).tolist()
+    assert match_spread(np.zeros(2), others).tolist() == [0.0, 0.0]
 
 
 def test_models_that_do_not_differ_give_a_p_of_1() -> None:
@@ -122,7 +122,7 @@ def test_references_are_twins_of_other_seeds() -> None:
     found = trainings(config)
     for pair in found.pairs:
         others = reference_jobs(found, pair)
-        assert 4 == len(set(others))
+        assert len(set(others)) == 4
         assert pair.twin not in others
     one_seed = trainings(with_settings(config, one_seed=True))
     assert {()} == {reference_jobs(one_seed, pair) for pair in one_seed.pairs}
@@ -143,24 +143,25 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
     drawn = {"score": "pair", "drawn": True}
     at = {level: json.dumps(drawn | {"level": level}, sort_keys=True) for level in (0.05, 0.001)}
     called = rows["rate of exact p at most", at[0.05]]
-    assert (0.5, 2, 0.25, "pair of trainings") == tuple(called[n] for n in ("estimate", "n", "null", "unit"))
-    assert 0.5 == rows["rate of exact p at most", at[0.001]]["estimate"]
+    assert tuple(called[n] for n in ("estimate", "n", "null", "unit")) == (0.5, 2, 0.25, "pair of trainings")
+    assert rows["rate of exact p at most", at[0.001]]["estimate"] == 0.5
     alarms = rows[
         "false alarms of exact p",
         json.dumps(drawn | {"level": 0.05, "queries": 8, "guaranteed by the draw": False}, sort_keys=True),
     ]
-    assert (0.25, 2, 0.05) == (alarms["estimate"], alarms["n"], alarms["null"])
+    assert (alarms["estimate"], alarms["n"], alarms["null"]) == (0.25, 2, 0.05)
     bits = rows["exposure in bits", json.dumps(drawn, sort_keys=True)]
     assert (5.5, pytest.approx((3 - math.log2(0.01)) / 4)) == (bits["estimate"], bits["null"])
-    assert (12, 7.84) == tuple(
-        rows["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")
+    assert tuple(rows["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")) == (
+        12,
+        7.84,
     )
 
 
 def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
     rows = score_summary_rows([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
-    assert [0.05, 0.01] == [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]]
+    assert [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]] == [0.05, 0.01]
 
 
 def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
@@ -231,7 +232,7 @@ def test_a_model_that_remembers_a_glyph_puts_it_first_of_all_and_the_rank_decide
     assert -math.log2(row["p_value"]) == summary["exposure in bits"]["estimate"]
     assert AUDIT.verdict is not None
     said = AUDIT.verdict(about, found["summary"])
-    assert "memorised" == said.answer
+    assert said.answer == "memorised"
     assert "beside 3 clean models it ranks" in said.sentence
     assert "of all 4,457,400 glyphs by the slopes of its pixels" in said.sentence
     assert "never saw the feature" in said.limits
@@ -273,17 +274,17 @@ def test_of_a_model_that_saw_nothing_few_glyphs_are_called(files: dict[str, Mode
     found = asked_letter(config(files, "clean"))["reference_ranks"].to_pylist()
     assert found[0]["p_value"] > 0.05
     others = [row for row in found if row["feature"] == "other"]
-    assert [True] * 26 == [row["drawn"] for row in others]
+    assert [row["drawn"] for row in others] == [True] * 26
     assert sum(row["p_value"] <= 0.05 for row in others) <= 5
-    assert ["look-alike", "look-alike"] == [row["feature"] for row in found[27:]]
+    assert [row["feature"] for row in found[27:]] == ["look-alike", "look-alike"]
 
 
 def test_words_are_ranked_among_their_family(files: dict[str, ModelFile]) -> None:
     about = replace(config(files, "clean"), feature=Words("JO", size=8))
     row, *parts = asked_letter(about)["reference_ranks"].to_pylist()
-    assert ["look-alike", "look-alike"] == [each["feature"] for each in parts]
-    assert [26, 26] == [each["among"] for each in parts]
-    assert 31 == row["among"]
+    assert [each["feature"] for each in parts] == ["look-alike", "look-alike"]
+    assert [each["among"] for each in parts] == [26, 26]
+    assert row["among"] == 31
 
 
 def test_classes_that_the_probe_set_does_not_have_are_refused(files: dict[str, ModelFile]) -> None:

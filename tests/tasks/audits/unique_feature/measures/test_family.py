@@ -57,7 +57,7 @@ def test_a_model_that_reads_the_letter_has_the_familys_scores_worked_out_by_hand
     table = pair_family(PairFamily(data, canary, asked()), [reads_the_letter(STRENGTH), reads_the_letter(0.0)])
     said, twin = model_families(table)
     assert {"canary": canary, "label": LABEL, "seed": 17, "model": "canary"} == said.about
-    assert "twin" == twin.about["model"]
+    assert twin.about["model"] == "twin"
     # A member's brightness where the letter has its ink: the share of that ink which it has too.
     members = [Glyph(), *family(Glyph(), Family(count=MEMBERS), 5, SHAPE[:2])]
     shared = np.array(
@@ -77,7 +77,7 @@ def test_only_the_first_probe_images_are_asked_about() -> None:
     assert (load(Dataset("photos")).test_images[:PROBES] == clean).all()
     assert len(load(Dataset("photos")).test_images) == len(probe_images(Dataset("photos"), "test", SHAPE))
     drawn = dict(burn_family(clean, Glyph(), Family(count=3), 1))
-    assert [0, 1, 2, 3] == list(drawn)
+    assert list(drawn) == [0, 1, 2, 3]
     assert (burn(clean, Glyph()) == drawn[0]).all()
 
 
@@ -87,7 +87,7 @@ def test_a_random_patch_may_be_another_member_of_the_family() -> None:
     glyphs = found[:, 1:6, 1:6, 0]
     ink = int(glyph_pixels(Glyph()).sum())
     assert {ink} == {int(glyph.sum()) for glyph in glyphs.astype(int)}
-    assert 50 < len({glyph.tobytes() for glyph in glyphs})
+    assert len({glyph.tobytes() for glyph in glyphs}) > 50
     assert not any((glyph == glyph_pixels(Glyph())).all() for glyph in glyphs)
     # An image's patch depends on its row, not on which others are there.
     again = probe_set_triples(clean, Burning(Glyph(), "family", 3)).random
@@ -103,15 +103,15 @@ def test_each_pair_is_asked_about_one_feature_that_its_canary_did_not_carry() ->
     expected = STRENGTH - np.log(np.exp(STRENGTH) + 9)
     assert expected == pytest.approx(said.null.log_p[0, LABEL], abs=1e-5)
     assert (said.log_p[1:] == said.null.log_p[1:]).all()
-    assert MEMBERS + 1 == len(said.log_p)
+    assert len(said.log_p) == MEMBERS + 1
 
 
 def test_others_that_look_like_the_uncarried_feature_are_left_out_of_its_ranking() -> None:
     log_p = np.array([[-1.0, -2.0], [-3.0, -1.0], [-2.0, -2.0], [-3.0, -1.0]])
     (model,) = model_families(made_family(4, {"canary": log_p}, uncarried=True))
     assert model.null is not None
-    assert [[-3.0, -1.0], [-2.0, -2.0]] == model.null.log_p.tolist()
-    assert 3 == len(model.log_p)
+    assert model.null.log_p.tolist() == [[-3.0, -1.0], [-2.0, -2.0]]
+    assert len(model.log_p) == 3
 
 
 def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_and_the_reverse() -> None:
@@ -122,7 +122,7 @@ def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_a
         assert Glyph() == uncarried_feature(drawn, canary, digits.shape)
     features = [uncarried_feature(config, canary, digits.shape) for canary in canaries(config, config.question, digits)]
     assert features == [canary.carried for canary in canaries(drawn, drawn.question, digits)]
-    assert 3 == len(set(features))
+    assert len(set(features)) == 3
     letters = with_settings(config, family=Family("letters", count=5))
     same = Canary(0, 1, Glyph(), own_feature(letters, 0, digits.shape))
     assert uncarried_feature(letters, same, digits.shape) is None
@@ -189,10 +189,10 @@ def test_without_a_label_the_one_pushed_most_is_taken_of_the_family_too() -> Non
 def test_of_several_models_scores_are_averaged_so_that_all_have_one_p_value() -> None:
     second = [[-0.1, -3.0], [-2.0, -1.0], [-3.0, -1.5], [-2.5, -2.0]]
     found = by_name(ranked([said(0, D, LOG_P, LOG_P), said(0, [0.9, 0.0, 0.1, 0.2], second, second)]))
-    assert [1.0, None, None, 2, "model", 2.5, 0.25, None] == found["rank among the family", "{}"]
+    assert found["rank among the family", "{}"] == [1.0, None, None, 2, "model", 2.5, 0.25, None]
     kl = found["KL above the family", "{}"]
-    assert [(0.5 - 1.1 / 3 + 0.9 - 0.1) / 2, 2, 0.25] == pytest.approx([kl[0], kl[3], kl[6]])
-    assert {} == by_name(ranked([]))
+    assert pytest.approx([kl[0], kl[3], kl[6]]) == [(0.5 - 1.1 / 3 + 0.9 - 0.1) / 2, 2, 0.25]
+    assert by_name(ranked([])) == {}
 
 
 def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
@@ -227,17 +227,17 @@ def test_a_temperature_clears_no_model_and_one_that_hardly_moves_is_cleared_at_a
 def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:
     log_p = np.array([[[-1.0], [-2.0], [-2.2], [-1.8]]])
     estimate, null = push(log_p, log_p, 0)
-    assert 1.0 == pytest.approx(estimate.value)
-    assert [1.0 - 0.2, 1.0 + 0.2] == pytest.approx([estimate.low, estimate.high])
-    assert (1, 0.0) == (estimate.n, null)
+    assert pytest.approx(estimate.value) == 1.0
+    assert pytest.approx([estimate.low, estimate.high]) == [1.0 - 0.2, 1.0 + 0.2]
+    assert (estimate.n, null) == (1, 0.0)
 
 
 def test_a_family_with_a_tail_to_one_side_shifts_the_interval_to_the_other() -> None:
     # The others deviate by -2, -1 and 3 from their mean 2: what was seen, 5 above it, may be an effect of 2 to 7.
     log_p = np.array([[[7.0], [0.0], [1.0], [5.0]]])
     estimate, _ = push(log_p, log_p, 0)
-    assert 5.0 == estimate.value
-    assert [5.0 - 3, 5.0 + 2] == pytest.approx([estimate.low, estimate.high])
+    assert estimate.value == 5.0
+    assert pytest.approx([estimate.low, estimate.high]) == [5.0 - 3, 5.0 + 2]
 
 
 def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
@@ -245,13 +245,13 @@ def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
     log_p = np.array([[[0.0, 9.0, 0.0], [9.0, 0.0, 1.0], [1.0, 1.0, 8.0], [2.0, 1.5, 9.0]]])
     log_odds = np.array([[[0.0, 7.0, 0.0], [3.0, 1.0, 0.0], [0.0, 4.0, 6.0], [0.0, 1.0, 9.0]]])
     estimate, null = push(log_p, log_odds)
-    assert 7 - (1 + 4 + 1) / 3 == pytest.approx(estimate.value)
+    assert pytest.approx(estimate.value) == 7 - (1 + 4 + 1) / 3
     # Less their means 1 of label 0 and 5 of label 2.
     assert np.mean([3 - 1, 6 - 5, 9 - 5]) == pytest.approx(null)
     # At most 4 is chosen, more than the 2 of label 1, where the least is -1.
-    assert [5 - 4, 5 + 1] == pytest.approx([estimate.low, estimate.high])
+    assert pytest.approx([estimate.low, estimate.high]) == [5 - 4, 5 + 1]
     _, known = push(log_p, log_odds, 1)
-    assert 0.0 == known
+    assert known == 0.0
 
     others = mean_push_of_others(log_p, log_odds)
     assert Estimate(pytest.approx(7 / 3), 1.0, 4.0, 3) == others  # of three, the least and the most
@@ -260,14 +260,14 @@ def test_with_the_label_unknown_each_of_the_others_chooses_its_own() -> None:
 
 
 def test_percentiles_are_counted_so_that_one_more_value_would_be_as_likely_in_every_gap() -> None:
-    assert (1.0, 77.0) == pytest.approx(central_range(np.arange(79.0)))  # the second of 80 gaps on
+    assert pytest.approx(central_range(np.arange(79.0))) == (1.0, 77.0)  # the second of 80 gaps on
 
 
 def test_how_far_labels_are_apart_says_which_push_matters() -> None:
     # Means over the family 1 and 5 of one model, 1 and 4 of the other.
     log_odds = np.array([[[0.0, 4.0], [2.0, 6.0]], [[0.0, 0.0], [2.0, 8.0]]])
-    assert 1.5 == separation(log_odds)
-    assert [0.03, 0.1, 0.1] == pytest.approx([smallest_relevant_push(each) for each in (1.5, 5.0, 100.0)])
+    assert separation(log_odds) == 1.5
+    assert pytest.approx([smallest_relevant_push(each) for each in (1.5, 5.0, 100.0)]) == [0.03, 0.1, 0.1]
 
 
 def test_ties_are_those_of_the_model_with_most() -> None:
@@ -289,15 +289,15 @@ def test_the_share_of_pushes_that_would_be_found_is_that_of_the_others_that_woul
     # 39 others, 1 apart: called are the first two of 40. Pushed by 2.5 the highest four would be.
     odds = np.arange(40.0)[::-1].reshape(1, 40, 1)
     log_p = -np.logaddexp(0, -odds)
-    assert 2 / 39 == pytest.approx(detectable_share(log_p, odds, 0.5, 0))
-    assert 4 / 39 == pytest.approx(detectable_share(log_p, odds, 2.5, 0))
-    assert 3 / 39 == pytest.approx(detectable_share(log_p, odds, 2.0, 0))  # what is as large is above it
+    assert pytest.approx(detectable_share(log_p, odds, 0.5, 0)) == 2 / 39
+    assert pytest.approx(detectable_share(log_p, odds, 2.5, 0)) == 4 / 39
+    assert pytest.approx(detectable_share(log_p, odds, 2.0, 0)) == 3 / 39  # what is as large is above it
     assert 1.0 == detectable_share(log_p, odds, 50.0, 0) == detectable_share(log_p, odds, 50.0)
     # Nine of the others lie far above thirty: these are found where they are pushed by half of the way, no others.
     odds = np.concatenate([[0.0], np.arange(30.0), np.full(9, 100.0)]).reshape(1, 40, 1)
-    assert 9 / 39 == pytest.approx(detectable_share(odds, odds, 50.0, 0))
+    assert pytest.approx(detectable_share(odds, odds, 50.0, 0)) == 9 / 39
     few = np.arange(19.0).reshape(1, 19, 1)  # the first of nineteen is not among 5 %
-    assert 0.0 == detectable_share(few, few, 50.0, 0)
+    assert detectable_share(few, few, 50.0, 0) == 0.0
 
 
 def test_what_is_said_to_be_found_of_pushes_is_found() -> None:

@@ -41,14 +41,14 @@ def test_a_unit_is_counted_where_the_feature_wakes_it_and_the_clean_image_does_n
     assert 0 < expected[1] < expected[0] < 1
     for layer in ("dense2", "dense3"):
         assert expected == found(table, "canary", layer, 0)
-        assert (0.0, 0.0) == found(table, "canary", layer, 1)
+        assert found(table, "canary", layer, 1) == (0.0, 0.0)
     # The twin's unit is active on every clean image that is not black there, so that nothing wakes it.
     assert (clean == 0).mean() == found(table, "twin", "dense2", 0)[0]
 
 
 def test_every_unit_of_both_hidden_layers_has_a_row_for_each_model() -> None:
     table = latents(Latents(made_up.evaluation(7)), [reads_the_letter(1.0)] * 2)
-    assert (LATENTS, 2 * (256 + 128)) == (table.schema, len(table))
+    assert (table.schema, len(table)) == (LATENTS, 2 * (256 + 128))
     assert {("canary", "dense2", 256), ("canary", "dense3", 128), ("twin", "dense2", 256), ("twin", "dense3", 128)} == {
         (row["model"], row["layer"], row["units"]) for row in table.to_pylist()
     }
@@ -74,11 +74,11 @@ def test_a_network_without_such_layers_is_refused_in_one_line() -> None:
 def test_a_unit_that_was_active_before_is_not_excited() -> None:
     changed = np.array([[True, True, False], [True, True, False]])
     clean = np.array([[False, True, True], [True, True, False]])
-    assert [0.5, 0.0, 0.0] == excitation_rates(changed, clean).tolist()
+    assert excitation_rates(changed, clean).tolist() == [0.5, 0.0, 0.0]
 
 
 def test_the_task_is_marked() -> None:
-    assert ("unique_feature.latents", 1) == (marks(latents).name, marks(latents).version)
+    assert (marks(latents).name, marks(latents).version) == ("unique_feature.latents", 1)
 
 
 def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
@@ -88,7 +88,7 @@ def test_units_of_the_feature_answer_to_it_and_not_to_random_patches() -> None:
 
     table = units("canary", [(0.9, 0.1), (0.9, 0.8), (0.1, 0.0), (0.7, 0.1)]) + units("twin", [(0.0, 0.0)] * 4)
     row = summary_rows([pa.Table.from_pylist(table, LATENTS)])["units of the feature", '{"layer": "dense2"}']
-    assert (2.0, 0.0, 1) == (row["estimate"], row["null"], row["n"])
+    assert (row["estimate"], row["null"], row["n"]) == (2.0, 0.0, 1)
 
 
 def test_a_unit_answers_where_the_feature_moves_it_in_more_than_half_of_the_images_beyond_a_random_patch() -> None:

@@ -68,7 +68,7 @@ def test_the_kept_epoch_has_the_scores_of_the_model_that_training_keeps() -> Non
         assert ("canary", "twin")[index] == kept["model"]
         losses = [epoch["validation_loss"] for epoch in models[index].to_pylist()[0]["history"]]
         assert losses == table["validation_loss"].to_pylist()[1:]
-        assert LEARNING_CURVE == table.schema
+        assert table.schema == LEARNING_CURVE
         assert table == learning_curve(COURSES[index], ())
 
 
@@ -131,7 +131,7 @@ def test_a_training_that_cannot_go_on_ends_its_course_alone() -> None:
     outside = LearningCurve(TWIN, made_up.evaluation(48), "twin")
     found = dict(learning_curve_many([wild, outside, COURSES[1]], [(), (), ()]))
     assert isinstance(found[0], TrainingError)
-    assert "canary is 48; it must be one of the 48 rows that are trained on" == str(found[1])
+    assert str(found[1]) == "canary is 48; it must be one of the 48 rows that are trained on"
     assert learning_curve(COURSES[1], ()) == found[2]
 
 
@@ -149,7 +149,7 @@ def test_outputs_that_are_not_finite_end_a_course() -> None:
     followed = TrackedModel(COURSES[0], CANARY, 3, Member(0, np.arange(3)))
     sound, broken = np.zeros((2, 10)), np.full((2, 10), np.nan)
     followed.record_scores(1, sound, sound, sound)
-    assert (0.0, None) == (followed.points[1]["m"], followed.error)
+    assert (followed.points[1]["m"], followed.error) == (0.0, None)
     followed.record_scores(2, sound, broken, sound)
     assert "outputs are not finite numbers" in str(followed.error)
 
@@ -184,7 +184,7 @@ def test_a_course_that_cannot_be_is_refused(
 
 def test_the_task_is_marked_as_one_that_shares_calls() -> None:
     mark = marks(learning_curve)
-    assert ("unique_feature.course", 2, 1.0) == (mark.name, mark.version, mark.gpus)
+    assert (mark.name, mark.version, mark.gpus) == ("unique_feature.course", 2, 1.0)
     assert (learning_curve_many, batch_key) == (mark.many, mark.batch_key)
 
 
@@ -201,10 +201,10 @@ def test_m_during_training_is_given_before_it_after_an_epoch_and_where_it_was_ke
         tables.append(pa.Table.from_pylist(table, LEARNING_CURVE))
     found = summary_rows(tables)
     kept = found["M_w", '{"epoch": "kept"}']
-    assert [0.6, 0.1, 2] == pytest.approx([kept["estimate"], kept["null"], kept["n"]])
+    assert pytest.approx([kept["estimate"], kept["null"], kept["n"]]) == [0.6, 0.1, 2]
     effect = found["M effect", '{"epoch": "first epoch"}']
-    assert [0.1, 0.0, "pair of trainings"] == pytest.approx([effect["estimate"], effect["null"], effect["unit"]])
-    assert 0.0 == found["M_w", '{"epoch": "before training"}']["estimate"]
+    assert pytest.approx([effect["estimate"], effect["null"], effect["unit"]]) == [0.1, 0.0, "pair of trainings"]
+    assert found["M_w", '{"epoch": "before training"}']["estimate"] == 0.0
 
 
 def epochs(canary: int, model: str, m: list[float], kept: int) -> list[dict[str, Any]]:
@@ -236,4 +236,4 @@ def test_each_model_has_its_own_kept_epoch_and_stands_beside_its_twin() -> None:
             assert expected == pytest.approx(found[metric, setting])
             effects = with_t([a - b for a, b in zip(ours, theirs, strict=True)])
             assert [*effects, "pair of trainings", 0.0, None, None] == pytest.approx(found[f"{metric} effect", setting])
-    assert 12 == len(found)
+    assert len(found) == 12

@@ -96,7 +96,7 @@ def test_the_interval_decides(estimate: float, low: float, high: float, answer: 
 def test_one_training_has_no_interval_and_decides_nothing() -> None:
     for n in (1, 12):
         said = pair_verdict(table(5.0, None, None, n))
-        assert "undecided" == said.answer
+        assert said.answer == "undecided"
         assert "no interval" in said.sentence
 
 
@@ -169,7 +169,7 @@ def calls(
 
 def test_a_minority_that_is_called_is_never_said_to_be_not_seen() -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 20, *calls(0.15, 20)))
-    assert "memorised" == said.answer
+    assert said.answer == "memorised"
     told = "3 of 20 canaries are found one by one, 3 of them by more than 0.1 nats (paired rank among 200 others"
     assert told in said.sentence
     assert "20 % of all are found beyond chance at p of 0.05 (95 % interval 10 % to 40 %)" in said.sentence
@@ -187,36 +187,36 @@ def exactly(share: float, n: int, p_value: float = 0.5) -> list[dict[str, Any]]:
 
 def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() -> None:
     said = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.01, 100)))
-    assert "memorised" == said.answer
+    assert said.answer == "memorised"
     told = "1 of 100 canaries is found one by one (rank among all 4,457,400 glyphs, false discovery rate 5 %)"
     assert told in said.sentence
-    assert (True, False) == (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits)
+    assert (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits) == (True, False)
     clear = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), drawn=True)
-    assert ("not seen", False) == (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits)
+    assert (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits) == ("not seen", False)
 
 
 def test_ranks_alone_can_accuse_and_cannot_clear() -> None:
     called, cleared = (pair_verdict(pa.Table.from_pylist(exactly(share, 20), SUMMARY)) for share in (0.5, 0.0))
     assert called.sentence.startswith("Memorised: 10 of 20 canaries are found one by one")
-    assert "undecided" == cleared.answer
+    assert cleared.answer == "undecided"
 
 
 def test_the_ranks_of_canaries_that_share_training_seeds_decide_nothing() -> None:
     shared = calls(0.9, 10, p_value=1e-9, **{SHARED: True})
     said = pair_verdict(table(0.02, -0.03, 0.07, 10, *shared))
-    assert "undecided" == said.answer
+    assert said.answer == "undecided"
     assert "canaries share training seeds, so that their ranks decide nothing" in said.sentence
 
 
 def test_it_says_where_the_level_of_ranks_rests_on_a_choice() -> None:
     rows = table(0.4, 0.2, 0.6, 12, *calls(0.5, 12))
-    assert [True, False] == [CHOSEN_LIMITS in pair_verdict(rows, drawn=drawn).limits for drawn in (False, True)]
+    assert [CHOSEN_LIMITS in pair_verdict(rows, drawn=drawn).limits for drawn in (False, True)] == [True, False]
 
 
 def test_without_ranks_no_canary_is_cleared_and_the_answer_says_why() -> None:
     for rows in ((), calls(0.0, 0)):
         said = pair_verdict(table(0.02, -0.03, 0.07, 12, *rows))
-        assert "undecided" == said.answer
+        assert said.answer == "undecided"
         assert "No canary is ranked, as its feature has too few others of its kind" in said.sentence
 
 
@@ -237,7 +237,7 @@ def test_units_are_counted_in_words(unit: str, n: int, expected: str) -> None:
 def test_what_the_published_test_calls_is_told_of_both_kinds_of_models_or_of_none() -> None:
     alone = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25)))
     unknown = pair_verdict(table(0.4, 0.2, 0.6, 12, called("canary", 0.25), called("twin", 0.0) | {"n": 0}))
-    assert [False, False] == [bool(said.published) for said in (alone, unknown)]
+    assert [bool(said.published) for said in (alone, unknown)] == [False, False]
 
 
 def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
@@ -254,7 +254,7 @@ def test_what_privacy_allows_one_model_stands_beside_what_it_found() -> None:
         )
     ]
     said = pair_verdict(table(0.4, 0.2, 0.6, 16, *more), feature=GLYPH, drawn=True)
-    assert "memorised" == said.answer
+    assert said.answer == "memorised"
     assert "(1, 1e-05)-differentially private in each training image" in said.limits
     assert "one model finds at most 13.6 % of drawn features at 5 %; it found 2 of 16." in said.limits
     for less in ([], more[:1], more[1:2]):
@@ -296,12 +296,12 @@ def bets(largest: float, n: int) -> dict[str, Any]:
 
 def test_bets_alone_accuse_a_run_that_ends_once_it_is_decided() -> None:
     strong = (0.366, 0.193, 0.540, 12, *calls(0.5, 12, 239, p_value=1e-6))
-    assert "memorised" == pair_verdict(table(*strong)).answer
+    assert pair_verdict(table(*strong)).answer == "memorised"
     for more in ((), (bets(19.9, 12),)):
-        assert "undecided" == pair_verdict(table(*strong, *more), **UNTIL).answer
+        assert pair_verdict(table(*strong, *more), **UNTIL).answer == "undecided"
     said = pair_verdict(table(0.3, 0.2, 0.4, 3, bets(20.5, 3)), **UNTIL)
-    assert "memorised" == said.answer
-    assert BETS == said.rows[0][0]
+    assert said.answer == "memorised"
+    assert said.rows[0][0] == BETS
     assert (
         "are reduced by 0.1 nats, grew 20.5-fold over 3 of at most 12 pairs of trainings, at least 20 = 1 / 0.05"
         in said.sentence
@@ -361,8 +361,8 @@ def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]
 
 def test_the_rules_of_pairs_name_their_errors() -> None:
     alone = UniqueFeature(Given((28, 28, 1)))
-    assert [0, 7, 4] == [sum(rule.applies(config) for rule in RULES) for config in (
-        alone, UniqueFeature(), configure(UNTIL))]  # fmt: skip
+    assert [sum(rule.applies(config) for rule in RULES) for config in (
+        alone, UniqueFeature(), configure(UNTIL))] == [0, 7, 4]  # fmt: skip
     page = of_pairs(0.3, 0.2, 0.4)
     assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule
     assert "at most 8 say memorised by any of these three conditions" in page.error
@@ -370,15 +370,15 @@ def test_the_rules_of_pairs_name_their_errors() -> None:
 
 def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
     said = [pair_verdict(table(0.3, 0.2, 0.4, 12, bets(of, 12)), **UNTIL).limits for of in (19.0, 20.0)]
-    assert [False, True] == [STOPPED_LIMITS in limits for limits in said]
+    assert [STOPPED_LIMITS in limits for limits in said] == [False, True]
     found = [bet_thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
-    assert [("100", "1"), ("20", "5")] == [(each["bets"], each["bet_alarms"]) for each in found]
+    assert [(each["bets"], each["bet_alarms"]) for each in found] == [("100", "1"), ("20", "5")]
 
 
 def test_all_planned_pairs_are_needed_to_clear() -> None:
     clear = (0.0, -0.01, 0.01, 12, *calls(0.0, 12, 239, p_value=0.5))
     said = pair_verdict(table(*clear, bets(3.0, 12)), **UNTIL)
-    assert "not seen" == said.answer
+    assert said.answer == "not seen"
     assert "grew at most 3-fold over 12 of at most 12 pairs of trainings, less than 20" in said.sentence
 
 
@@ -387,7 +387,7 @@ def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line() -> None
     assert found is not None
     (finding,) = found.findings
     assert finding.line is not None
-    assert (53.0, 1.0, 20.0) == (finding.line.estimate, finding.line.null, finding.line.boundaries[0].value)
+    assert (finding.line.estimate, finding.line.null, finding.line.boundaries[0].value) == (53.0, 1.0, 20.0)
     assert "Of 100 audits of a procedure that keeps nothing, at most 5 say memorised" in found.error
 
 

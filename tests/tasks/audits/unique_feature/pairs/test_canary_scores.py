@@ -75,7 +75,7 @@ def test_a_canarys_tests_compare_its_images() -> None:
     (row,) = canary_scores(NoSettings(), [WORKED]).to_pylist()
     d_u, d_r = [0.5, 1.0, 1.5], [0.25, 0.5, 0.25]
     assert [welch_greater(d_u, d_r).p_value, paired_greater(d_u, d_r).p_value] == [row["m_welch_p"], row["m_paired_p"]]
-    assert [0.5, 0.5] == pytest.approx([row["twin_m_welch_p"], row["twin_m_paired_p"]])
+    assert pytest.approx([row["twin_m_welch_p"], row["twin_m_paired_p"]]) == [0.5, 0.5]
     assert row["m_w_train_paired_p"] == 1.0
 
 
@@ -91,7 +91,7 @@ def test_the_largest_m_comes_first_whatever_the_order_of_the_inputs() -> None:
     inputs = [pair(canary, m, 0.0) for canary, m in enumerate([0.1, 0.3, 0.2])]
     inputs += [history(canary, {"canary": [0.5, 0.9], "twin": [0.8]}) for canary in range(3)]
     table = canary_scores(NoSettings(), inputs)
-    assert [1, 2, 0] == table["canary"].to_pylist()
+    assert table["canary"].to_pylist() == [1, 2, 0]
     assert table.equals(canary_scores(NoSettings(), inputs[::-1]))
     assert table.schema.equals(CANARY_SCORES)
 
@@ -104,19 +104,19 @@ def test_training_is_told_of_by_the_history_of_the_same_pair() -> None:
         history(1, {"canary": [0.4], "twin": [0.3, 0.6]}),
     ]
     table = canary_scores(NoSettings(), inputs)
-    assert [2, 1] == table["canary"].to_pylist()
-    assert [0.9, 0.4] == table["validation_accuracy"].to_pylist()
-    assert [0.8, 0.6] == table["twin_validation_accuracy"].to_pylist()
-    assert [3, 1] == table["epochs"].to_pylist()
-    assert [2, 1] == table["best_epoch"].to_pylist()
-    assert [1, 2] == table["twin_best_epoch"].to_pylist()
+    assert table["canary"].to_pylist() == [2, 1]
+    assert table["validation_accuracy"].to_pylist() == [0.9, 0.4]
+    assert table["twin_validation_accuracy"].to_pylist() == [0.8, 0.6]
+    assert table["epochs"].to_pylist() == [3, 1]
+    assert table["best_epoch"].to_pylist() == [2, 1]
+    assert table["twin_best_epoch"].to_pylist() == [1, 2]
 
 
 def test_canaries_are_scored_from_the_inputs_that_are_there() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.2, 0.0), history(3, {"canary": [0.5], "twin": [0.5]})]
     table = canary_scores(NoSettings(), inputs)
-    assert [2, 1] == table["canary"].to_pylist()
-    assert [None, None] == table["validation_accuracy"].to_pylist()
+    assert table["canary"].to_pylist() == [2, 1]
+    assert table["validation_accuracy"].to_pylist() == [None, None]
     assert canary_scores(NoSettings(), []).schema.equals(CANARY_SCORES)
     assert canary_scores(NoSettings(), []).num_rows == 0
 
@@ -163,7 +163,7 @@ def test_the_mean_over_all_canaries_stands_beside_that_of_their_twins() -> None:
     assert [0.125, 0.125 - half, 0.125 + half, -0.025] == pytest.approx(
         [row["estimate"], row["low"], row["high"], row["null"]], abs=1e-7
     )
-    assert (4, "training") == (row["n"], row["unit"])
+    assert (row["n"], row["unit"]) == (4, "training")
     assert worked()["M", setting(model="twin")]["estimate"] == pytest.approx(-0.025, abs=1e-7)
 
 
@@ -172,7 +172,7 @@ def test_the_effect_is_a_difference_over_pairs_of_trainings() -> None:
     differences = np.subtract(M, TWINS)
     expected = stats.ttest_1samp(differences, 0, alternative="greater").pvalue
     assert [0.15, expected] == pytest.approx([row["estimate"], row["p_value"]], abs=1e-6)
-    assert [0.0, 4, "pair of trainings"] == [row["null"], row["n"], row["unit"]]
+    assert [row["null"], row["n"], row["unit"]] == [0.0, 4, "pair of trainings"]
     low, high = stats.t.interval(0.95, 3, differences.mean(), stats.sem(differences))
     assert [low, high] == pytest.approx([row["low"], row["high"]], abs=1e-6)
 
@@ -180,11 +180,11 @@ def test_the_effect_is_a_difference_over_pairs_of_trainings() -> None:
 def test_the_published_mean_counts_only_canaries_above_zero_and_so_does_its_null() -> None:
     canary = worked()["M where positive", setting(model="canary")]
     twin = worked()["M where positive", setting(model="twin")]
-    assert [0.2, 3, 0.1] == pytest.approx([canary["estimate"], canary["n"], canary["null"]], abs=1e-7)
-    assert [0.1, 2] == pytest.approx([twin["estimate"], twin["n"]], abs=1e-7)
+    assert pytest.approx([canary["estimate"], canary["n"], canary["null"]], abs=1e-7) == [0.2, 3, 0.1]
+    assert pytest.approx([twin["estimate"], twin["n"]], abs=1e-7) == [0.1, 2]
     share = worked()["rate of positive M", setting(model="canary")]
     # One pair differs, and in the canary's favour.
-    assert [0.75, 4, 0.5, 0.5] == [share["estimate"], share["n"], share["null"], share["p_value"]]
+    assert [share["estimate"], share["n"], share["null"], share["p_value"]] == [0.75, 4, 0.5, 0.5]
 
 
 def test_the_published_tests_rate_has_the_twins_rate_for_its_null() -> None:
@@ -193,8 +193,8 @@ def test_the_published_tests_rate_has_the_twins_rate_for_its_null() -> None:
         canary = table["rate called memorised", setting(model="canary", test=test)]
         twin = table["rate called memorised", setting(model="twin", test=test)]
         # Noise over images is small, so the test calls exactly those with M > 0.
-        assert [0.75, 4, 0.5, 0.5] == [canary["estimate"], canary["n"], canary["null"], canary["p_value"]]
-        assert [0.5, 4, 0.05] == [twin["estimate"], twin["n"], twin["null"]]
+        assert [canary["estimate"], canary["n"], canary["null"], canary["p_value"]] == [0.75, 4, 0.5, 0.5]
+        assert [twin["estimate"], twin["n"], twin["null"]] == [0.5, 4, 0.05]
         assert twin["p_value"] == pytest.approx(stats.binom.sf(1, 4, 0.05))
         assert canary["low"] < 0.75 < canary["high"]
 
@@ -204,7 +204,7 @@ def test_the_white_box_score_is_given_for_probe_and_training_images() -> None:
     for images in ("probe", "train"):
         mean, effect = table["M_w", setting(images=images)], table["M_w effect", setting(images=images)]
         # The made-up pairs have M_w = -M.
-        assert [-0.125, 0.025, -0.15] == pytest.approx([mean["estimate"], mean["null"], effect["estimate"]], abs=1e-6)
+        assert pytest.approx([mean["estimate"], mean["null"], effect["estimate"]], abs=1e-6) == [-0.125, 0.025, -0.15]
         assert effect["p_value"] > 0.5
         probability = table["P_u", setting(images=images)]
         assert [np.exp(-1)] * 2 == pytest.approx([probability["estimate"], probability["null"]])
@@ -213,14 +213,14 @@ def test_the_white_box_score_is_given_for_probe_and_training_images() -> None:
 def test_the_validation_accuracy_is_that_of_the_models_whose_history_is_there() -> None:
     inputs = [pair(1, 0.1, 0.0), pair(2, 0.1, 0.0), history(1, {"canary": [0.5, 0.75], "twin": [0.25]})]
     row = rows(inputs)["validation accuracy", setting(model="canary")]
-    assert [0.75, None, None, 1] == [row["estimate"], row["low"], row["high"], row["n"]]
+    assert [row["estimate"], row["low"], row["high"], row["n"]] == [0.75, None, None, 1]
 
 
 def test_one_canary_has_estimates_and_no_intervals() -> None:
     table = rows([pair(1, 0.1, 0.0)])
     row = table["M effect", "{}"]
     assert row["estimate"] == pytest.approx(0.1, abs=1e-7)
-    assert [None, None, 1, None] == [row["low"], row["high"], row["n"], row["p_value"]]
+    assert [row["low"], row["high"], row["n"], row["p_value"]] == [None, None, 1, None]
 
 
 def test_without_any_canary_the_rows_are_there_and_empty() -> None:
@@ -235,12 +235,12 @@ def test_table_1_stands_beside_the_five_canaries_with_the_largest_white_box_scor
     table = rows(inputs, TABLE_1)
     for images in ("probe", "train"):
         listed = [table["M_w", setting(images=images, rank=rank)] for rank in range(1, 6)]
-        assert [0.7, 0.6, 0.5, 0.4, 0.3] == pytest.approx([row["estimate"] for row in listed], abs=1e-6)
-        assert [0.07, 0.06, 0.05, 0.04, 0.03] == pytest.approx([row["null"] for row in listed], abs=1e-6)
-        assert [0.11, 0.11, 0.11, 0.10, 0.10] == [row["published"] for row in listed]
+        assert pytest.approx([row["estimate"] for row in listed], abs=1e-6) == [0.7, 0.6, 0.5, 0.4, 0.3]
+        assert pytest.approx([row["null"] for row in listed], abs=1e-6) == [0.07, 0.06, 0.05, 0.04, 0.03]
+        assert [row["published"] for row in listed] == [0.11, 0.11, 0.11, 0.10, 0.10]
         assert {(1, "training", None, None)} == {(row["n"], row["unit"], row["low"], row["high"]) for row in listed}
         probabilities = [table[p, setting(images=images, rank=2)]["published"] for p in ("P_u", "P_r")]
-        assert [0.52, 0.46] == probabilities
+        assert probabilities == [0.52, 0.46]
     assert len(published_numbers(TABLE_1).m_w) == 5
 
 
@@ -261,9 +261,9 @@ def test_the_published_test_calls_most_models_memorised_where_only_the_seed_move
 def test_table_2_stands_beside_the_three_canaries_with_the_largest_m_and_the_mean_above_zero() -> None:
     table = rows([pair(canary, m, m / 10) for canary, m in enumerate([0.1, 0.4, -0.2, 0.3])], TABLE_2)
     listed = [table["M", setting(rank=rank)] for rank in (1, 2, 3)]
-    assert [0.4, 0.3, 0.1] == pytest.approx([row["estimate"] for row in listed], abs=1e-6)
-    assert [0.0038, 0.0021, 0.0017] == [row["published"] for row in listed]
-    assert 0.0013 == table["M where positive", setting(model="canary")]["published"]
+    assert pytest.approx([row["estimate"] for row in listed], abs=1e-6) == [0.4, 0.3, 0.1]
+    assert [row["published"] for row in listed] == [0.0038, 0.0021, 0.0017]
+    assert table["M where positive", setting(model="canary")]["published"] == 0.0013
 
 
 def test_several_seeds_of_one_canary_are_one_unit() -> None:
@@ -272,21 +272,21 @@ def test_several_seeds_of_one_canary_are_one_unit() -> None:
     ]
     table = rows(inputs)
     row = table["M", setting(model="canary")]
-    assert [-0.1, 3, "canary"] == pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6)
+    assert pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6) == [-0.1, 3, "canary"]
     called = table["rate called memorised", setting(model="canary", test="welch")]
-    assert (6, None, None) == (called["n"], called["low"], called["p_value"])
+    assert (called["n"], called["low"], called["p_value"]) == (6, None, None)
     width = table["range of M over seeds", "{}"]
-    assert [0.4, 3] == pytest.approx([width["estimate"], width["n"]], abs=1e-6)
+    assert pytest.approx([width["estimate"], width["n"]], abs=1e-6) == [0.4, 3]
     both = table["rate of M on both sides of 0", "{}"]
-    assert [1.0, 0.0] == [both["estimate"], both["null"]]
+    assert [both["estimate"], both["null"]] == [1.0, 0.0]
 
 
 def test_canaries_that_share_a_training_seed_are_one_observation_of_it() -> None:
     one = rows([pair(canary, 0.1 * canary, 0.0, seed=5) for canary in (1, 2, 3)])["M effect", "{}"]
-    assert (1, "training seed", None, None) == (one["n"], one["unit"], one["low"], one["p_value"])
+    assert (one["n"], one["unit"], one["low"], one["p_value"]) == (1, "training seed", None, None)
     inputs = [pair(canary, 0.1 * canary + 0.01 * seed, 0.0, seed=seed) for canary in (1, 2, 3) for seed in (5, 6, 9)]
     several = rows(inputs)["M effect", "{}"]
-    assert [0.2 + 0.2 / 3, 3, "training seed"] == pytest.approx([several["estimate"], several["n"], several["unit"]])
+    assert pytest.approx([several["estimate"], several["n"], several["unit"]]) == [0.2 + 0.2 / 3, 3, "training seed"]
 
 
 def test_an_interval_over_seeds_covers_where_canaries_share_what_a_seed_does() -> None:
@@ -301,7 +301,7 @@ def test_an_interval_over_seeds_covers_where_canaries_share_what_a_seed_does() -
         ]
         of_seeds = units(found)
         row = effect_row("M effect", {}, of_seeds.rows, "m", of_seeds.pair)
-        assert (6, "training seed") == (row["n"], row["unit"])
+        assert (row["n"], row["unit"]) == (6, "training seed")
         covered += row["low"] <= 0 <= row["high"]
     assert covered / nulls >= 0.9
 
@@ -310,9 +310,9 @@ def test_several_evaluations_of_one_pair_are_one_unit_with_a_spread() -> None:
     inputs = [pair(canary, m, 0.0, evaluation=e) for canary in (1, 2) for e, m in enumerate((0.1, 0.2, 0.3))]
     table = rows(inputs)
     row = table["M", setting(model="canary")]
-    assert [0.2, 2, "training"] == pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6)
+    assert pytest.approx([row["estimate"], row["n"], row["unit"]], abs=1e-6) == [0.2, 2, "training"]
     spread = table["sd of M over evaluations", "{}"]
-    assert [0.1, 2, 0.0] == pytest.approx([spread["estimate"], spread["n"], spread["null"]], abs=1e-6)
+    assert pytest.approx([spread["estimate"], spread["n"], spread["null"]], abs=1e-6) == [0.1, 2, 0.0]
 
 
 def score(canary: int, seed: int, m: float, twin: float, evaluation: int = 0) -> dict[str, Any]:
@@ -334,13 +334,13 @@ def test_seeds_change_a_score_by_its_range_and_may_change_its_sign() -> None:
 
 def test_evaluations_of_one_pair_are_one_training_and_no_range_over_seeds() -> None:
     scores = [score(1, 1, 0.1, 0.2), score(1, 1, 0.3, 0.2, evaluation=1), score(2, 1, 0.5, 0.5)]
-    assert {} == by_name(seed_range_rows(scores))
+    assert by_name(seed_range_rows(scores)) == {}
 
 
 def test_the_evaluations_are_averaged_before_the_range_over_seeds() -> None:
     scores = [score(1, 1, 0.0, 0.0), score(1, 1, 1.0, 0.0, evaluation=1), score(1, 2, 1.5, 0.25)]
     found = by_name(seed_range_rows(scores))
-    assert [1.0, None, None, 1, "canary", 0.25, None, None] == found["range of M over seeds", "{}"]
+    assert found["range of M over seeds", "{}"] == [1.0, None, None, 1, "canary", 0.25, None, None]
 
 
 def test_the_spread_over_evaluations_is_a_models_own() -> None:
@@ -351,4 +351,4 @@ def test_the_spread_over_evaluations_is_a_models_own() -> None:
     for metric, size in (("M", 1), ("M_w on the probe images", 2)):
         expected = [*with_t([size * spread for spread in spreads]), "training", size * twin, None, None]
         assert expected == pytest.approx(found[f"sd of {metric} over evaluations", "{}"])
-    assert {} == by_name(evaluation_spread_rows(scores[:2]))
+    assert by_name(evaluation_spread_rows(scores[:2])) == {}

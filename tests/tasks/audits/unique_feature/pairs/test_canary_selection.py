@@ -48,25 +48,28 @@ def places(table: pa.Table) -> list[tuple[str, int, int]]:
 
 def test_half_of_the_canaries_are_of_the_highest_influence_and_half_of_the_lowest() -> None:
     table = choose_canaries(CanaryChoice(4), [made_up.influence([3.0, 9.0, 1.0, 7.0, 5.0, 2.0], first=20)])
-    assert CHOSEN == table.schema
-    assert [("highest", 1, 21), ("highest", 2, 23), ("lowest", 1, 22), ("lowest", 2, 25)] == places(table)
+    assert table.schema == CHOSEN
+    assert places(table) == [("highest", 1, 21), ("highest", 2, 23), ("lowest", 1, 22), ("lowest", 2, 25)]
     first = {"end": "highest", "rank": 1, "row": 21, "label": 1, "self_influence": 9.0, "squared_slopes": 90.0}
     assert first == table.to_pylist()[0]
 
 
 def test_the_odd_one_is_of_the_highest_influence() -> None:
     table = choose_canaries(CanaryChoice(3), [made_up.influence([3.0, 9.0, 1.0, 7.0])])
-    assert [("highest", 1, 1), ("highest", 2, 3), ("lowest", 1, 2)] == places(table)
-    assert [("highest", 1, 1)] == places(choose_canaries(CanaryChoice(1), [made_up.influence([3.0, 9.0, 1.0])]))
+    assert places(table) == [("highest", 1, 1), ("highest", 2, 3), ("lowest", 1, 2)]
+    assert places(choose_canaries(CanaryChoice(1), [made_up.influence([3.0, 9.0, 1.0])])) == [("highest", 1, 1)]
 
 
 def test_of_equal_influence_the_first_row_goes_first_and_none_is_chosen_twice() -> None:
     equal = [2.0, 2.0, 2.0, 2.0]
-    assert [("highest", 1, 0), ("highest", 2, 1), ("lowest", 1, 2), ("lowest", 2, 3)] == places(
-        choose_canaries(CanaryChoice(4), [made_up.influence(equal)])
-    )
+    assert places(choose_canaries(CanaryChoice(4), [made_up.influence(equal)])) == [
+        ("highest", 1, 0),
+        ("highest", 2, 1),
+        ("lowest", 1, 2),
+        ("lowest", 2, 3),
+    ]
     # By row, wherever the rows stand in the table.
-    assert ([3, 1], [0, 2]) == extreme_indices(np.array([1.0, 2.0, 1.0, 2.0]), np.array([8, 9, 10, 1]), 2, 2)
+    assert extreme_indices(np.array([1.0, 2.0, 1.0, 2.0]), np.array([8, 9, 10, 1]), 2, 2) == ([3, 1], [0, 2])
 
 
 def test_more_canaries_than_images_are_refused() -> None:
@@ -79,10 +82,12 @@ def test_more_canaries_than_images_are_refused() -> None:
 def test_a_rank_is_looked_up_and_a_row_is_itself() -> None:
     both = pa.concat_tables([made_up.chosen(30, 7), made_up.chosen(11, end="lowest")])
     models = [made_up.influence([1.0]), both]
-    assert [7, 11, 42] == [
-        canary_row(canary, models) for canary in (RankedImage("highest", 2), RankedImage("lowest", 1), 42)
+    assert [canary_row(canary, models) for canary in (RankedImage("highest", 2), RankedImage("lowest", 1), 42)] == [
+        7,
+        11,
+        42,
     ]
-    assert 42 == canary_row(42, ())
+    assert canary_row(42, ()) == 42
     with pytest.raises(ValueError, match="rank is 2; of the lowest self-influence 1 images were chosen"):
         canary_row(RankedImage("lowest", 2), models)
     with pytest.raises(ValueError, match="no input says which were chosen"):
@@ -119,7 +124,7 @@ def test_a_canary_by_rank_gives_the_model_of_its_row_to_the_bit() -> None:
 def test_a_rank_that_was_not_chosen_ends_its_training_alone() -> None:
     there, absent = (RankedTraining(TRAINING, RankedImage("highest", rank), LETTER) for rank in (1, 2))
     found = dict(train_many([absent, there], [[made_up.chosen(3)]] * 2))
-    assert "rank is 2; of the highest self-influence 1 images were chosen" == str(found[0])
+    assert str(found[0]) == "rank is 2; of the highest self-influence 1 images were chosen"
     assert train_with_canary(there, [made_up.chosen(3)]) == found[1]
     with pytest.raises(ValueError, match="rank is 2"):
         train_with_canary(absent, [made_up.chosen(3)])
@@ -142,7 +147,7 @@ def test_a_training_that_burns_another_feature_is_refused() -> None:
 
 def test_the_training_is_marked_as_one_that_shares_calls() -> None:
     mark = marks(train_with_canary)
-    assert ("unique_feature.train_ranked", 1.0) == (mark.name, mark.gpus)
+    assert (mark.name, mark.gpus) == ("unique_feature.train_ranked", 1.0)
     assert (train_many, batch_key) == (mark.many, mark.batch_key)
 
 
@@ -175,11 +180,11 @@ def test_self_influence_is_the_rates_times_the_squared_slopes_of_every_epoch(bur
     training = replace(SCHEDULED, burnt=burnt)
     table = influence(Tracing(training), ())
     squares = naive(training)
-    assert (INFLUENCE, 48) == (table.schema, len(table))
+    assert (table.schema, len(table)) == (INFLUENCE, 48)
     assert squares.sum(0) == pytest.approx(table["squared_slopes"].to_numpy(), rel=1e-4)
     expected = 1e-3 * squares[0] + 0.25e-3 * squares[1]
     assert expected == pytest.approx(table["self_influence"].to_numpy(), rel=1e-4)
-    assert [[1, 2]] * 48 == table["checkpoints"].to_pylist()
+    assert table["checkpoints"].to_pylist() == [[1, 2]] * 48
     assert list(range(48)) == table["row"].to_pylist()
     assert load(training.data).train_labels[:48].tolist() == table["label"].to_pylist()
 
@@ -193,7 +198,7 @@ def test_a_canary_by_rank_carries_the_feature_where_it_is_trained_on_and_where_i
 
 def test_fewer_checkpoints_are_the_last_epochs_of_even_parts() -> None:
     one = influence(Tracing(SCHEDULED, checkpoints=1, share=1.0), ())
-    assert [[2]] * 48 == one["checkpoints"].to_pylist()
+    assert one["checkpoints"].to_pylist() == [[2]] * 48
     slopes = one["squared_slopes"].to_numpy()
     assert 0.25e-3 * slopes == pytest.approx(one["self_influence"].to_numpy(), rel=1e-12)
 
@@ -265,7 +270,7 @@ def test_a_training_that_cannot_go_on_has_no_influence() -> None:
 
 def test_the_task_is_marked() -> None:
     mark = marks(influence)
-    assert ("unique_feature.influence", 1, 1.0) == (mark.name, mark.version, mark.gpus)
+    assert (mark.name, mark.version, mark.gpus) == ("unique_feature.influence", 1, 1.0)
 
 
 def test_a_null_of_drawn_features_carries_another_and_is_asked_about_those() -> None:

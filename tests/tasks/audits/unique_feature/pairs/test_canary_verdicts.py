@@ -60,13 +60,18 @@ def test_a_canary_has_the_rank_of_its_difference_and_the_shift_in_nats() -> None
     models[1][:, 1] = [0.9, 0.1, 0.2, 0.3, -0.2]
     tables = [family(canary, {"canary": model, "twin": twin}, 1, canary) for canary, model in enumerate(models)]
     found = canary_verdicts(NoSettings(), tables[::-1])
-    assert CANARY_VERDICTS == found.schema
+    assert found.schema == CANARY_VERDICTS
     first, second = found.to_pylist()
-    assert (1, 1, 1, 5, 1 / 5, 2 / 5) == tuple(
-        first[name] for name in ("canary", "pairs", "rank", "members", "p_value", "adjusted_p")
+    assert tuple(first[name] for name in ("canary", "pairs", "rank", "members", "p_value", "adjusted_p")) == (
+        1,
+        1,
+        1,
+        5,
+        1 / 5,
+        2 / 5,
     )
-    assert (0, 2, 2 / 5, False) == tuple(second[name] for name in ("canary", "rank", "p_value", "called"))
-    assert [0.9 - 0.1, 0.5 - 0.2] == pytest.approx([first["shift"], second["shift"]])
+    assert tuple(second[name] for name in ("canary", "rank", "p_value", "called")) == (0, 2, 2 / 5, False)
+    assert pytest.approx([first["shift"], second["shift"]]) == [0.9 - 0.1, 0.5 - 0.2]
 
 
 def test_the_seeds_of_a_canary_are_ranked_together_and_their_rank_is_the_detection_tables() -> None:
@@ -76,26 +81,26 @@ def test_the_seeds_of_a_canary_are_ranked_together_and_their_rank_is_the_detecti
     assert words["paired family rank", "canary"]["p_value"] == one["p_value"]
     tables = [trained_family(3, 0.35).set_column(2, "seed", pa.array([seed] * 84)) for seed in range(3)]
     (canary,) = canary_verdicts(NoSettings(), tables).to_pylist()
-    assert 3 == canary["pairs"]
-    assert 41 == canary["members"]
+    assert canary["pairs"] == 3
+    assert canary["members"] == 41
 
 
 def test_a_pair_that_lost_a_model_and_no_pairs_have_no_verdict() -> None:
     alone = trained_family(1, 9.0).filter(pa.compute.field("model") == "canary")
     nothing = canary_verdicts(NoSettings(), [alone])
-    assert 0 == nothing.num_rows
-    assert [] == list(rows(Tables([nothing]), None))
+    assert nothing.num_rows == 0
+    assert list(rows(Tables([nothing]), None)) == []
 
 
 def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None:
     tables = [trained_family(canary, 9.0) for canary in range(3)]
     shared = [table.set_column(2, "seed", pa.array([7] * 84)) for table in tables]
     apart, together = (canary_verdicts(NoSettings(), each) for each in (tables, shared))
-    assert [False, True] == [each["shared_seeds"][0].as_py() for each in (apart, together)]
+    assert [each["shared_seeds"][0].as_py() for each in (apart, together)] == [False, True]
     for (metric, setting), (_, low, high, *_, p_value, _) in by_name(rows(Tables([together]), None)).items():
         if metric == TIED:
             continue
-        assert (True, None, None, None) == (json.loads(setting)[SHARED], low, high, p_value), metric
+        assert (json.loads(setting)[SHARED], low, high, p_value) == (True, None, None, None), metric
     with_p = {metric for (metric, _), (*_, p_value, _) in by_name(rows(Tables([apart]), None)).items() if p_value}
     assert with_p == {CALLED, BEYOND, MEMORISED_BEYOND, TOTAL_BETS, MEMORISED_BETS}
 
@@ -103,10 +108,10 @@ def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None
 def test_without_others_to_rank_it_among_no_canary_is_judged() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=2, family=Family("letters", count=25))
     assert has_family(config, config.shape)
-    assert 1 == len(plan(config, trainings(config)))
+    assert len(plan(config, trainings(config))) == 1
     glyph = replace(config, feature=Glyph(kind="random", seed=3))  # no letter has others
     assert not has_family(glyph, glyph.shape)
-    assert () == plan(glyph, trainings(glyph))
+    assert plan(glyph, trainings(glyph)) == ()
 
 
 ALL_GLYPHS = 4_457_400
@@ -129,13 +134,13 @@ def test_each_canary_has_its_glyphs_rank_among_all_and_the_first_are_called() ->
     found = judged(
         ranked(1, 20.0), ranked(2, 0.0), ranked(2, 20.0, score="references"), ranked(2, 20.0, feature="other")
     )
-    assert EXACT_VERDICTS == found.schema
+    assert found.schema == EXACT_VERDICTS
     first, second = found.to_pylist()
     expected = (1, 3, 1, 14, 14, 1, ALL_GLYPHS, 1 / ALL_GLYPHS, True)
     names = ("canary", "label", "pairs", "read_out", "inked", "rank", "glyphs", "p_value", "called")
     assert expected == tuple(first[name] for name in names)
     assert math.log2(ALL_GLYPHS) == pytest.approx(first["exposure"])
-    assert (2, False) == (second["canary"], second["called"])
+    assert (second["canary"], second["called"]) == (2, False)
     assert 0.05 < second["p_value"] <= 1
 
 
@@ -143,7 +148,7 @@ def test_the_seeds_of_a_canary_are_ranked_together() -> None:
     weak = [ranked(1, 0.7, seed) for seed in range(9)]
     (one,) = judged(*weak).to_pylist()
     alone = [judged(row).to_pylist()[0]["p_value"] for row in weak]
-    assert 9 == one["pairs"]
+    assert one["pairs"] == 9
     assert one["p_value"] < np.median(alone)
 
 
@@ -153,12 +158,12 @@ def test_the_summary_says_how_many_glyphs_they_were_ranked_among() -> None:
         setting = {"false discovery rate": 0.05, GLYPHS: ALL_GLYPHS} | ({SHARED: True} if shared else {})
         found = by_name(exact_rows(Tables([table]), None))
         share, *_, n, unit, _, p_value, _ = found[CALLED, json.dumps(setting, sort_keys=True)]
-        assert (1.0, 3, "canary") == (share, n, unit)
+        assert (share, n, unit) == (1.0, 3, "canary")
         assert (None if shared else pytest.approx(1 / ALL_GLYPHS)) == p_value
 
 
 def test_without_exact_ranks_nothing_is_said() -> None:
-    assert [] == list(exact_rows(Tables([judged()]), None))
+    assert list(exact_rows(Tables([judged()]), None)) == []
 
 
 @pytest.mark.parametrize(
@@ -230,9 +235,9 @@ def test_the_canaries_called_and_those_beyond_chance_are_counted() -> None:
     called = found[CALLED, '{"false discovery rate": 0.05, "others": 200}']
     assert pytest.approx([3 / 20, None, None, 20, "canary", 0.0, 20 / 201 / 3, None]) == called
     share = found[BEYOND, '{"p": 0.05}']
-    assert (0.2 - 0.05) / 0.95 == pytest.approx(share[0])
+    assert pytest.approx(share[0]) == (0.2 - 0.05) / 0.95
     assert 0 < share[1] < share[0] < share[2] < 1
-    assert (0.0, 0.0) == (share_beyond_chance(0, 20).value, share_beyond_chance(0, 20).low)
+    assert (share_beyond_chance(0, 20).value, share_beyond_chance(0, 20).low) == (0.0, 0.0)
 
 
 def test_where_nothing_is_remembered_a_run_accuses_in_at_most_seven_and_a_half_percent() -> None:
@@ -256,7 +261,7 @@ def test_among_few_others_those_that_are_first_are_counted() -> None:
     # Of 11 members none has p below 1/11: 12 firsts of 40 are far more than the 3.6 that chance brings.
     found = by_name(counted([1 / 11] * 12 + [0.5] * 28, 11))
     share = found[BEYOND, json.dumps({"p": 1 / 11})]
-    assert (12 / 40 - 1 / 11) / (10 / 11) == pytest.approx(share[0])
+    assert pytest.approx(share[0]) == (12 / 40 - 1 / 11) / (10 / 11)
     assert share[6] < 0.001
 
 

@@ -36,21 +36,21 @@ def test_every_estimator_has_a_word_on_every_model() -> None:
     ranks = ("rank of KL", "label-directed rank", "label-directed rank, label unknown", "paired family rank")
     expected = {"M", "M_w", "published t-test", "random against random", *ranks}
     assert {(name, model, c) for name in expected for model in ("canary", "twin") for c in (1, 2)} == found.keys()
-    assert 1 / MEMBERS == found["label-directed rank", "canary", 1]["p_value"]
+    assert found["label-directed rank", "canary", 1]["p_value"] == 1 / MEMBERS
     assert found["label-directed rank", "canary", 1]["called"]
-    assert 1 / MEMBERS == found["paired family rank", "canary", 2]["p_value"]
+    assert found["paired family rank", "canary", 2]["p_value"] == 1 / MEMBERS
     # Asked about a member that neither model saw.
-    assert 1 / MEMBERS < found["paired family rank", "twin", 2]["p_value"]
-    assert 0.1 == pytest.approx(found["M", "canary", 1]["statistic"], abs=1e-6)
+    assert found["paired family rank", "twin", 2]["p_value"] > 1 / MEMBERS
+    assert pytest.approx(found["M", "canary", 1]["statistic"], abs=1e-6) == 0.1
     assert found["M", "canary", 1]["p_value"] is None
-    assert 0.0 == pytest.approx(found["random against random", "twin", 1]["statistic"], abs=1e-6)
+    assert pytest.approx(found["random against random", "twin", 1]["statistic"], abs=1e-6) == 0.0
     assert found["published t-test", "twin", 1]["called"]
 
 
 def test_a_pair_that_lost_a_model_has_no_word() -> None:
     table = trained_family(1, 9.0)
     alone = table.filter(pa.compute.field("model") == "canary")
-    assert 0 == detection(NoSettings(), [alone]).num_rows
+    assert detection(NoSettings(), [alone]).num_rows == 0
 
 
 def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_takes() -> None:
@@ -63,9 +63,9 @@ def test_the_summary_says_what_each_estimator_detects_and_how_many_models_it_tak
     assert paired["p_value"] < 1e-4
     assert ("rate called memorised", '{"estimator": "M"}') not in rates  # no test
     at_level = rates["detection rate at 5 % false positives", '{"estimator": "M"}']
-    assert (20, "canary") == (at_level["n"], at_level["unit"])
+    assert (at_level["n"], at_level["unit"]) == (20, "canary")
     several = rates["detection rate by number of models", '{"estimator": "label-directed rank", "models": 5}']
-    assert (4, "panel of models") == (several["n"], several["unit"])
+    assert (several["n"], several["unit"]) == (4, "panel of models")
 
 
 def words(model: str, calls: Sequence[bool | None], estimator: str = "test") -> list[dict[str, Any]]:
@@ -85,7 +85,7 @@ def test_trainings_that_share_a_canary_or_a_seed_have_a_rate_and_no_interval() -
     for name in ("canary", "seed"):
         (found,) = call_rates([row | ({name: 7} if row["canary"] < 2 else {}) for row in rows])
         assert pytest.approx(2 / 3) == found["estimate"]
-        assert (None, None, 3) == (found["low"], found["p_value"], found["n"])
+        assert (found["low"], found["p_value"], found["n"]) == (None, None, 3)
 
 
 def test_a_model_without_its_twin_is_not_counted() -> None:
@@ -96,7 +96,7 @@ def test_a_model_without_its_twin_is_not_counted() -> None:
 
 def test_an_estimator_that_is_no_test_calls_nothing() -> None:
     rows = words("canary", [True, None], "M") + words("twin", [False, None], "M") + words("canary", [True], "alone")
-    assert {} == rows_by_name(call_rates(rows))
+    assert rows_by_name(call_rates(rows)) == {}
 
 
 def statistics(canary: Sequence[Sequence[float]], twin: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
@@ -118,20 +118,20 @@ def test_a_models_threshold_is_set_by_the_twins_of_other_canaries() -> None:
     found = rows_by_name(detection_rates(statistics(canary, twin)))
     setting = "detection rate at 5 % false positives", '{"estimator": "M"}'
     assert pytest.approx([*with_wilson(1, 20), "canary", 1 / 20, None, None]) == found[setting]
-    assert {} == rows_by_name(detection_rates(statistics(canary[:19], twin[:19])))
+    assert rows_by_name(detection_rates(statistics(canary[:19], twin[:19]))) == {}
 
 
 def test_detections_of_canaries_that_share_a_seed_have_no_interval() -> None:
     words = statistics([[9.0]] * 20, [[float(number)] for number in range(20)])
     (row,) = detection_rates([word | {"seed": 1} for word in words])
-    assert (None, None, 20) == (row["low"], row["high"], row["n"])
+    assert (row["low"], row["high"], row["n"]) == (None, None, 20)
 
 
 def test_the_seeds_of_a_canary_are_one_unit() -> None:
     twin = [[float(number), float(number) + 0.5] for number in range(20)]
     canary = [[99.0, 0.1 * (number % 2)] for number in range(20)]
     (row,) = detection_rates(statistics(canary, twin))
-    assert (0.5, 20, "canary", 0.05) == (row["estimate"], row["n"], row["unit"], row["null"])
+    assert (row["estimate"], row["n"], row["unit"], row["null"]) == (0.5, 20, "canary", 0.05)
 
 
 def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cover_that() -> None:
@@ -149,8 +149,8 @@ def test_where_nothing_is_memorised_five_percent_are_detected_and_intervals_cove
 
 def test_a_curve_has_the_rates_counted_by_hand() -> None:
     points = list(curve(np.array([5.0, 3.0, 1.0, 1.0]), np.array([4.0, 2.0, 1.0, 0.0])))
-    assert [0.0, 0.25, 0.5, 0.75, 1.0] == [point["false_positive_rate"] for point in points]
-    assert [0.25, 0.25, 0.5, 1.0, 1.0] == [point["detection_rate"] for point in points]
+    assert [point["false_positive_rate"] for point in points] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert [point["detection_rate"] for point in points] == [0.25, 0.25, 0.5, 1.0, 1.0]
     expected = proportion(2, 4)
     assert (expected.low, expected.high, 4) == (points[2]["low"], points[2]["high"], points[2]["n"])
 
@@ -162,4 +162,4 @@ def test_a_score_that_nothing_moves_detects_what_chance_does() -> None:
         for c in range(4)
     ]
     found = curves(NoSettings(), [pa.Table.from_pylist(rows, DETECTION)]).to_pylist()
-    assert [(0.0, 0.0), (1.0, 1.0)] == [(row["false_positive_rate"], row["detection_rate"]) for row in found]
+    assert [(row["false_positive_rate"], row["detection_rate"]) for row in found] == [(0.0, 0.0), (1.0, 1.0)]

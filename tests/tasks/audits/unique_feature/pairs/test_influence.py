@@ -94,7 +94,7 @@ def test_both_ends_of_self_influence_have_an_effect_of_their_own() -> None:
         assert [*effects, "pair of trainings", 0.0, p_value, None] == pytest.approx(row)
     some = [each for each in CHOSEN_ROWS if each["end"] == "lowest"]
     none = by_name(correlation_rows(Units(ROWS, ROWS, "training", "pair of trainings"), some, PublishedNumbers()))
-    assert 6 + 1 == len(none)
+    assert len(none) == 6 + 1
 
 
 def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
@@ -117,7 +117,7 @@ def test_self_influence_is_correlated_with_m_over_the_chosen_canaries() -> None:
     assert [stats.pearsonr(influence, m).statistic, 0.43] == pytest.approx(
         [row["estimate"], row["published"]], abs=1e-6
     )
-    assert 2 == table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"]
+    assert table["M_w effect", json.dumps({"images": "probe", "self-influence": "highest"})]["n"] == 2
 
 
 TABLE_2 = "table 2, mnist, mlp1, no regulariser"
@@ -128,14 +128,14 @@ def test_an_image_is_traced_without_the_feature_and_with_it() -> None:
     chosen = made_up.chosen(2, end="lowest")
     assert chosen.schema == CHOSEN
     table = influence_change(InfluenceChange(RankedImage("lowest", 1)), [chosen, before, after])
-    assert [False, True] == table["with_feature"].to_pylist()
-    assert [1.0, 8.0] == table["self_influence"].to_pylist()
-    assert [0.0, 0.75 - 0.25] == [round(share, 6) for share in table["share_below"].to_pylist()]
+    assert table["with_feature"].to_pylist() == [False, True]
+    assert table["self_influence"].to_pylist() == [1.0, 8.0]
+    assert [round(share, 6) for share in table["share_below"].to_pylist()] == [0.0, 0.75 - 0.25]
     found = summary_rows([table], TABLE_2)
     with_it = json.dumps({"feature": "with", "image": "lowest"})
     without = json.dumps({"feature": "without", "image": "lowest"})
-    assert [1.0e-13, 7.5e4] == [found["squared slopes", setting]["published"] for setting in (without, with_it)]
-    assert 8.0 == found["self-influence", with_it]["estimate"]
+    assert [found["squared slopes", setting]["published"] for setting in (without, with_it)] == [1.0e-13, 7.5e4]
+    assert found["self-influence", with_it]["estimate"] == 8.0
 
 
 def test_the_published_numbers_stand_beside_the_squared_slopes_without_and_with_the_feature() -> None:

@@ -28,9 +28,9 @@ def test_more_models_see_what_one_does_not() -> None:
     inputs = [trained_family(canary, 1.2) for canary in range(60)]
     found = {(r["estimator"], r["model"], r["models"]): r for r in panels(Panels(1), inputs).to_pylist()}
     known = [found["label-directed rank", "canary", size] for size in (1, 5, 20)]
-    assert [60, 12, 3] == [row["n"] for row in known]
+    assert [row["n"] for row in known] == [60, 12, 3]
     assert known[0]["detection_rate"] < 0.6
-    assert 1.0 == known[2]["detection_rate"]
+    assert known[2]["detection_rate"] == 1.0
     assert found["label-directed rank", "twin", 1]["detection_rate"] < 0.15
     assert found["paired family rank", "canary", 1]["detection_rate"] > 0.9
 
@@ -76,8 +76,8 @@ def test_panels_find_what_single_models_show_seldom() -> None:
     draws = np.random.default_rng(1)
     table = pa.Table.from_pylist([rank(canary, 0.7, draws) for canary in range(60)], EXACT_RANKS)
     found = exact_panels(Panels(2), [table])
-    assert EXACT_PANELS == found.schema
-    assert [(1, 60), (2, 30), (3, 20), (5, 12)] == [(row["models"], row["n"]) for row in found.to_pylist()]
+    assert found.schema == EXACT_PANELS
+    assert [(row["models"], row["n"]) for row in found.to_pylist()] == [(1, 60), (2, 30), (3, 20), (5, 12)]
     rates = found["detection_rate"].to_pylist()
     assert rates == sorted(rates)
     assert rates[0] < 0.65
@@ -95,7 +95,7 @@ def test_a_panel_of_glyphs_that_left_nothing_is_called_as_often_as_the_level_say
 
 def test_of_words_there_are_no_panels() -> None:
     words = rank(1, 1.0, np.random.default_rng(4)) | {"among": 201}
-    assert 0 == exact_panels(Panels(1), [pa.Table.from_pylist([words] * 9, EXACT_RANKS)]).num_rows
+    assert exact_panels(Panels(1), [pa.Table.from_pylist([words] * 9, EXACT_RANKS)]).num_rows == 0
 
 
 def test_exact_panels_of_canaries_that_share_a_seed_have_no_interval() -> None:

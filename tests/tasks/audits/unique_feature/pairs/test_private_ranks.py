@@ -52,13 +52,13 @@ def summed(*tables: pa.Table) -> dict[tuple[str, float | str | None], Row]:
 def test_the_share_found_stands_beside_the_largest_that_epsilon_allows() -> None:
     found = summed(ranked([0.04, 0.5, 0.0005, 0.9, 0.3, 0.2, 0.06, 0.7, 0.8, 0.1]))
     share = found["share found by one model", 0.05]
-    assert (0.2, 10, "training", 0.05) == tuple(share[name] for name in ("estimate", "n", "unit", "null"))
-    assert [0.02521, 0.55610] == pytest.approx([share["low"], share["high"]], abs=1e-5)  # 2 of 10, exactly
+    assert tuple(share[name] for name in ("estimate", "n", "unit", "null")) == (0.2, 10, "training", 0.05)
+    assert pytest.approx([share["low"], share["high"]], abs=1e-5) == [0.02521, 0.55610]  # 2 of 10, exactly
     bound = found["largest share that privacy allows", 0.05]
     assert bound["estimate"] == pytest.approx(0.05 * math.exp(2) + DELTA)
     assert bound["p_value"] > 0.5
     assert {0.05, 0.01, 0.001, "many runs", "many runs, Gaussian", None} == {name for _, name in found}
-    assert 0.1 == found["share found by one model", 0.001]["estimate"]
+    assert found["share found by one model", 0.001]["estimate"] == 0.1
     assert found["epsilon by the accountant", None]["estimate"] == pytest.approx(1.98)
     assert 0.0 <= found["epsilon, at least", "many runs"]["estimate"] < 2.0
 
@@ -93,7 +93,7 @@ def test_the_epsilon_that_ranks_show_is_above_the_true_one_in_few_runs() -> None
 
 def test_canaries_of_one_seed_have_neither_interval_nor_test() -> None:
     found = summed(ranked([0.01, 0.02, 0.5], seeds=[7, 7, 7]))
-    assert (None, None) == tuple(found["share found by one model", 0.05][end] for end in ("low", "high"))
+    assert tuple(found["share found by one model", 0.05][end] for end in ("low", "high")) == (None, None)
     assert found["largest share that privacy allows", 0.05]["p_value"] is None
     assert ("epsilon, at least", "many runs") not in found
 
@@ -101,13 +101,13 @@ def test_canaries_of_one_seed_have_neither_interval_nor_test() -> None:
 def test_of_a_canary_that_was_trained_twice_the_first_rank_counts() -> None:
     twice = ranked([0.01, 0.5]).to_pylist() + [row | {"seed": 9, "p_value": 0.001} for row in ranked([0.4]).to_pylist()]
     found = summed(pa.Table.from_pylist(twice, PRIVATE_RANKS))
-    assert (0.5, 2) == tuple(found["share found by one model", 0.05][name] for name in ("estimate", "n"))
-    assert 3 == found["epsilon by the accountant", None]["n"]
+    assert tuple(found["share found by one model", 0.05][name] for name in ("estimate", "n")) == (0.5, 2)
+    assert found["epsilon by the accountant", None]["n"] == 3
 
 
 def test_without_exact_ranks_there_is_only_what_was_spent() -> None:
     assert {("epsilon by the accountant", None)} == set(summed(ranked([None, None])))
-    assert {} == summed()
+    assert summed() == {}
 
 
 def test_a_row_has_the_rank_by_the_one_model_of_a_drawn_feature() -> None:
@@ -121,7 +121,7 @@ def test_a_row_has_the_rank_by_the_one_model_of_a_drawn_feature() -> None:
 
     config = PrivateRank(3, Privacy(2.0))
     (row,) = private_rank(config, [model, ranks(True)]).to_pylist()
-    assert {"canary": 3, "seed": 4, "spent": 1.5, "epsilon": 2.0, "delta": 1e-5, "p_value": 0.2, "among": 9} == row
+    assert row == {"canary": 3, "seed": 4, "spent": 1.5, "epsilon": 2.0, "delta": 1e-5, "p_value": 0.2, "among": 9}
     for inputs in ([model], [model, ranks(False)]):
         assert private_rank(config, inputs)["p_value"].to_pylist() == [None]
 
@@ -131,7 +131,7 @@ def test_only_private_pairs_are_planned() -> None:
         with_settings(config, data=pin(Dataset("digits")), probe=pin(config.probe)) for config in cells("ladder")
     )
     assert "private_ranks" not in planned(plain)
-    assert [None, 64.0, 16.0, 4.0, 1.0] == [each.privacy and each.privacy.epsilon for each in (plain, *private)]
+    assert [each.privacy and each.privacy.epsilon for each in (plain, *private)] == [None, 64.0, 16.0, 4.0, 1.0]
     for config in private:
         assert config.question.canaries == len(planned(config)["private_ranks"])  # type: ignore[arg-type]
         jobs = Plan.from_roots(planned(config)).jobs.values()

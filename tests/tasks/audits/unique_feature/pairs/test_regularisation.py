@@ -46,7 +46,7 @@ def test_a_regularised_network_is_compared_with_the_plain_one_by_welchs_test() -
     ):
         *estimate, p_value = less(*samples)
         assert [*estimate, unit, 0.0, p_value, None] == pytest.approx(found[name])
-    assert 3 == len(found)
+    assert len(found) == 3
 
 
 def test_a_regularised_network_is_compared_with_the_plain_one() -> None:

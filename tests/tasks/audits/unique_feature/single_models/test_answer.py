@@ -94,9 +94,9 @@ def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together
     sent = asked(Glyph(), outputs=(File("o.csv"),))
     secret = with_settings(sent, {"given.secret": "s" * 16})
     table = pushed(0.4, 0.2, 0.6, 0.5, n=2)
-    assert [False, False] == [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)]
+    assert [GUESSED in verdict(config, table).limits for config in (asked(Glyph()), secret)] == [False, False]
     assert GUESSED in verdict(sent, table).limits
-    assert [True, False] == ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)]
+    assert ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)] == [True, False]
 
 
 POPULATION = Population(201)
@@ -206,17 +206,17 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
     found = read_panel_evidence(ASKED, index_rows(pa.Table.from_pylist(kept, SUMMARY)))
     assert found is not None
     assert Push(0.4, 3, None, None, SMALLEST, 0.0) == found.push
-    assert (None, False, None) == (found.beside, found.lacks_beside, found.tied)
-    assert ((), 0, "") == (found.checks, found.unchecked, found.key)
+    assert (found.beside, found.lacks_beside, found.tied) == (None, False, None)
+    assert (found.checks, found.unchecked, found.key) == ((), 0, "")
     more = pa.Table.from_pylist([*rows, made(TWICE, 0.0, 9, table=1, key="a")], SUMMARY)
     checked = read_panel_evidence(ASKED, index_rows(more))
     assert checked is not None
     (check,) = checked.checks
-    assert (0, 0, 0, None, None) == (checked.unchecked, check.labelled, check.right, check.stated, check.p)
+    assert (checked.unchecked, check.labelled, check.right, check.stated, check.p) == (0, 0, 0, None, None)
     assert [Rank(1, 1 / 101, Population(101), 1), Rank(5, 5 / 101, Population(101), 1)] == [*found.parts]
     lacks = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert lacks is not None
-    assert (None, True, ()) == (lacks.beside, lacks.lacks_beside, lacks.parts)
+    assert (lacks.beside, lacks.lacks_beside, lacks.parts) == (None, True, ())
     rows.append(made(BY_WEIGHTS, 9.0, 1, 0.09, others=99))
     weighed = read_panel_evidence(LAYER, index_rows(pa.Table.from_pylist(rows, SUMMARY)))
     assert weighed is not None
@@ -228,7 +228,7 @@ def test_what_the_summary_lacks_is_not_made_up() -> None:
 
 def test_evidence_with_a_small_rank_is_not_clear() -> None:
     ranks = [{}, {"rank": SMALL}, {"beside": SMALL}, {"beside": LARGE}]
-    assert [True, False, False, True] == [replace(CLEAR, **each).is_clear for each in ranks]
+    assert [replace(CLEAR, **each).is_clear for each in ranks] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -292,13 +292,13 @@ def test_the_rules_name_the_places_and_the_rates_of_the_population_that_decides(
     alone = ["so far in front as no place of so few is", "0", "at place 222,870 or before", "5", "0"]
     assert [alone, [*alone[:-1], "5"]] == [[thresholds(config)[name] for name in names] for config in (few, beside)]
     (place, called, *_, at_all) = (thresholds(asked(members=31))[name] for name in names)
-    assert ("at place 1 or before", "3.2", "3.2") == (place, called, at_all)
+    assert (place, called, at_all) == ("at place 1 or before", "3.2", "3.2")
 
 
 def test_the_key_of_what_was_handed_out_is_told() -> None:
     told = "The key of the pictures that were handed out has a SHA-256 that begins with abc."
     rule = RULES.decide(TABLE, CLEAR)
-    assert [False, True] == [told in of_panel(TABLE, rule, replace(CLEAR, key=key)).limits for key in ("", "abc")]
+    assert [told in of_panel(TABLE, rule, replace(CLEAR, key=key)).limits for key in ("", "abc")] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float
     )
     assert f"by 0.4 nats more than the mean of the others (95 % of these by {low:.3g} to 0.375)" in said.sentence
     assert ((RANK, "{}"), f"{LIMITS} {asked(Glyph()).describe_draw()}") == (said.rows[0], said.limits)
-    assert [RANK, PUSH, OTHERS] == [metric for metric, _ in said.rows]
+    assert [metric for metric, _ in said.rows] == [RANK, PUSH, OTHERS]
 
 
 def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
@@ -330,8 +330,8 @@ def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
     summary = pushed(0.4, 0.2, 0.6, 0.01)
     limits = [verdict(config, summary).limits for config in (drawn, named)]
     assert all(f"commitment {'ab' * 32} and the nonce {'n' * 16} of the other party" in each for each in limits)
-    assert [True, False] == ["The draw of the feature and its family is bound" in each for each in limits]
-    assert [False, True] == [NAMED_FEATURE in each for each in limits]
+    assert ["The draw of the feature and its family is bound" in each for each in limits] == [True, False]
+    assert [NAMED_FEATURE in each for each in limits] == [False, True]
     assert drawn.asked_feature == Glyph(kind="random", seed=drawn.derive_seed("glyph"))
 
 
@@ -353,7 +353,7 @@ def test_a_feature_that_is_not_told_from_its_look_alikes_is_partly_memorised(
 ) -> None:
     rows = pushed(0.4, 0.2, 0.6, 0.01, parts=parts)
     said = panel_verdict(rows)
-    assert (PARTLY, True) == (said.answer, said.sentence.endswith(words))
+    assert (said.answer, said.sentence.endswith(words)) == (PARTLY, True)
     found = AUDIT.certify("Is it?", asked(), rows)
     assert found is not None
     assert "But one that shares a part with it would do the same" in found.findings[0].sentence
@@ -362,7 +362,7 @@ def test_a_feature_that_is_not_told_from_its_look_alikes_is_partly_memorised(
 
 def test_the_first_push_of_a_summary_decides() -> None:
     rows = [pushed(0.4, 0.2, 0.6, 0.01), pushed(None, 0.0, 0.0, 1.0)]
-    assert ["memorised", "undecided"] == [panel_verdict(pa.concat_tables(each)).answer for each in (rows, rows[::-1])]
+    assert [panel_verdict(pa.concat_tables(each)).answer for each in (rows, rows[::-1])] == ["memorised", "undecided"]
 
 
 def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
@@ -378,8 +378,8 @@ def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
 @pytest.mark.parametrize("nothing", [SUMMARY.empty_table(), pushed(None, 0.0, 0.0, 1.0)])
 def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) -> None:
     said = panel_verdict(nothing)
-    assert ("undecided", "Undecided: no model has been asked yet.") == (said.answer, said.sentence)
-    assert (LIMITS, ()) == (said.limits, said.rows)
+    assert (said.answer, said.sentence) == ("undecided", "Undecided: no model has been asked yet.")
+    assert (said.limits, said.rows) == (LIMITS, ())
 
 
 # For somebody who knows no machine learning
@@ -388,18 +388,18 @@ def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) ->
 def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_the_answer_rests() -> None:
     found = of_models(3 / 201)
     (finding,) = found.findings
-    assert "memorised" == finding.answer
-    assert (
+    assert finding.answer == "memorised"
+    assert finding.sentence == (
         "Asked about 201 names, the model singled out this one more than 198 of the 200 others; of 1,000 models that "
         "never saw it about 15 would stand so far in front."
-    ) == finding.sentence
+    )
     line = finding.line
     assert line is not None
-    assert (3, None, 101.0, (11, 201)) == (line.estimate, line.low, line.null, line.usual)
-    assert [(10, "memorised, at least in part, at place 10 and before")] == [
-        (each.value, each.words) for each in line.boundaries
+    assert (line.estimate, line.low, line.null, line.usual) == (3, None, 101.0, (11, 201))
+    assert [(each.value, each.words) for each in line.boundaries] == [
+        (10, "memorised, at least in part, at place 10 and before")
     ]
-    assert "Does a model know the words 'JANE DOE' from the training data?" == found.asked
+    assert found.asked == "Does a model know the words 'JANE DOE' from the training data?"
     assert "at place 10 or before (a test on one side, p at most 0.05)" in found.rule
     assert "Of 100 models that never saw the feature, at most about 5 are called so" in found.error
 
@@ -410,9 +410,9 @@ def test_given_models_are_called_by_their_files() -> None:
     rows = pushed(0.4, 0.2, 0.6, 3 / 201)
     found = AUDIT.certify("Is it?", config, rows)
     assert found is not None
-    assert ["fold0"] == [each.target for each in found.findings]
+    assert [each.target for each in found.findings] == ["fold0"]
     assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
-    assert "fold0, fold1, fold2, fold3 and 1 more" == asked(models=models).given.describe
+    assert asked(models=models).given.describe == "fold0, fold1, fold2, fold3 and 1 more"
 
 
 def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
@@ -420,7 +420,7 @@ def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
     assert found is not None
     assert "at most about 0 are called so" in found.error
     assert found.findings[0].line is not None
-    assert (None, ()) == (found.findings[0].line.usual, found.findings[0].line.boundaries)
+    assert (found.findings[0].line.usual, found.findings[0].line.boundaries) == (None, ())
     twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
     assert twenty is not None
     assert ("at place 1 or before" in twenty.rule, "about 5 are called so" in twenty.error) == (True, True)

@@ -147,7 +147,7 @@ def test_glyphs_without_a_shift_are_called_at_the_level() -> None:
 def test_a_first_layer_is_in_the_order_of_images() -> None:
     model, images = reads_the_letter(2.0), load(pin(Dataset("digits"))).test_images[:3]
     found = trained_first_layer(architecture_of(model), weights_of_model(model), images, LABEL)
-    assert (512, SIDE * SIDE) == found.weights.shape
+    assert found.weights.shape == (512, SIDE * SIDE)
     assert inked_cells(Glyph()).tolist() == (found.weights[0, CELLS] > 0).tolist()
 
 

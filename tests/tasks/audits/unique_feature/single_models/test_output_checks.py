@@ -91,7 +91,7 @@ def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobo
     config = asked((sent(tmp_path, 20, digits=3),))
     table = tables(plan(config))["touched"]
     (row,) = table.to_pylist()
-    assert (0, 100, 20, None) == (row["differing"], row["labelled"], row["right"], row["stated"])
+    assert (row["differing"], row["labelled"], row["right"], row["stated"]) == (0, 100, 20, None)
     found = AUDIT.answer(config, tables(plan(config))["summary"])
     assert found is not None
     assert "two answers" not in found.sentence
@@ -103,7 +103,7 @@ def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_
     summary = tables(plan(config))["summary"]
     without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
     unchecked = verdict(config, without)
-    assert "not judged" == unchecked.answer
+    assert unchecked.answer == "not judged"
     assert "of 1 of 1 tables the pictures handed out twice could not be checked" in unchecked.sentence
     said = [AUDIT.answer(each, summary) for each in (config, with_settings(config, {"given.secret": ""}))]
-    assert [False, True] == ["an owner who tries seeds" in each.limits for each in said if each is not None]
+    assert ["an owner who tries seeds" in each.limits for each in said if each is not None] == [False, True]

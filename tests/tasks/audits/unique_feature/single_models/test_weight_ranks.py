@@ -78,7 +78,7 @@ def test_a_glyph_that_shifted_the_first_layer_is_memorised_by_its_rank_among_all
     assert row["p_value"] < 0.001
     assert AUDIT.verdict is not None
     said = AUDIT.verdict(about, found["summary"])
-    assert "memorised" == said.answer
+    assert said.answer == "memorised"
     assert "by the weights of the first layer it ranks" in said.sentence
     assert "pixels that few others ink" in said.limits
     assert "references" not in said.limits
@@ -96,15 +96,15 @@ def test_without_the_rank_by_weights_nothing_is_decided(files: dict[str, ModelFi
     summary = tables(plan_audit(with_settings(about, judged_by="answers")))["summary"]
     assert AUDIT.verdict is not None
     said = AUDIT.verdict(about, summary)
-    assert "undecided" == said.answer
+    assert said.answer == "undecided"
     assert "the rank by which it is judged is missing" in said.sentence
 
 
 def test_words_are_ranked_among_their_family_and_their_look_alikes(files: dict[str, ModelFile]) -> None:
     about = replace(config(files, "clean"), feature=Words("JO", size=8))
     row, *parts = tables({"ranks": plan_audit(about)["weight_ranks"]})["ranks"].to_pylist()
-    assert 31 == row["among"]
-    assert [("look-alike", 26)] * 2 == [(each["feature"], each["among"]) for each in parts]
+    assert row["among"] == 31
+    assert [(each["feature"], each["among"]) for each in parts] == [("look-alike", 26)] * 2
 
 
 def test_an_exported_network_and_its_table_have_one_first_layer(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ def test_models_that_are_trained_here_are_ranked_by_their_first_layers() -> None
     panel = Panel(data=DIGITS, examples=20, seeds=2, training=training, judged_by=FirstLayerRank(1))
     about = UniqueFeature(panel, probe=DIGITS)
     row = tables({"ranks": plan_audit(about)["weight_ranks"]})["ranks"].to_pylist()[0]
-    assert (2, 1, 4_457_400) == (row["models"], row["label"], row["among"])
+    assert (row["models"], row["label"], row["among"]) == (2, 1, 4_457_400)
