@@ -167,7 +167,7 @@ def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any
     fields = _fields_below(type(config), config, settings, "", {})
     chosen = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
     if chosen and not _candidates(config, name, settings) and _candidates(config, name, {}):
-        raise SpecError(f"{name} is not a field of {', '.join(chosen)}")
+        raise SpecError(f"{name} is not a field of {', '.join(dict.fromkeys(chosen))}")
 
 
 def _likeliest(matches: list[_Field]) -> list[_Field]:

@@ -69,7 +69,7 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
         ({"documents": 4, "identifiers": "uuid4"}, "identifiers is a field of question=identifiers, and another"),
         ({"question": "identifiers", "epochs": 3}, "epochs is not a field of question=identifiers"),
         ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
-        ({"adaptation": "full", "rank": 4}, "unknown field 'question.tuning.adaptation.rank': full has no fields"),
+        ({"adaptation": "full", "rank": 4}, "rank is not a field of question.tuning.adaptation=full"),
         ({"secret": SECRET}, "secret stands for several fields; write question=planted question.secret=VALUE or"),
         ({"model": "tiny-gpt", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
         ({"model": "folder:a", "precision": "bfloat16"}, "precision is bfloat16 and adaptation full; it must be lora"),

@@ -217,7 +217,10 @@ def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) 
         ({"question": "pictures", "epochs": 2}, "epochs is not a field of question=pictures"),
         ({"question": "panel", "neighbours_left_out": 10}, "neighbours_left_out is not a field of question=panel"),
         ({"question": "panel", "judged_by": "references"}, "question.judged_by is 'references'; allowed: answers, "),
-        ({"choice": "self-influence", "neighbours_left_out": 10}, "unknown field 'question.choice.neighbours_left"),
+        (
+            {"choice": "self-influence", "neighbours_left_out": 10},
+            "neighbours_left_out is not a field of question.choice=self-influence",
+        ),
         ({"choice": "best"}, "question.choice is 'best'; allowed: random, self-influence"),
         ({"family.look_alikes": 9}, "unknown field 'question.family.look_alikes'"),
         ({"given.shape": "28,28,1", "epochs": 3}, "epochs is not a field of question=given"),
