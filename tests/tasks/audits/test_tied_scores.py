@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -191,7 +190,7 @@ def relational_reader(change: Change) -> Answered:
         COMMONEST,
     )
     measured = questions.measured(questions.counted((10, 100), (10, 100)))
-    config = replace(RELATIONAL, negligible=0.2)
+    config = with_settings(RELATIONAL, negligible=0.2)
     return relational.AUDIT, config, summarise_relational(AboutRelational("numeric"), [measured, commonest])
 
 
