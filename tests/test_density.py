@@ -162,7 +162,7 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
         (("folds=1",), 2, "folds is 1; it must be at least 2"),
         (("examples=5000",), 2, "examples is 5000; it must be at most 1437, the training images there are"),
         (("estimator=loo", "left_out=121"), 2, "left_out is 121; it must be at most 120"),
-        (("estimator=loo", "asked=test"), 2, "unknown field 'question.estimator.asked': loo has left_out"),
+        (("estimator=loo", "asked=test"), 2, "asked is not a field of question.estimator=loo"),
         (("question=kernel", "epochs=1"), 2, "epochs is not a field of question=kernel"),
         (("every=-1",), 2, "every is -1; it must be at least 0"),
         (("privacy.epsilon=-1",), 2, "privacy: epsilon is -1.0; it must be a finite number above 0"),

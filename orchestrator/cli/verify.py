@@ -71,6 +71,9 @@ def verify(
     return 1 if damaged else 0
 
 
+LONGEST = 80  # characters of a name in a message
+
+
 def _find_page(word: str, location: str | None) -> Path:
     """The file of this name, or else the page of the run that is meant.
 
@@ -79,7 +82,11 @@ def _find_page(word: str, location: str | None) -> Path:
     from orchestrator.inspection import pages, status
 
     path = path_of("PAGE", word)
-    if path.exists() or path.suffix or len(path.parts) > 1 or not is_there(store_location(location)):
+    try:
+        is_here = path.exists()
+    except OSError as error:  # of a name that no file can have
+        raise SpecError(f"PAGE {word[:LONGEST]}: {error.strerror or error}") from None
+    if is_here or path.suffix or len(path.parts) > 1 or not is_there(store_location(location)):
         return path
     with command_store(location) as opened:
         try:

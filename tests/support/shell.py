@@ -159,6 +159,15 @@ class Here:
 
     def module(self, name: str, *arguments: str) -> str:
         """The output of `python -m name`, run in this process; fails if it warns or writes to stderr."""
+        return self._program(lambda: runpy.run_module(name, run_name="__main__"), [name, *arguments])
+
+    def script(self, path: Path, *arguments: str) -> str:
+        """The output of `python path`, run in this process; fails if it warns or writes to stderr."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "path", [str(path.parent), *sys.path])
+            return self._program(lambda: runpy.run_path(str(path), run_name="__main__"), [str(path), *arguments])
+
+    def _program(self, run: Callable[[], object], arguments: list[str]) -> str:
         out, err = io.StringIO(), io.StringIO()
         with (
             pytest.MonkeyPatch.context() as patch,
@@ -170,8 +179,8 @@ class Here:
             warnings.simplefilter("always")
             warnings.simplefilter("ignore", DeprecationWarning)  # which no user sees of a library
             warnings.filterwarnings("ignore", "'.*' found in sys.modules")  # another test may have imported it
-            patch.setattr(sys, "argv", [name, *arguments])
-            runpy.run_module(name, run_name="__main__")
+            patch.setattr(sys, "argv", arguments)
+            run()
         assert [str(each.message) for each in warned] == []
         assert err.getvalue() == ""
         return out.getvalue()

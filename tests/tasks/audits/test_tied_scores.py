@@ -54,6 +54,7 @@ from tasks.contract.measure import Tables
 from tasks.contract.schemas import SUMMARY
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu import simulated_encoders
 from tests.tasks.audits.density import made_up as densities
 from tests.tasks.audits.forgetting import made_up as confidences
