@@ -70,11 +70,11 @@ def test_what_is_passed_on_of_a_run_has_the_pattern_of_the_words_and_no_folder(e
     page = said["report.html"].decode()
     assert "single training image with the words '<5 and 4 letters>' changes" in page
     assert shlex.quote("feature=words:<5 and 4 letters>") in page
-    assert " data=folder:scans " in page
+    assert " question.data=folder:scans " in page
     assert "Images of folder:scans are yours and are not shown unless asked for" in page
     (tracked_run,) = tracked(client(f"sqlite:///{engram.folder}/engram-store/mlflow/mlflow.db"))
     assert tracked_run.data.params["feature.words"] == "<5 and 4 letters>"
-    assert tracked_run.data.params["data"].startswith("folder:scans@")
+    assert tracked_run.data.params["question.data"].startswith("folder:scans@")
     assert "<5 and 4 letters>" in tracked_run.data.tags["mlflow.note.content"]
 
 

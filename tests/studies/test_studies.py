@@ -46,6 +46,8 @@ from tasks.audits.density.tail import alone
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.target import Target
 from tasks.audits.forgetting.trainings import ModelId
+from tasks.audits.membership.config import Membership
+from tasks.audits.membership.given_config import FirstImages, GivenModel
 from tasks.audits.text.secrets.models import pair_model
 from tasks.audits.text.secrets.space import Told, draw_secrets, score_table
 from tasks.audits.unique_feature.letters import ReadLetters
@@ -364,7 +366,8 @@ def test_trained_audits_are_counted_with_the_trainings_that_they_saved() -> None
 
 @pytest.mark.slow
 def test_every_given_model_and_every_altered_table_is_answered() -> None:
-    config = replace(membership_given_models.QUICKSTART, data=pin(Dataset("digits")), models=20, examples=60, epochs=1)
+    question = GivenModel(records=FirstImages(pin(Dataset("digits")), 60), models=20)
+    config = Membership(question, replace(membership_given_models.QUICKSTART.training, epochs=1))
     counted = dict(membership_given_models.count_answers(config, 2, 3))
     assert len(membership_given_models.OWNERS) + 2 * len(membership_given_models.CHANGES) == len(counted)
     assert {2} == {found.total() for found in counted.values()}
