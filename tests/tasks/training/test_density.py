@@ -467,7 +467,7 @@ def test_a_narrow_model_is_another_training_of_less_work() -> None:
     found = fit(narrow, ())
     assert (found.schema, said(found, 3).tolist() == said(fit(TINY, ()), 3).tolist()) == (FITTED, False)
     assert batch_key(narrow) != batch_key(TINY)
-    assert "width" not in density.chain_state(TINY).training != density.chain_state(narrow).training
+    assert density.chain_state(TINY).training != density.chain_state(narrow).training
     wide, less = (work(config).amounts for config in (TINY, narrow))
     assert wide.keys() == less.keys()
     assert all(0.25 < less[unit] / wide[unit] < 0.4 for unit in wide)
