@@ -471,8 +471,6 @@ def test_a_narrow_model_is_another_training_of_less_work() -> None:
     wide, less = (work(config).amounts for config in (TINY, narrow))
     assert wide.keys() == less.keys()
     assert all(0.25 < less[unit] / wide[unit] < 0.4 for unit in wide)
-    fields: dict[str, Any] = {each.name: getattr(narrow, each.name) for each in dataclasses.fields(narrow)}
-    assert "width=0.25, refine=2" in repr(RefinedTraining(**fields, refine=2))
 
 
 def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_codes_were_worth() -> None:
