@@ -59,20 +59,25 @@ def find_paths(
     two names stand for one, and if the fields are of different alternatives. An `overriding` name may stand for a field
     that another name stands for, too.
     """
-    given = {**settings, **_selections_by_short_names(config, settings)}
+    kind: Any = type(config)
+    given = {**settings, **_selections_by_short_names(kind, settings, _list_fields(config, settings))}
+    fields = _list_fields(config, given)
     selected: dict[str, str] = {}
     for name in settings:  # names of which every field is of one alternative decide for the others
-        for path, tag in _common_selections(_candidates(config, name, given)).items():
+        for path, tag in _common_selections(_candidates(kind, name, given, fields)).items():
             if selected.setdefault(path, tag) != tag:
                 raise SpecError(f"{name} is a field of {path}={tag}, and another setting is of {path}={selected[path]}")
+    decided = {**selected, **given}
+    chosen_fields = _list_fields(config, decided) if selected else fields
     paths: dict[str, str] = {}
     for name in settings:
-        field = _choose(name, _candidates(config, name, {**selected, **given}))
+        field = _choose(name, _candidates(kind, name, decided, chosen_fields))
         if field is None:
-            _refuse_other_alternative(config, name, given)
+            _refuse_other_alternative(config, name, given, fields)
         if field is None or field.is_unknown or field.path == name:
-            _refuse_choice(config, name, given)
-            known = [each for each in _candidates(config, name, given) if each.path != name and not each.is_unknown]
+            _refuse_choice(name, fields)
+            candidates = _candidates(kind, name, given, fields)
+            known = [each for each in candidates if each.path != name and not each.is_unknown]
             if selected and known:
                 others = ", ".join(f"{path}={tag}" for path, tag in selected.items())
                 raise SpecError(f"{name} is not a field of {others}, and another setting is; leave out one of the two")
@@ -80,19 +85,21 @@ def find_paths(
         if any(paths[other] == path and (other in overriding) == (name in overriding) for other in paths):
             raise SpecError(f"{path} is given twice, once as {name}; give it once")
         paths[name] = path
-        selected |= {} if field is None else field.selects
+        if field is not None and not field.selects.items() <= selected.items():
+            selected |= field.selects
+            decided = {**selected, **given}
+            chosen_fields = _list_fields(config, decided)
     return paths, selected
 
 
-def _selections_by_short_names(config: Any, settings: Mapping[str, Any]) -> dict[str, str]:
+def _selections_by_short_names(kind: Any, settings: Mapping[str, Any], fields: list[_Field]) -> dict[str, str]:
     """The tags of alternatives that settings select by a short name of the field, such as `criterion=simclr`."""
-    fields = {field.path: field for field in _fields_below(type(config), config, settings, "", {})}
+    tags = {field.path: field.tags for field in fields}
     selections = {}
     for name, value in settings.items():
-        likeliest = _likeliest(_candidates(config, name, settings))
-        for path in [field.path for field in likeliest]:
-            if len(likeliest) == 1 and path in fields and value in fields[path].tags:
-                selections[path] = value
+        likeliest = _likeliest(_candidates(kind, name, settings, fields))
+        if len(likeliest) == 1 and value in tags.get(likeliest[0].path, ()):
+            selections[likeliest[0].path] = value
     return selections
 
 
@@ -104,9 +111,12 @@ def _common_selections(candidates: list[_Field]) -> dict[str, str]:
     return {path: tag for path, tag in first.selects.items() if all(each.selects.get(path) == tag for each in others)}
 
 
-def _candidates(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Field]:
-    """The fields that a name may stand for, by its value where their types have a prefix."""
-    return _with_prefix_of(settings.get(name), _named_fields(config, name, settings))
+def _candidates(kind: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> list[_Field]:
+    """The fields that a name may stand for, by its value where their types have a prefix.
+
+    `kind` is the class of the configuration, and `fields` are those that it has with these settings.
+    """
+    return _with_prefix_of(settings.get(name), _named_fields(kind, name, fields))
 
 
 def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
@@ -115,10 +125,8 @@ def _with_prefix_of(value: Any, fields: list[_Field]) -> list[_Field]:
     return matching or [field for field in fields if not field.prefix] or fields
 
 
-def _named_fields(config: Any, name: str, settings: Mapping[str, Any]) -> list[_Field]:
+def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
     first, _, rest = name.partition(".")
-    kind: Any = type(config)
-    fields = list(_fields_below(kind, config, settings, "", {}))
     if first in field_types(kind):
         return list(_below_group(name, fields)) or [_Field(name, {})]
     tagged = [field for field in fields if first in field.tags]
@@ -154,19 +162,19 @@ def _below_group(name: str, fields: list[_Field]) -> Iterator[_Field]:
             yield field.below(last)
 
 
-def _refuse_choice(config: Any, name: str, settings: Mapping[str, Any]) -> None:
+def _refuse_choice(name: str, fields: list[_Field]) -> None:
     """Raise SpecError if the name of a setting is the tag of an alternative, and of no field."""
-    fields = list(_fields_below(type(config), config, settings, "", {}))
     for field in fields:
         if name in field.tags and name not in {each.name for each in fields}:
             raise SpecError(f"{name!r} is not a field but a choice of {field.path}: write {field.path}={name}")
 
 
-def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any]) -> None:
+def _refuse_other_alternative(config: Any, name: str, settings: Mapping[str, Any], fields: list[_Field]) -> None:
     """Raise SpecError if only alternatives that the settings do not select have a field of this name."""
-    fields = _fields_below(type(config), config, settings, "", {})
+    kind: Any = type(config)
     chosen = [f"{field.path}={field.selected}" for field in fields if settings.get(field.path) in field.tags]
-    if chosen and not _candidates(config, name, settings) and _candidates(config, name, {}):
+    is_missing = chosen and not _candidates(kind, name, settings, fields)
+    if is_missing and _candidates(kind, name, {}, _list_fields(config, {})):
         raise SpecError(f"{name} is not a field of {', '.join(dict.fromkeys(chosen))}")
 
 
@@ -190,6 +198,11 @@ def _choose(name: str, matches: list[_Field]) -> _Field | None:
 
 def _describe_field(field: _Field) -> str:
     return " ".join((*(f"{path}={tag}" for path, tag in field.selects.items()), f"{field.path}=VALUE"))
+
+
+def _list_fields(config: Any, settings: Mapping[str, Any]) -> list[_Field]:
+    """Every field that the configuration has, or has once an alternative is selected that the settings leave open."""
+    return list(_fields_below(type(config), config, settings, "", {}))
 
 
 def _fields_below(

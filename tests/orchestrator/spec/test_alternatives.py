@@ -10,9 +10,9 @@ import pytest
 from orchestrator.errors import SpecError
 from orchestrator.planning.identity import canonical
 from orchestrator.spec.config_parts import differing_paths, flatten, plain
-from orchestrator.spec.fields import coerce, replace_fields
-from orchestrator.spec.short_names import find_paths
+from orchestrator.spec.fields import coerce
 from tasks.contract.ranges import AtLeast, Ranged
+from tests.support.settings import with_settings
 
 
 @dataclass(frozen=True)
@@ -157,12 +157,6 @@ class Config:
     data: Data = Data()
     seed: int = 0
     drawing: Drawing | None = None
-
-
-def with_settings(config: Config, settings: dict[str, Any]) -> Config:
-    paths, selected = find_paths(config, settings)
-    changed: Config = replace_fields(config, {**selected, **{paths[name]: value for name, value in settings.items()}})
-    return changed
 
 
 @pytest.mark.parametrize(
