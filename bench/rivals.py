@@ -34,7 +34,6 @@ from dashboards.chart import Axis, Chart, Figure, marks, row_panel, upright
 from dashboards.drawing import SERIES
 from dashboards.layout import rows
 from dashboards.legend import series_entry
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from tasks.audits.membership.answer import verdict
 from tasks.audits.membership.config import About, Membership
@@ -44,6 +43,7 @@ from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.audits.membership.presets import HALVES
 from tasks.audits.membership.trainings import ANSWERS, log_odds
 from tasks.numerics.ranks import area_under_curve
+from tasks.numerics.statistics import exact_interval
 
 SCRIPTS = Path(__file__).parent / "rival_scripts"
 KINDS = ("null", "overfit", "exposed")
@@ -248,7 +248,7 @@ def share(some: int, of: int) -> str:
     """A count with its interval: `3 of 20 [3, 38] %`."""
     if not of:
         return ""
-    low, high = (100 * end for end in clopper_pearson(some, of))
+    low, high = (100 * end for end in exact_interval(some, of))
     return f"{some} of {of} [{low:.0f}, {high:.0f}] %"
 
 

@@ -21,7 +21,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from measurement.intervals import clopper_pearson
 from measurement.report import make_parser
 from orchestrator.runs.lifecycle import start
 from orchestrator.runs.report import Report
@@ -37,6 +36,7 @@ from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import Matching, attacks
 from tasks.audits.membership.measures.records import ExactTest, records
 from tasks.contract.decision_rates import COUNTS, DecisionRate, count_of, format_share, read_rates, write_rates
+from tasks.numerics.statistics import exact_interval
 from tests.tasks.audits.membership.made_up import make_answers
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -297,7 +297,7 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
 
 
 def format_cell(count: int, audits: int) -> str:
-    low, high = clopper_pearson(count, audits)
+    low, high = exact_interval(count, audits)
     return f"{count} {format_share(low, high)}"
 
 

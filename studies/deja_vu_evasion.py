@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.deja_vu.answer import verdict
@@ -38,6 +37,7 @@ from tasks.audits.deja_vu.measures.scores import Scoring, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import ModelFile
+from tasks.numerics.statistics import exact_interval
 from tasks.worker.files import File
 from tests.tasks.audits.deja_vu.encoders import pixels_of, remembering
 
@@ -149,7 +149,7 @@ def markdown(given: Size, found: Sequence[tuple[str, list[tuple[str, str]]]]) ->
     for name, owners in found:
         before, after = (", ".join(str(Counter(each)[name]) for name in ANSWERS) for each in zip(*owners, strict=True))
         refused = sum(answer == "not judged" for _, answer in owners)
-        low, high = clopper_pearson(refused, len(owners))
+        low, high = exact_interval(refused, len(owners))
         percent = f"{100 * refused / len(owners):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         lines.append(f"| {name} | {before} | {after} | {percent} |")
     config = given.config

@@ -24,7 +24,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.density import AUDIT, plan
@@ -38,6 +37,7 @@ from tasks.contract.verdict import Answer
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.external.handout import png
+from tasks.numerics.statistics import exact_interval
 from tasks.worker.compute_context import ComputeContext, use_context
 
 ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")
@@ -162,7 +162,7 @@ def markdown(found: Sequence[Counted]) -> str:
 
 
 def share(count: int, n: int) -> str:
-    low, high = clopper_pearson(count, n)
+    low, high = exact_interval(count, n)
     return f"{count} of {n}, {100 * count / n:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 

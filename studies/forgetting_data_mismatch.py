@@ -25,7 +25,6 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.forgetting_evasion import ANSWERS, APART, asked, decisions_of, of_audit, trained, training_of
 from studies.interface import study_parser
@@ -45,6 +44,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tasks.models.catalog import Network
+from tasks.numerics.statistics import exact_interval
 from tasks.training.mixed import Mixture
 
 Array = NDArray[np.float64]
@@ -229,7 +229,7 @@ def markdown(found: Sequence[Judged]) -> str:
         cells += [", ".join(str(answers.count(name)) for name in ANSWERS) for answers in by_judge.values()]
         for judge in JUDGES[1:]:
             cleared, count = by_judge[judge].count("forgotten"), len(by_judge[judge])
-            low, high = clopper_pearson(cleared, count)
+            low, high = exact_interval(cleared, count)
             cells.append(f"{100 * cleared / count:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
         lines.append(f"| {' | '.join(cells)} |")
     return (

@@ -26,7 +26,6 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.membership.answer import verdict
@@ -44,6 +43,7 @@ from tasks.datasets.mixtures import BalancedHalf, Part, Share
 from tasks.external.model_file import ModelFile
 from tasks.models.networks import architecture_of, weights_of_model
 from tasks.numerics import seeds
+from tasks.numerics.statistics import exact_interval
 from tasks.training.mixed import Mixture, logits, train_many
 from tasks.worker.files import File
 
@@ -237,7 +237,7 @@ def markdown(counted: Sequence[tuple[str, Counter[str]]]) -> Iterator[str]:
     yield f"| given model | {' | '.join(ANSWERS)} | memorised, 95 % interval |"
     yield "|---" * (2 + len(ANSWERS)) + "|"
     for name, found in counted:
-        low, high = (100 * end for end in clopper_pearson(found["memorised"], found.total()))
+        low, high = (100 * end for end in exact_interval(found["memorised"], found.total()))
         numbers = " | ".join(str(found[answer]) for answer in ANSWERS)
         yield f"| {name} | {numbers} | {low:.0f} to {high:.0f} % |"
 

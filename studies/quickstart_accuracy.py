@@ -24,9 +24,9 @@ from typing import Any
 
 import torch
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
+from tasks.numerics.statistics import exact_interval
 
 ENGRAM = (sys.executable, "-m", "orchestrator")
 FOUND = {"unique_feature": "memorised", "density": "memorised", "deja_vu": "memorised", "relational": "memorised"}
@@ -102,7 +102,7 @@ def markdown(found: Sequence[Outcome]) -> str:
         counts = Counter(of.answers[name] for of in found).most_common()
         lines.append(f"| {name} | {', '.join(f'{answer} {count}' for answer, count in counts)} | {len(found)} |")
     right, seeds = sum(of.all_right for of in found), len(found)
-    low, high = clopper_pearson(right, seeds)
+    low, high = exact_interval(right, seeds)
     others = [str(of.seed) for of in found if not of.all_right]
     things = [sum(of.right for of in found), sum(len(of.answers) for of in found)]
     mean = sum(of.seconds for of in found) / seeds

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import torch
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.relational.answer import verdict
@@ -42,6 +41,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.questions.question import Answer, Question
 from tasks.external.blinded_questions import ReadBlindedAnswers, key_table, read_blinded_answers
 from tasks.language_models.fine_tuning import fine_tune
+from tasks.numerics.statistics import exact_interval
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import SETS
 
@@ -242,7 +242,7 @@ def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
         counted = Counter(owner.answer for owner in owners)
         cells = []
         for answer in ("not seen", "not judged"):
-            low, high = clopper_pearson(counted[answer], len(owners))
+            low, high = exact_interval(counted[answer], len(owners))
             share = 100 * counted[answer] / len(owners)
             cells.append(f"{share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")
         evaded = [100 * owner.evaded for owner in owners]

@@ -28,7 +28,6 @@ import torch
 from numpy.typing import NDArray
 from pyarrow import feather
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.text.answer import verdict
@@ -45,7 +44,7 @@ from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel
 from tasks.numerics import seeds
 from tasks.numerics.ranks import rank_p_value
-from tasks.numerics.statistics import mean
+from tasks.numerics.statistics import exact_interval, mean
 from tests.tasks.audits.text.made_up import make_scores
 
 Array = NDArray[np.float64]
@@ -254,7 +253,7 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
 
 
 def describe_share(some: int, of: int) -> str:
-    low, high = clopper_pearson(some, of)
+    low, high = exact_interval(some, of)
     return f"{some} of {of}: {100 * some / of:.0f} [{100 * low:.0f}, {100 * high:.0f}] %"
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from measurement.intervals import clopper_pearson
 from measurement.report import measurement_facts, publish_counts
 from studies.hospital import make_xrays
 from studies.interface import study_parser
@@ -34,7 +33,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, Words, burn, draw_member, family
 from tasks.datasets.images import Pixels
 from tasks.numerics import seeds
-from tasks.numerics.statistics import mean
+from tasks.numerics.statistics import exact_interval, mean
 from tasks.training.classifier import Burnt, Training, train_many
 
 NAME = Words("JANE", size=8, top=1, left=1)
@@ -134,7 +133,7 @@ def markdown(found: Sequence[Read]) -> str:
         assert by_chance is not None
         interval = "" if right.low is None else f" [{right.low:.2f}, {right.high:.2f}]"
         whole = sum(of.right == of.letters for of in read)
-        low, high = clopper_pearson(whole, len(read))
+        low, high = exact_interval(whole, len(read))
         lines.append(
             f"| {way} | {len(read)} | {right.value:.2f}{interval} | {by_chance:.2f} "
             f"| {whole} of {len(read)} [{100 * low:.0f}, {100 * high:.0f}] % |"

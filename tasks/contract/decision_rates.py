@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from tasks.contract.certificate import Certificate
-from tasks.numerics.statistics import proportion_at_least
+from tasks.numerics.statistics import exact_interval
 
 FILE = Path(__file__).with_suffix(".csv")
 COUNTS = ("accused", "cleared", "undecided", "not_judged")
@@ -90,8 +90,7 @@ def describe_rates(audit: str) -> str:
 
 def count_of(count: int, audits: int) -> str:
     """A count with its exact 95 % interval in percent (Clopper & Pearson 1934): `0 of 20 audits (0 to 17 %)`."""
-    low = proportion_at_least(count, audits, 0.975)
-    high = 1 - proportion_at_least(audits - count, audits, 0.975)
+    low, high = exact_interval(count, audits)
     return f"{count} of {audits} audits ({100 * low:.0f} to {100 * high:.0f} %)"
 
 

@@ -166,14 +166,22 @@ def proportion_at_least(successes: int, n: int, confidence: float = 0.95) -> flo
     return float(stats.beta.ppf(1 - confidence, successes, n - successes + 1))
 
 
+def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """The exact interval of the probability behind successes / n, which covers at least as often as it says.
+
+    Clopper & Pearson 1934.
+    """
+    one_sided = (1 + confidence) / 2
+    return proportion_at_least(successes, n, one_sided), 1 - proportion_at_least(n - successes, n, one_sided)
+
+
 def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """successes / n with Clopper and Pearson's interval (1934), which covers at least as often as it says."""
+    """successes / n with its exact interval; no estimate if n is 0."""
     _counts(successes, n)
     if n == 0:
         return Estimate(None, None, None, 0)
-    one_sided = (1 + confidence) / 2
-    low, misses = (proportion_at_least(count, n, one_sided) for count in (successes, n - successes))
-    return Estimate(successes / n, low, 1 - misses, n)
+    low, high = exact_interval(successes, n, confidence)
+    return Estimate(successes / n, low, high, n)
 
 
 def mcnemar_greater(first: Sequence[bool], second: Sequence[bool]) -> float | None:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from measurement.intervals import clopper_pearson
 from studies import (
     deja_vu_evasion,
     density_error_rates,
@@ -53,6 +52,7 @@ from tasks.audits.text.secrets.space import Told, draw_secrets, score_table
 from tasks.audits.unique_feature.letters import ReadLetters
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
+from tasks.numerics.statistics import exact_interval
 from tasks.training.recipe import Privacy
 from tasks.training.unlearning_config import UNLEARNING
 
@@ -131,8 +131,8 @@ def test_a_seed_counts_where_every_answer_is_right() -> None:
 
 def test_the_interval_is_the_exact_one() -> None:
     # Where all of n succeed, the lower limit is the nth root of 2.5 %.
-    assert clopper_pearson(20, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
-    assert clopper_pearson(0, 20) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
+    assert exact_interval(20, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
+    assert exact_interval(0, 20) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
 
 
 def test_every_run_is_answered_and_what_is_planted_is_called() -> None:

@@ -12,8 +12,9 @@ from dashboards.audits.unique_feature.effects import EFFECT
 from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, estimate_marks, facet_panels, level, line
 from dashboards.run import Run
 from dashboards.summary import Row, find_row, find_rows, finite, format_range
-from tasks.audits.unique_feature.pairs.private_ranks import ALLOWED, ONE_MODEL, exact_proportion
+from tasks.audits.unique_feature.pairs.private_ranks import ALLOWED, ONE_MODEL
 from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
+from tasks.numerics.statistics import exact_proportion
 
 PANEL = 1.7  # inches
 LEVELS = (0.05, 0.01)  # of the p-value, whose shares are drawn

@@ -41,9 +41,9 @@ from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.epsilon_rows import CONFIDENCE, LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.epsilon import MANY_RUNS
-from tasks.numerics.statistics import proportion_at_least, proportion_greater
+from tasks.numerics.statistics import exact_proportion, proportion_greater
 from tasks.training.recipe import Privacy
 
 ONE_MODEL = "share found by one model"  # of drawn features, at each level
@@ -144,18 +144,11 @@ def bounded_share_rows(
     for level in levels:
         setting = {"delta": promised.delta, "epsilon": promised.epsilon, "level": level}
         n, called = len(ranked), sum(rank["p_value"] <= level for rank in ranked)
-        share, bound = exact_proportion(called, n), promised.power(level)
+        share, bound = exact_proportion(called, n, CONFIDENCE), promised.power(level)
         beyond = None if shared else proportion_greater(called, n, bound)
         without = row(ONE_MODEL, setting, share, "training", level)
         yield without | {"low": None, "high": None} if shared else without
         yield row(ALLOWED, setting, alone(bound, n), "training", level, beyond)
-
-
-def exact_proportion(called: int, n: int) -> Estimate:
-    """called / n with its exact interval: a bound is compared with it, and Wilson's is too narrow for one or two."""
-    reach = (1 + CONFIDENCE) / 2
-    low, high = proportion_at_least(called, n, reach), 1 - proportion_at_least(n - called, n, reach)
-    return Estimate(called / n, low, high, n)
 
 
 MEASURE = Measure("private_ranks", PRIVATE_RANKS, plan, rows)
