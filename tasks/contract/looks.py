@@ -111,10 +111,10 @@ def stated_error(rules: Rules[Any] | None, config: Any, answers: Mapping[Answer,
     if rules is None:
         return None
     numbers, found = rules.numbers(config), list[float]()
-    for rule in rules.applicable_rules(config):
-        if rule.answer not in answers or answers[rule.answer].tone != "accused":
+    for case in rules.applicable_cases(config):
+        if case.answer not in answers or answers[case.answer].tone != "accused":
             continue
-        for match in STATED.finditer(rule.error.format_map(numbers)):
+        for match in STATED.finditer(case.error.format_map(numbers)):
             found.append(max(float(number) for number in match.groups() if number))
     return max(found, default=None)
 

@@ -1,15 +1,16 @@
-"""The rule of a verdict, written once: an ordered list of conditions, of which the first that holds gives the answer.
+"""The rules of an audit, written once: cases in order, of which the first whose condition holds gives the answer.
 
-The verdict, the certificate and the audit's page in `docs` all render it, so that none of them can say anything else.
+The verdict, the certificate and the audit's page in `docs` all render them, so that they cannot contradict each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tasks.contract.certificate import Certificate, Finding
+from tasks.contract.certificate import STEPS, Certificate, Finding, NumberLine
+from tasks.contract.summaries import Name
 from tasks.contract.verdict import DETECTABLE, Answer, Verdict
 
 Evidence = TypeVar("Evidence")
@@ -21,13 +22,25 @@ def applies_always(_config: Any) -> bool:
     return True
 
 
+def end_sentence(_config: Any, _evidence: Any) -> str:
+    return "."
+
+
+def give_no_reasons(_config: Any, _evidence: Any) -> Iterable[str]:
+    return ()
+
+
 @dataclass(frozen=True)
-class Rule(Generic[Evidence]):
-    """One case of a decision.
+class Case(Generic[Evidence]):
+    """One case of a decision: its condition, its error rate, and what is said and advised if it holds.
 
     `when` is the condition as a clause ("the 95 % interval lies above 0") and `error` a sentence on how often the
-    answer is wrong; both may name numbers of the config in braces, `{negligible}`. A rule that `applies` to some
+    answer is wrong; both may name numbers of the config in braces, `{negligible}`. A case that `applies` to some
     configs only says to which in `scope` ("third-party predictions"), which completes "only for".
+
+    All that follows is of (config, evidence). `because` ends the verdict's first sentence, after the evidence, and may
+    add others; `reasons` are sentences after the details. `steps` are what to do next. `describe`, `explain`, `line`
+    and `rows` take the place of those of the audit (`tasks.contract.answering.Answering`) where they are given.
     """
 
     answer: Answer
@@ -36,6 +49,16 @@ class Rule(Generic[Evidence]):
     error: str = ""
     scope: str = ""
     applies: Callable[[Any], bool] = applies_always
+    because: Callable[[Any, Evidence], str] = end_sentence
+    reasons: Callable[[Any, Evidence], Iterable[str]] = give_no_reasons
+    steps: tuple[str, ...] | Callable[[Any, Evidence], tuple[str, ...]] = STEPS["open"]
+    describe: Callable[[Any, Evidence], str] | None = None
+    explain: Callable[[Any, Evidence], str | None] | None = None
+    line: Callable[[Any, Evidence], NumberLine | None] | None = None
+    rows: Callable[[Evidence], tuple[Name, ...]] | None = None
+
+
+Rule = Case  # until all audits answer by `tasks.contract.answering`
 
 
 def explain_interval(answer: Answer, high: float, negligible: float, advice: str) -> str:
@@ -45,14 +68,14 @@ def explain_interval(answer: Answer, high: float, negligible: float, advice: str
     return f"; as much as {high:.2g} cannot be excluded: {advice}."
 
 
-def undecided() -> Rule[Any]:
-    """The last case: the answer where no other rule holds."""
-    return Rule("undecided", OTHERWISE, lambda _evidence: True)
+def undecided(**words: Any) -> Case[Any]:
+    """The last case, which holds if no other does; `words` are further fields of `Case`."""
+    return Case("undecided", OTHERWISE, lambda _evidence: True, **words)
 
 
 @dataclass(frozen=True)
-class FormattedRule:
-    """A rule's answer, its scope in parentheses (empty where it applies to all), and its condition and error rate."""
+class FormattedCase:
+    """A case's answer, its scope in parentheses (empty where it applies to all), and its condition and error rate."""
 
     answer: str
     scope: str
@@ -66,49 +89,47 @@ class Rules(Generic[Evidence]):
     `numbers(config)` gives the thresholds as they are written in the rules' texts.
     """
 
-    cases: tuple[Rule[Evidence], ...]
+    cases: tuple[Case[Evidence], ...]
     numbers: Callable[[Any], Numbers]
 
-    def decide(self, config: Any, evidence: Evidence) -> Rule[Evidence]:
-        """The first rule that applies to the config and holds for the evidence."""
-        return next(rule for rule in self.applicable_rules(config) if rule.holds(evidence))
+    def decide(self, config: Any, evidence: Evidence) -> Case[Evidence]:
+        """The first case that applies to the config and holds for the evidence."""
+        return next(case for case in self.applicable_cases(config) if case.holds(evidence))
 
-    def applicable_rules(self, config: Any) -> Iterator[Rule[Evidence]]:
-        return (rule for rule in self.cases if rule.applies(config))
+    def applicable_cases(self, config: Any) -> Iterator[Case[Evidence]]:
+        return (case for case in self.cases if case.applies(config))
 
     def explain(self, config: Any) -> str:
-        """The rules that apply to the config in full sentences, for the certificate."""
+        """The conditions that apply to the config in full sentences, for the certificate."""
         numbers, sentences = self.numbers(config), list[str]()
-        for rule in self.applicable_rules(config):
-            start = "The answer is" if not sentences else "Otherwise it is"
-            if rule.when == OTHERWISE:
-                start = "The answer is"
-            sentences.append(f"{start} “{rule.answer}” where {rule.when.format_map(numbers)}.")
+        for case in self.applicable_cases(config):
+            start = "The answer is" if not sentences or case.when == OTHERWISE else "Otherwise it is"
+            sentences.append(f"{start} “{case.answer}” where {case.when.format_map(numbers)}.")
         return " ".join(sentences)
 
     def explain_errors(self, config: Any) -> str:
-        """How often the rules that apply to the config are wrong, in full sentences; empty where none is known."""
+        """How often the cases that apply to the config are wrong, in full sentences; empty if none states it."""
         numbers = self.numbers(config)
-        return " ".join(rule.error.format_map(numbers) for rule in self.applicable_rules(config) if rule.error)
+        return " ".join(case.error.format_map(numbers) for case in self.applicable_cases(config) if case.error)
 
     def certify(
         self, config: Any, verdict: Verdict, asked: str, findings: tuple[Finding, ...], steps: tuple[str, ...]
     ) -> Certificate:
-        """The certificate of this verdict, with the rules that apply to the config."""
+        """The certificate of this verdict, until all audits answer by `tasks.contract.answering`."""
         return Certificate(
             asked, findings, self.explain(config), self.explain_errors(config), beyond=verdict.limits, steps=steps
         )
 
     def format_list(self, config: Any) -> list[str]:
-        """All rules as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""
+        """All cases as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""
         return [
             f"{at}. **{case.answer}**{case.scope}: {case.rule}" for at, case in enumerate(self.format_cases(config), 1)
         ]
 
-    def format_cases(self, config: Any) -> Iterator[FormattedRule]:
-        """Each rule at the numbers of the config."""
+    def format_cases(self, config: Any) -> Iterator[FormattedCase]:
+        """Each case at the numbers of the config."""
         numbers = self.numbers(config)
-        for rule in self.cases:
-            scope = f" (only for {rule.scope})" if rule.scope else ""
-            error = f" {rule.error.format_map(numbers)}" if rule.error else ""
-            yield FormattedRule(rule.answer.capitalize(), scope, f"{rule.when.format_map(numbers)}.{error}")
+        for case in self.cases:
+            scope = f" (only for {case.scope})" if case.scope else ""
+            error = f" {case.error.format_map(numbers)}" if case.error else ""
+            yield FormattedCase(case.answer.capitalize(), scope, f"{case.when.format_map(numbers)}.{error}")

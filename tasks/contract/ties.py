@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tasks.contract.certificate import number_per_hundred
-from tasks.contract.rules import Rule, applies_always
-from tasks.contract.summaries import Estimate, Row, Rows, row, select_rows
+from tasks.contract.rules import Case, applies_always
+from tasks.contract.summaries import Estimate, Row, Rows, name_of, row, select_rows
 
 NOT_JUDGED = "not judged"
 TIED = "scores tied"  # metric: the share of pairs of scores that are equal
@@ -39,9 +39,17 @@ def are_tied(tied: Row | None) -> bool:
     return tied is not None and tied["estimate"] is not None and tied["estimate"] > MOST_TIED
 
 
-def tie_rule(scope: str = "", applies: Callable[[Any], bool] = applies_always) -> Rule[Any]:
-    """The rule by which tied scores are not judged, of evidence that has the summary row as `tied`."""
-    return Rule(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), scope=scope, applies=applies)
+def tie_rule(scope: str = "", applies: Callable[[Any], bool] = applies_always, **words: Any) -> Case[Any]:
+    """The case of tied scores, of evidence that has the summary row as `tied`; nothing but the ties is told.
+
+    `words` are further fields of `Case`, instead of these.
+    """
+    told: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
+    return Case(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **told | words)
+
+
+def describe_tied_evidence(_config: Any, evidence: Any) -> str:
+    return describe_ties(evidence.tied)
 
 
 def describe_ties(tied: Row) -> str:

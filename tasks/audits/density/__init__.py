@@ -42,10 +42,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tasks.audits.density.answer import MEANINGS, OBJECTIVES, RULES, verdict
-from tasks.audits.density.certificate import SYMBOLS, certificate
+from tasks.audits.density.answer import MEANINGS, OBJECTIVES, RULES, certificate, verdict
 from tasks.audits.density.config import About, Density, KernelDensity, Memorization, NearDuplicates
 from tasks.audits.density.measures import MEASURES, summary
+from tasks.audits.density.plain_words import SYMBOLS
 from tasks.audits.density.power import power, resolution
 from tasks.audits.density.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.density.reassignment import smallest_p_value

@@ -28,6 +28,8 @@ PUBLISHED, MATCHED = (row_name(metric, statistic="median") for metric in ("M", "
 OF_CALLED = "matched-count M of the memorised"
 EFFECTIVE = row_name("effective samples of log p", statistic="median")
 FEW_EFFECTIVE = row_name("effective samples of log p", below=FEW_SAMPLES)
+SIGNIFICANT = 0.05
+SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
 
 
 @dataclass(frozen=True)
