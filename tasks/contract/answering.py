@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from tasks.contract.certificate import STEPS, Certificate, Finding, NumberLine, steps_of_null
+from tasks.contract.certificate import Certificate, Finding, NumberLine, steps_of_null
 from tasks.contract.rules import Case, Numbers, Rules, applies_always, give_no_reasons, undecided
 from tasks.contract.summaries import Name, index_rows
 from tasks.contract.verdict import Verdict
@@ -142,9 +142,7 @@ class Answering(Generic[E]):
         case = self.rules.cases[-1] if evidence is None else self.rules.decide(config, evidence)
         if self.null.holds(config):
             return steps_of_null(case.answer, self.null.proper)
-        if not callable(case.steps):
-            return case.steps
-        return STEPS["open"] if evidence is None else case.steps(config, evidence)
+        return case.steps(config, evidence) if callable(case.steps) else case.steps
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,9 @@ class Case(Generic[Evidence]):
     configs only says to which in `scope` ("third-party predictions"), which completes "only for".
 
     All that follows is of (config, evidence). `because` ends the verdict's first sentence, after the evidence, and may
-    add others; `reasons` are sentences after the details. `steps` are what to do next. `describe`, `explain`, `line`
-    and `rows` take the place of those of the audit (`tasks.contract.answering.Answering`) where they are given.
+    add others; `reasons` are sentences after the details. `steps` are what to do next; those of the last case are given
+    without evidence, too (None). `describe`, `explain`, `line` and `rows` take the place of those of the audit
+    (`tasks.contract.answering.Answering`) where they are given.
     """
 
     answer: Answer
@@ -51,7 +52,7 @@ class Case(Generic[Evidence]):
     applies: Callable[[Any], bool] = applies_always
     because: Callable[[Any, Evidence], str] = end_sentence
     reasons: Callable[[Any, Evidence], Iterable[str]] = give_no_reasons
-    steps: tuple[str, ...] | Callable[[Any, Evidence], tuple[str, ...]] = STEPS["open"]
+    steps: tuple[str, ...] | Callable[[Any, Any], tuple[str, ...]] = STEPS["open"]
     describe: Callable[[Any, Evidence], str] | None = None
     explain: Callable[[Any, Evidence], str | None] | None = None
     line: Callable[[Any, Evidence], NumberLine | None] | None = None

@@ -36,12 +36,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audits.forgetting.answer import EFFECT, MEANINGS, verdict
+from tasks.audits.forgetting.answer import EFFECT, MEANINGS, certificate, verdict
 from tasks.audits.forgetting.audited import Given, ReturnedTables
-from tasks.audits.forgetting.certificate import SYMBOLS, certificate
 from tasks.audits.forgetting.config import Forgetting, Scores
 from tasks.audits.forgetting.decision import RULES
 from tasks.audits.forgetting.measures import MEASURES
+from tasks.audits.forgetting.plain_words import SYMBOLS
 from tasks.audits.forgetting.planning import plan
 from tasks.audits.forgetting.power import power, resolution
 from tasks.audits.forgetting.presets import PRESETS, REPEATS, SITUATIONS, tiny

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
-from tasks.contract.rules import Rule, Rules, undecided
+from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Estimate, Row, p_in_words
-from tasks.contract.ties import describe_ties, tie_rule
+from tasks.contract.ties import NOT_JUDGED, describe_tied_evidence, tie_rule
 from tasks.contract.verdict import Answer
 from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
 
-FormatP = Callable[[float], str]
 DecisionScore = Literal["right", "undecided", "wrong"]
 MOST_RECOGNITIONS = 0.05  # of tries to pass as clean by answering recognised pictures from a clean model
 LEVEL = 0.025  # of the test of exchangeability, over all targets together
@@ -93,111 +92,6 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.995 else "100 %"
 
 
-# Nothing can feign the accusation, whose test is exact for any model: it is asked about first. The test compares means
-# over images, whose scores vary by much, so that it has a scale of its own: no effect is too small to matter and found.
-RULES = Rules[TargetEvidence](
-    (
-        Rule(
-            "not forgotten",
-            "a model is surer of D_Q than of the control set, images of the same source that nobody was given (one "
-            "side of a randomisation test, p at most {level} over all models together)",
-            lambda evidence: evidence.p is not None and evidence.p <= LEVEL,
-            "Of 1,000 audits of models that never saw D_Q, at most {per_thousand} call any of them not forgotten, "
-            "whatever else these hold{drawn}.",
-        ),
-        Rule("undecided", "it has not answered", lambda evidence: not evidence.models),
-        Rule(
-            "not judged",
-            "there is no control set, or no model that never saw D_Q to compare it with",
-            lambda evidence: evidence.p is None,
-        ),
-        Rule(
-            "not judged",
-            "a picture that was handed out twice got two answers",
-            lambda evidence: evidence.disagreeing > 0,
-        ),
-        Rule(
-            "not judged",
-            "its table says nothing of the other classes",
-            lambda evidence: evidence.accuracy.value is None,
-        ),
-        tie_rule(),
-        Rule(
-            "not judged",
-            "on the control set its accuracy, or its agreement with models that never saw D_Q, is unlike theirs (p "
-            "below {unlike} each)",
-            lambda evidence: evidence.unlike is not None,
-        ),
-        Rule(
-            "not judged",
-            "it is less sure of D_Q than of the control set, as no model is that never saw either (p below {unlike})",
-            lambda evidence: evidence.p_other is not None and evidence.p_other < UNLIKE,
-        ),
-        Rule(
-            "not judged",
-            "it may hold at most {negligible} of D_Q, but owners who hold D_Q and give a clean model's answers about "
-            "it would pass as well (more than {recognitions} of those that were tried)",
-            lambda evidence: evidence.is_clear and evidence.could_be_made_up,
-            scope="tables that nothing binds to a model",
-            applies=lambda config: bool(config.has_unbound_tables),
-        ),
-        Rule(
-            "forgotten",
-            "it may hold at most {negligible} of D_Q (95 % limit)",
-            lambda evidence: evidence.is_clear,
-            "Of 100 models that hold more than {negligible} of D_Q, and were trained like those that the limit was "
-            "learnt from, at most 5 are called forgotten.",
-        ),
-        undecided(),
-    ),
-    thresholds,
-)
-(
-    NOT_FORGOTTEN,
-    NO_ANSWER,
-    NO_TEST,
-    TWO_ANSWERS,
-    ONE_CLASS,
-    TIED_CONFIDENCES,
-    UNLIKE_OTHERS,
-    LESS_SURE,
-    UNBOUND,
-    FORGOTTEN,
-    UNDECIDED,
-) = RULES.cases
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The rule that holds for the evidence."""
-
-    rule: Rule[TargetEvidence]
-    evidence: TargetEvidence
-
-    @property
-    def answer(self) -> Answer:
-        return self.rule.answer
-
-    @property
-    def reason(self) -> str | None:
-        """Why it is not judged or undecided, as tables keep it: p-values with two digits however small. Else None."""
-        return self._explain(lambda p: f"p = {p:.2g}")
-
-    @property
-    def explanation(self) -> str:
-        """The same as a clause of a sentence; empty where there is an answer."""
-        return self._explain(p_in_words) or ""
-
-    def _explain(self, format_p: FormatP) -> str | None:
-        reason = REASONS.get(self.rule)
-        return None if reason is None else reason(self.evidence, format_p)
-
-
-def decide(config: Any, evidence: TargetEvidence) -> Decision:
-    """The decision on a target by RULES."""
-    return Decision(RULES.decide(config, evidence), evidence)
-
-
 # What a target may be that is unlike the models that never saw D_Q, by the check and whether its number is the larger.
 CAUSES = unlike_causes("images of the control set")
 DENIAL_CAUSES = list_causes(
@@ -214,27 +108,27 @@ DIFFERENCES: Mapping[tuple[str, bool], str] = {
 }
 
 
-def describe_unlikeness(evidence: TargetEvidence, format_p: FormatP) -> str:
+def describe_unlikeness(_config: Any, evidence: TargetEvidence) -> str:
     """By which check a target is unlike the calibration models."""
     assert evidence.unlike is not None
     name, check = evidence.unlike
     assert check.p is not None
     return (
         f"its {name} on the control set is {check.value:.3g}, that of models that never saw D_Q {check.expected:.3g} "
-        f"({format_p(check.p)}): {DIFFERENCES[name, check.is_larger]}"
+        f"({p_in_words(check.p)}): {DIFFERENCES[name, check.is_larger]}"
     )
 
 
-def describe_denial(evidence: TargetEvidence, format_p: FormatP) -> str:
+def describe_denial(_config: Any, evidence: TargetEvidence) -> str:
     """That a target is less sure of D_Q than of the control set."""
     assert evidence.p_other is not None
     return (
-        f"it is less sure of D_Q than of images of the same source that nobody was given ({format_p(evidence.p_other)})"
-        f", as no model is that never saw either; {DENIAL_CAUSES}"
+        "it is less sure of D_Q than of images of the same source that nobody was given "
+        f"({p_in_words(evidence.p_other)}), as no model is that never saw either; {DENIAL_CAUSES}"
     )
 
 
-def describe_recognition(evidence: TargetEvidence, _format_p: FormatP) -> str:
+def describe_recognition(_config: Any, evidence: TargetEvidence) -> str:
     """That the table of an owner who recognises pictures would look the same."""
     trial = evidence.recognition
     assert trial is not None
@@ -244,7 +138,7 @@ def describe_recognition(evidence: TargetEvidence, _format_p: FormatP) -> str:
     )
 
 
-def describe_open_share(evidence: TargetEvidence, _format_p: FormatP) -> str:
+def describe_open_share(_config: Any, evidence: TargetEvidence) -> str:
     """How much of D_Q might be held."""
     limit = evidence.upper_limit
     if limit is None:
@@ -253,31 +147,155 @@ def describe_open_share(evidence: TargetEvidence, _format_p: FormatP) -> str:
     return f"{most} of D_Q might be held, more than {100 * evidence.negligible:.3g} %"
 
 
-# Why nothing is decided where one of these rules holds.
-REASONS: Mapping[Rule[TargetEvidence], Callable[[TargetEvidence, FormatP], str]] = {
-    NO_ANSWER: lambda _evidence, _format_p: "no model of it has answered",
-    NO_TEST: lambda _evidence, _format_p: (
-        "without a control set and calibration models knowing D_Q cannot be told from knowing its kind"
+RUN_AGAIN = "Run it again for what is missing: what is stored is not trained again."
+MORE = (
+    "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
+)
+RECIPE = (
+    "Ask the owner on how many images of the domain the model was trained, by which network and how, and compare it "
+    "with models that were trained so: network=..., epochs=..."
+)
+OWN_DATA = (
+    f"{RECIPE}, and, as the owner's images are not yours, each on a draw of its own: calibration.data=... with several "
+    "times as many images, and calibration_share=0.25 (as many as the owner has)."
+)
+OTHER_SHARE = f"{RECIPE}, calibration_share=... (as many images as the owner has)."
+
+
+def advise_own_data(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
+    """To compare it with models that were trained as it was; if these have draws of their own, on other shares."""
+    return (OWN_DATA if config.question.calibration_share == 1 else OTHER_SHARE,)
+
+
+def give_no_reason(_config: Any, _evidence: TargetEvidence) -> str:
+    return ""
+
+
+# Nothing can feign the accusation, whose test is exact for any model: it is asked about first. The test compares means
+# over images, whose scores vary by much, so that it has a scale of its own: no effect is too small to matter and found.
+# `because` is a clause: why it is not judged or undecided, in the table of decisions and in the verdict.
+RULES = Rules[TargetEvidence](
+    (
+        Case(
+            "not forgotten",
+            "a model is surer of D_Q than of the control set, images of the same source that nobody was given (one "
+            "side of a randomisation test, p at most {level} over all models together)",
+            lambda evidence: evidence.p is not None and evidence.p <= LEVEL,
+            "Of 1,000 audits of models that never saw D_Q, at most {per_thousand} call any of them not forgotten, "
+            "whatever else these hold{drawn}.",
+            because=give_no_reason,
+        ),
+        Case(
+            "undecided",
+            "it has not answered",
+            lambda evidence: not evidence.models,
+            because=lambda _config, _evidence: "no model of it has answered",
+            steps=(RUN_AGAIN,),
+        ),
+        Case(
+            NOT_JUDGED,
+            "there is no control set, or no model that never saw D_Q to compare it with",
+            lambda evidence: evidence.p is None,
+            because=lambda _config, _evidence: (
+                "without a control set and calibration models knowing D_Q cannot be told from knowing its kind"
+            ),
+            steps=(RUN_AGAIN,),
+        ),
+        Case(
+            NOT_JUDGED,
+            "a picture that was handed out twice got two answers",
+            lambda evidence: evidence.disagreeing > 0,
+            because=lambda _config, evidence: (
+                f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers; "
+                f"{REPEATS}"
+            ),
+            steps=("Ask the owner for one table, of what one model says of every picture, and audit that.",),
+        ),
+        Case(
+            NOT_JUDGED,
+            "its table says nothing of the other classes",
+            lambda evidence: evidence.accuracy.value is None,
+            because=lambda _config, _evidence: (
+                "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
+            ),
+            steps=("Ask the owner for a table with the confidences of all classes, and audit that.",),
+        ),
+        tie_rule(
+            because=describe_tied_evidence,
+            steps=("Ask for confidences with all their digits, or for the model's file, and audit that.",),
+        ),
+        Case(
+            NOT_JUDGED,
+            "on the control set its accuracy, or its agreement with models that never saw D_Q, is unlike theirs (p "
+            "below {unlike} each)",
+            lambda evidence: evidence.unlike is not None,
+            because=describe_unlikeness,
+            steps=advise_own_data,
+        ),
+        Case(
+            NOT_JUDGED,
+            "it is less sure of D_Q than of the control set, as no model is that never saw either (p below {unlike})",
+            lambda evidence: evidence.p_other is not None and evidence.p_other < UNLIKE,
+            because=describe_denial,
+            steps=(
+                "Ask the owner what was done to the model after its training, and for one trained without the data.",
+            ),
+        ),
+        Case(
+            NOT_JUDGED,
+            "it may hold at most {negligible} of D_Q, but owners who hold D_Q and give a clean model's answers about "
+            "it would pass as well (more than {recognitions} of those that were tried)",
+            lambda evidence: evidence.is_clear and evidence.could_be_made_up,
+            scope="tables that nothing binds to a model",
+            applies=lambda config: bool(config.has_unbound_tables),
+            because=describe_recognition,
+            steps=(
+                "Bind the table to the model in use, and say how: given.bound_by=... (the SHA-256 of its file before "
+                "the pictures go out, and spot checks); or audit the file, given.models=...; or train models of all of "
+                "D_Q, too, partial=0.05,0.1,0.25,1: who holds so much and recognises it may be found.",
+            ),
+        ),
+        Case(
+            "forgotten",
+            "it may hold at most {negligible} of D_Q (95 % limit)",
+            lambda evidence: evidence.is_clear,
+            "Of 100 models that hold more than {negligible} of D_Q, and were trained like those that the limit was "
+            "learnt from, at most 5 are called forgotten.",
+            because=give_no_reason,
+        ),
+        undecided(because=describe_open_share, steps=(MORE,)),
     ),
-    TWO_ANSWERS: lambda evidence, _format_p: (
-        f"{evidence.disagreeing} of {evidence.repeats} pictures that were handed out twice got two answers; {REPEATS}"
-    ),
-    ONE_CLASS: lambda _evidence, _format_p: (
-        "its table says nothing of the other classes, so that its accuracy on the control set is unknown"
-    ),
-    TIED_CONFIDENCES: lambda evidence, _format_p: describe_ties(evidence.tied) if evidence.tied is not None else "",
-    UNLIKE_OTHERS: describe_unlikeness,
-    LESS_SURE: describe_denial,
-    UNBOUND: describe_recognition,
-    UNDECIDED: describe_open_share,
-}
+    thresholds,
+)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The case that holds for the evidence."""
+
+    case: Case[TargetEvidence]
+    evidence: TargetEvidence
+
+    @property
+    def answer(self) -> Answer:
+        return self.case.answer
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not judged or undecided, as a clause; None if there is an answer."""
+        return self.case.because(None, self.evidence) or None
+
+
+def decide(config: Any, evidence: TargetEvidence) -> Decision:
+    """The decision on a target by RULES."""
+    return Decision(RULES.decide(config, evidence), evidence)
 
 
 def score_decision(answer: Answer, share: float | None, negligible: float) -> DecisionScore | None:
     """Whether the answer is right of a target that was trained on this share of D_Q; None where it is not known."""
     if share is None:
         return None
-    if answer in ("undecided", "not judged"):
+    if answer in ("undecided", NOT_JUDGED):
         return "undecided"
     return "right" if (share > 0 if answer == "not forgotten" else share <= negligible) else "wrong"
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tasks.audits.membership.config import Canaries, Membership
-from tasks.contract.certificate import STEPS as PLAIN_STEPS
-from tasks.contract.certificate import Certificate, Finding, line_of
+from tasks.audits.membership.thresholds import thresholds
+from tasks.contract.answering import Answering
+from tasks.contract.certificate import STEPS, line_of
 from tasks.contract.epsilon_rows import AT_LEAST, CONFIDENCE, SPENT
-from tasks.contract.rules import Rule, Rules
-from tasks.contract.summaries import Row, first_row, index_rows, name_of
-from tasks.contract.ties import NOT_JUDGED, describe_ties, most_tied, tie_rule
-from tasks.contract.verdict import Answer, Meaning, Verdict
+from tasks.contract.rules import Case, Rules, undecided
+from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of
+from tasks.contract.ties import most_tied, tie_rule
+from tasks.contract.verdict import Answer, Meaning
 
 BROKEN: Answer = "promise broken"
 BROKEN_MEANING = Meaning("the training is less private than its accountant says", "accused")
@@ -40,62 +40,45 @@ def has_canaries(config: Membership) -> bool:
     return isinstance(config.question, Canaries)
 
 
-def has_private_canaries(config: Membership) -> bool:
-    return has_canaries(config) and config.training.privacy is not None
-
-
-CANARY_RULES: tuple[Rule[CanaryEvidence], ...] = (
-    Rule(
+CASES: tuple[Case[CanaryEvidence], ...] = (
+    Case(
         BROKEN,
         "the lower bound on epsilon, by bets or guesses together at a confidence of {confidence} %, lies above the "
         "epsilon that the accountant says was spent",
         lambda evidence: evidence.exceeds_promise,
         "Of 100 audits of trainings that are as private as promised, at most {wrong} are called so.",
         scope="canaries and private training",
-        applies=has_private_canaries,
+        applies=lambda config: config.training.privacy is not None,
+        steps=STEPS["accused"],
     ),
-    Rule(
+    Case(
         "memorised",
         "the lower bound on epsilon, by bets or guesses together at a confidence of {confidence} %, lies above 0",
         lambda evidence: bool(evidence.bound["estimate"] > 0),
         "Of 100 audits of trainings on which no canary has an influence, at most {wrong} are called so.",
-        scope="canaries",
-        applies=has_canaries,
+        steps=STEPS["accused"],
     ),
-    tie_rule("canaries", has_canaries),
+    tie_rule(),
+    undecided(),
 )
-CANARY_LIMITS = (
+LIMITS = (
     "A lower bound says how much this attack shows, and clears nobody: an attack that knows the weights, or other "
     "canaries, may show more. Epsilon is about each training by itself and one record more or less."
 )
 
 
-def canary_thresholds() -> Mapping[str, str]:
-    return {"confidence": f"{100 * CONFIDENCE:g}", "wrong": f"{100 * (1 - CONFIDENCE):.0f}"}
-
-
-def read_canary_evidence(summary: pa.Table) -> CanaryEvidence | None:
+def read(_config: Membership, summary: pa.Table) -> CanaryEvidence | None:
     """The evidence in a summary; None where no canary was asked about."""
     rows = index_rows(summary)
     bound = first_row(rows, AT_LEAST)  # the bets' comes first
     return None if bound is None else CanaryEvidence(bound, first_row(rows, SPENT), most_tied(rows))
 
 
-def canary_verdict(config: Membership, summary: pa.Table, rules: Rules[CanaryEvidence]) -> Verdict:
-    """The answer by the rules, with its evidence in words."""
-    evidence = read_canary_evidence(summary)
-    if evidence is None:
-        return Verdict("undecided", "Undecided: no canary was asked about.", CANARY_LIMITS, ())
-    answer = rules.decide(config, evidence).answer
-    rows = [evidence.bound, *([evidence.spent] if evidence.spent is not None else [])]
-    sentence = f"{answer.capitalize()}: {describe_bound(evidence)}"
-    if answer == NOT_JUDGED and evidence.tied is not None:
-        rows = [evidence.tied]
-        sentence = f"{answer.capitalize()}: {describe_ties(evidence.tied)}."
-    return Verdict(answer, sentence, CANARY_LIMITS, tuple(name_of(row) for row in rows))
+def rows_of(evidence: CanaryEvidence) -> tuple[Name, ...]:
+    return tuple(name_of(row) for row in (evidence.bound, evidence.spent) if row is not None)
 
 
-def describe_bound(evidence: CanaryEvidence) -> str:
+def describe_bound(_config: Membership, evidence: CanaryEvidence) -> str:
     """The bound and the accountant's epsilon in a sentence."""
     bound, spent = evidence.bound, evidence.spent
     words = (
@@ -103,17 +86,21 @@ def describe_bound(evidence: CanaryEvidence) -> str:
         f"{bound['estimate']:.3g} (confidence {100 * CONFIDENCE:g} %; 0 where nothing is told)"
     )
     if spent is None:
-        return f"{words}; it was not private."
+        return f"{words}; it was not private"
     if evidence.exceeds_promise:
-        return f"{words}, which is more than the {spent['estimate']:.3g} that its accountant says: a broken promise."
-    return f"{words}, which its accountant's {spent['estimate']:.3g} allows."
+        return f"{words}, which is more than the {spent['estimate']:.3g} that its accountant says: a broken promise"
+    return f"{words}, which its accountant's {spent['estimate']:.3g} allows"
 
 
-def canary_certificate(
-    config: Membership, summary: pa.Table, verdict: Verdict, rules: Rules[CanaryEvidence], meaning: Meaning
-) -> Certificate:
-    """The answer for somebody who knows no machine learning."""
-    evidence = read_canary_evidence(summary)
-    finding = Finding(verdict.answer, verdict.sentence, line_of(evidence.bound if evidence else None))
-    asked = "How much does a model reveal at least of which records it was trained on?"
-    return rules.certify(config, verdict, asked, (finding,), PLAIN_STEPS[meaning.tone])
+CANARIES = Answering[CanaryEvidence](
+    scope="canaries",
+    applies=has_canaries,
+    asked=lambda _config, _evidence: "How much does a model reveal at least of which records it was trained on?",
+    rules=Rules(CASES, thresholds),
+    read=read,
+    unread=lambda _config: "no canary was asked about.",
+    limits=lambda _config, _evidence: LIMITS,
+    describe=describe_bound,
+    rows=rows_of,
+    line=lambda _config, evidence: line_of(evidence.bound),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,28 +12,22 @@ from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given_config import AskedFile, GivenModel, ReturnedTable
 from tasks.audits.membership.measures.given import APART, DIFFERING, DISTANCE, FOUND_GIVEN, LEAD, POWER
 from tasks.audits.membership.power import record_resolution
+from tasks.audits.membership.thresholds import ENOUGH_POWER, MOST_DIFFERING, UNLIKE, WIDER, thresholds
+from tasks.contract.answering import Answering
+from tasks.contract.certificate import STEPS
 from tasks.contract.power import Resolution, single_item
-from tasks.contract.rules import Rule, Rules
-from tasks.contract.summaries import Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
-from tasks.contract.ties import NOT_JUDGED, describe_ties, most_tied, tie_rule
-from tasks.contract.verdict import Verdict
+from tasks.contract.rules import Case, Rules, undecided
+from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
+from tasks.contract.ties import NOT_JUDGED, most_tied, tie_rule
 from tasks.external.causes import REPEATS, as_sentence, unlike_causes
 from tasks.external.split_audit import BLIND_LEVEL
 
-UNLIKE = 0.05  # of the exact test that the given model is one of those trained here
-# A model that was trained on other records lies further from the models trained here than these from one another, since
-# they share one set of records. Let a record shift the answer about an image by an amount of variance v, and chance by
-# t. Halves of N records vary about the set's mean by N v / 4 + t; half of N other records varies about that mean by
-# N v / 2 + N v / 4 + t: three times as much at most.
-WIDER = 3
 # The distance from even ranks that normal answers with WIDER times the variance have, for each image: the integral of
 # (Phi(Phi^-1(u) / sqrt(WIDER)) - u)^2 over u.
 WIDER_DISTANCE = (
     1 / 12
     + (math.asin(1 / (1 + WIDER)) - 2 * math.asin(1 / math.sqrt(2 * (1 + WIDER)))) / (2 * math.pi)
 )  # fmt: skip
-MOST_DIFFERING = 0.01  # of the pictures that were handed out twice
-ENOUGH_POWER = 0.8  # lower limit of the share of own models that are found out
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,10 @@ class GivenEvidence:
         return half and self.resolution is not None and self.resolution.finds_one
 
 
-def read_given_evidence(question: GivenModel, summary: pa.Table) -> GivenEvidence:
+def read(config: Membership, summary: pa.Table) -> GivenEvidence:
+    """The evidence in a summary, as far as it has any."""
+    question = config.question
+    assert isinstance(question, GivenModel)
     rows, records = index_rows(summary), question.records
     apart, found = first_row(rows, APART), first_row(rows, FOUND_GIVEN)
     return GivenEvidence(
@@ -115,16 +112,6 @@ def read_given_evidence(question: GivenModel, summary: pa.Table) -> GivenEvidenc
     )
 
 
-def given_thresholds() -> Mapping[str, str]:
-    return {
-        "unlike": f"{100 * UNLIKE:g}",
-        "told_apart": f"{100 * BLIND_LEVEL:g}",
-        "wider": f"{WIDER:g}",
-        "differing": f"{100 * MOST_DIFFERING:g}",
-        "power": f"{100 * ENOUGH_POWER:g}",
-    }
-
-
 def is_given(config: Membership) -> bool:
     return isinstance(config.question, GivenModel)
 
@@ -133,140 +120,54 @@ def is_file(config: Membership) -> bool:
     return isinstance(config.question, GivenModel) and isinstance(config.question.source, AskedFile)
 
 
-SCOPE = "a given model"
-# Asked about before anything accuses: each of them makes ranks that mean nothing.
-GIVEN_RULES: tuple[Rule[GivenEvidence], ...] = (
-    Rule(
-        NOT_JUDGED,
-        "no models were trained here among which it could be ranked: a low loss alone is no evidence of any record",
-        lambda evidence: not evidence.has_references,
-        scope=SCOPE,
-        applies=is_given,
-    ),
-    Rule(
-        NOT_JUDGED,
-        "classifiers that never see a model tell the records from the images that it was not trained on (p at most "
-        "{told_apart} %): what distinguishes the two sets may pass for memory, or hide it",
-        lambda evidence: not evidence.are_sets_alike,
-        "Of 100 audits whose two sets were drawn alike, at most {told_apart} are not judged for it.",
-        scope=SCOPE,
-        applies=is_given,
-    ),
-    Rule(
-        NOT_JUDGED,
-        "on images that nobody was trained on, its ranks among the models trained here are not those of one of them "
-        "(exact test over models, p at most {unlike} %), nor those of one trained alike on other records, whose "
-        "answers vary at most {wider} times as much; or more than {differing} % of the pictures that were handed out "
-        "twice have two answers: what differs there may pass for memory, or hide it",
-        lambda evidence: not (evidence.is_alike and evidence.is_steady),
-        "Of 100 models that were trained as those here are, on half of the same records, at most {unlike} are not "
-        "judged.",
-        scope=SCOPE,
-        applies=is_given,
-    ),
-    Rule(
-        "memorised",
-        "it ranks the records higher than the images that follow, among the models trained here without each, by more "
-        "than these models do of records that they were not trained on (place of its lead among theirs, p at most "
-        "{level} %)",
-        lambda evidence: evidence.lead is not None and evidence.lead["p_value"] <= evidence.level,
-        "Of 100 models that were trained as those here are, but on none of the records, at most {level} are called so; "
-        "of another training this is not known.",
-        scope=SCOPE,
-        applies=is_given,
-    ),
-    tie_rule(SCOPE, is_given),
-    Rule(
-        "not seen",
-        "of the models trained here, each on half of the records, at least {power} % are found out when they are taken "
-        "for the given one (lower limit of the 95 % interval), and "
-        f"{single_item('record')}",
-        lambda evidence: evidence.would_show,
-        scope="a given model whose file is asked: a table may be of another model",
-        applies=is_file,
-    ),
-)
-ALONE, SETS_APART, UNLIKE_OTHERS, TIED_SCORES = (rule for rule in GIVEN_RULES if rule.answer == NOT_JUDGED)
-LIMITS = (
-    "The p-values are exact if the given model was trained as those here are: on as many records of the same kind, "
-    "with the same network and settings. Images that nobody was trained on are compared, which cannot show every "
-    "difference. A record that is not found may still have been trained on."
-)
-LIMITS_OF_SENT = (
-    f"{LIMITS} The owner sent a table, and may have asked another model: it can accuse, and it clears nobody."
-)
-LABELS_ALONE = (
-    "The table gives labels alone, so only whether they are right is compared: a record counts where the given model "
-    "has it right and few of the others do."
-)
-
-
-def given_verdict(config: Membership, question: GivenModel, summary: pa.Table, rules: Rules[GivenEvidence]) -> Verdict:
-    """The answer by the rules for given models, with its evidence in words."""
-    evidence = read_given_evidence(question, summary)
-    rule = rules.decide(config, evidence)
-    limits = LIMITS_OF_SENT if evidence.is_sent else LIMITS
-    sentence = f"{rule.answer.capitalize()}: {describe_given(rule, evidence)}"
-    if rule.answer == "undecided" and evidence.resolution is not None and not evidence.is_sent:
-        sentence = f"{sentence} {evidence.resolution.explain()}".rstrip()
-    rows = evidence.rows
-    if rule is TIED_SCORES and evidence.tied is not None:
-        rows = (evidence.tied, *rows)
-    return Verdict(rule.answer, sentence, limits, tuple(name_of(row) for row in rows))
-
-
-def describe_given(rule: Rule[GivenEvidence], evidence: GivenEvidence) -> str:
-    """The evidence in sentences, as far as it means anything."""
-    if evidence.lead is None or evidence.found is None or rule is ALONE:
-        return (
-            "no models were trained here to rank the given one among; a low loss of a record is no evidence, since "
-            "nobody knows what it were without the record."
-        )
-    if rule is SETS_APART and evidence.apart is not None:
-        return describe_sets(evidence.apart)
-    if rule is UNLIKE_OTHERS:
-        return describe_difference(evidence)
-    if rule is TIED_SCORES and evidence.tied is not None:
-        return f"{describe_ties(evidence.tied)}."
+def describe_lead(_config: Membership, evidence: GivenEvidence) -> str:
+    """How much higher the given model ranks the records, and how many are found one by one."""
     lead, found = evidence.lead, evidence.found
+    assert lead is not None  # if it is, nothing is judged
+    assert found is not None
     words = (
         f"among models trained here without each of {found['n']:,} records, the given model ranks them "
         f"{100 * lead['estimate']:.1f} percentage points higher than images that nobody was trained on (0 where "
         f"nothing is memorised; {p_in_words(lead['p_value'])} among these models); {found['estimate']:,.0f} records "
         f"are found one by one (false discoveries at most {100 * evidence.level:g} %)"
     )
-    labels = f" {LABELS_ALONE}" if read_setting(found)["score"] == "label" else ""
-    return f"{words}{describe_power(evidence)}.{labels}"
+    labels = f". {LABELS_ALONE}" if read_setting(found)["score"] == "label" else ""
+    return f"{words}{describe_power(evidence)}{labels}"
 
 
 CAUSES = unlike_causes("some of the other images")
 
 
-def describe_sets(apart: Row) -> str:
+def describe_sets(_config: Membership, evidence: GivenEvidence) -> str:
     """How well the records and the other images are told apart without a model, and what to give instead."""
+    apart = evidence.apart
+    assert apart is not None
     counts = read_setting(apart)
     return (
         f"the {counts['records']:,} images that the model was trained on can be told without any model from the "
         f"{counts['others']:,} that it was not trained on (area under the curve {apart['estimate']:.3f}, 95 % interval "
         f"{apart['low']:.3f} to {apart['high']:.3f}; {p_in_words(apart['p_value'])} that they were drawn alike). Give "
-        "given.members and given.others of one source, drawn at random and with the same classes."
+        "given.members and given.others of one source, drawn at random and with the same classes"
     )
 
 
-def describe_difference(evidence: GivenEvidence) -> str:
+def describe_difference(_config: Membership, evidence: GivenEvidence) -> str:
     """Why the given model cannot be ranked among the others."""
     if not evidence.is_steady and evidence.differing is not None:
         row = evidence.differing
         return (
             f"{numerator(row)} of {row['n']} pictures that were handed out twice have two answers, so the table is not "
-            f"what one model says in evaluation mode. {as_sentence(REPEATS)}"
+            f"what one model says in evaluation mode"
         )
     assert evidence.distance is not None
     return (
         "on images that nobody was trained on, the given model's answers are not those of one of the models trained "
-        f"here ({p_in_words(evidence.distance['p_value'])} over {evidence.distance['n']} models). "
-        f"{as_sentence(CAUSES)}"
+        f"here ({p_in_words(evidence.distance['p_value'])} over {evidence.distance['n']} models)"
     )
+
+
+def list_likely_causes(_config: Membership, evidence: GivenEvidence) -> str:
+    return f". {as_sentence(CAUSES if evidence.is_steady else REPEATS)}"
 
 
 def describe_power(evidence: GivenEvidence) -> str:
@@ -279,17 +180,114 @@ def describe_power(evidence: GivenEvidence) -> str:
     )
 
 
-def given_steps(answer: str) -> tuple[str, ...]:
-    """What to do after an answer for which no common steps are known."""
-    if answer == NOT_JUDGED:
-        return (
-            "Check your own settings first: whether the model was trained on images that follow the records, the order "
-            "of the classes, given.interface, and the shape.",
-            "Train models here as the given one was trained: as many records, the same network, epochs and optimiser; "
-            "models=64 or more.",
-            "Take the model's own outputs, from its file where possible, unchanged and with all digits.",
-        )
-    return (
-        "Train more models (models=128), and give more records.",
-        "Compare the share of own models that are found out.",
-    )
+def explain_resolution(evidence: GivenEvidence) -> Iterator[str]:
+    """Why no single record could be found; a table clears nobody, however many models there are."""
+    if evidence.resolution is not None and not evidence.is_sent:
+        yield evidence.resolution.explain()
+
+
+CHECK_SETTINGS = (
+    "Check your own settings first: whether the model was trained on images that follow the records, the order "
+    "of the classes, given.interface, and the shape.",
+    "Train models here as the given one was trained: as many records, the same network, epochs and optimiser; "
+    "models=64 or more.",
+    "Take the model's own outputs, from its file where possible, unchanged and with all digits.",
+)
+# Asked about before anything accuses: each of them makes ranks that mean nothing.
+CASES: tuple[Case[GivenEvidence], ...] = (
+    Case(
+        NOT_JUDGED,
+        "no models were trained here among which it could be ranked: a low loss alone is no evidence of any record",
+        lambda evidence: not evidence.has_references,
+        describe=lambda _config, _evidence: (
+            "no models were trained here to rank the given one among; a low loss of a record is no evidence, since "
+            "nobody knows what it were without the record"
+        ),
+        steps=CHECK_SETTINGS,
+    ),
+    Case(
+        NOT_JUDGED,
+        "classifiers that never see a model tell the records from the images that it was not trained on (p at most "
+        "{told_apart} %): what distinguishes the two sets may pass for memory, or hide it",
+        lambda evidence: not evidence.are_sets_alike,
+        "Of 100 audits whose two sets were drawn alike, at most {told_apart} are not judged for it.",
+        describe=describe_sets,
+        steps=CHECK_SETTINGS,
+    ),
+    Case(
+        NOT_JUDGED,
+        "on images that nobody was trained on, its ranks among the models trained here are not those of one of them "
+        "(exact test over models, p at most {unlike} %), nor those of one trained alike on other records, whose "
+        "answers vary at most {wider} times as much; or more than {differing} % of the pictures that were handed out "
+        "twice have two answers: what differs there may pass for memory, or hide it",
+        lambda evidence: not (evidence.is_alike and evidence.is_steady),
+        "Of 100 models that were trained as those here are, on half of the same records, at most {unlike} are not "
+        "judged.",
+        describe=describe_difference,
+        because=list_likely_causes,
+        steps=CHECK_SETTINGS,
+    ),
+    Case(
+        "memorised",
+        "it ranks the records higher than the images that follow, among the models trained here without each, by more "
+        "than these models do of records that they were not trained on (place of its lead among theirs, p at most "
+        "{level} %)",
+        lambda evidence: evidence.lead is not None and evidence.lead["p_value"] <= evidence.level,
+        "Of 100 models that were trained as those here are, but on none of the records, at most {level} are called so; "
+        "of another training this is not known.",
+        steps=STEPS["accused"],
+    ),
+    tie_rule(
+        rows=lambda evidence: tuple(name_of(row) for row in (evidence.tied, *evidence.rows)), steps=CHECK_SETTINGS
+    ),
+    Case(
+        "not seen",
+        "of the models trained here, each on half of the records, at least {power} % are found out when they are taken "
+        "for the given one (lower limit of the 95 % interval), and "
+        f"{single_item('record')}",
+        lambda evidence: evidence.would_show,
+        scope="a given model whose file is asked: a table may be of another model",
+        applies=is_file,
+        steps=STEPS["cleared"],
+    ),
+    undecided(
+        reasons=lambda _config, evidence: explain_resolution(evidence),
+        steps=(
+            "Train more models (models=128), and give more records.",
+            "Compare the share of own models that are found out.",
+        ),
+    ),
+)
+LIMITS = (
+    "The p-values are exact if the given model was trained as those here are: on as many records of the same kind, "
+    "with the same network and settings. Images that nobody was trained on are compared, which cannot show every "
+    "difference. A record that is not found may still have been trained on."
+)
+LIMITS_OF_SENT = (
+    f"{LIMITS} The owner sent a table, and may have asked another model: it can accuse, and it clears nobody."
+)
+LABELS_ALONE = (
+    "The table gives labels alone, so only whether they are right is compared: a record counts where the given model "
+    "has it right and few of the others do"
+)
+
+
+def describe_limits(_config: Membership, evidence: GivenEvidence | None) -> str:
+    return LIMITS_OF_SENT if evidence is not None and evidence.is_sent else LIMITS
+
+
+def rows_of(evidence: GivenEvidence) -> tuple[Name, ...]:
+    return tuple(name_of(row) for row in evidence.rows)
+
+
+GIVEN = Answering[GivenEvidence](
+    scope="a given model",
+    applies=is_given,
+    asked=lambda _config, _evidence: "Was the given model trained on these records?",
+    rules=Rules(CASES, thresholds),
+    read=read,
+    unread=lambda _config: "nothing was compared.",
+    limits=describe_limits,
+    describe=describe_lead,
+    rows=rows_of,
+)

@@ -86,7 +86,7 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 }
 
 
-@task(version=5, name="forgetting.decisions", gathers=True)
+@task(version=6, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 

@@ -8,29 +8,18 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.forgetting import AUDIT
-from tasks.audits.forgetting.answer import (
-    GIVEN_CONTROL,
-    LIMITS,
-    SHARED_DRAW,
-    TABLES,
-    UNBOUND_TABLES,
-    read_target_evidence,
-    verdict,
-)
-from tasks.audits.forgetting.certificate import HOLD_BACK, MORE, REMEDIES, RUN_AGAIN
+from tasks.audits.forgetting.answer import verdict
 from tasks.audits.forgetting.config import Examples, Forgetting
 from tasks.audits.forgetting.decision import (
     CAUSES,
     DENIAL_CAUSES,
-    LESS_SURE,
-    ONE_CLASS,
+    MORE,
+    OWN_DATA,
     RULES,
-    TIED_CONFIDENCES,
-    TWO_ANSWERS,
-    UNBOUND,
-    UNLIKE_OTHERS,
+    RUN_AGAIN,
     TargetEvidence,
 )
+from tasks.audits.forgetting.evidence import read_target_evidence
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import (
     DECISIONS,
@@ -41,11 +30,12 @@ from tasks.audits.forgetting.measures.decisions import (
     unanswered_row,
 )
 from tasks.audits.forgetting.measures.recognition import PASSED
+from tasks.audits.forgetting.plain_words import HOLD_BACK
 from tasks.audits.forgetting.presets import QUICKSTART, TABLE1
 from tasks.audits.forgetting.query_set import GUESSABLE, NamedImages
+from tasks.audits.forgetting.sentences import GIVEN_CONTROL, LIMITS, SHARED_DRAW, TABLES, UNBOUND_TABLES
 from tasks.audits.forgetting.target import Target
 from tasks.contract.certificate import Certificate
-from tasks.contract.rules import Rule
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
@@ -263,7 +253,8 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     assert (
         TABLES not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given.audited)).limits
     )
-    assert (REMEDIES[UNBOUND],) == certified(*target("table.csv", *CLEARED), tried, config=given).steps
+    (step,) = certified(*target("table.csv", *CLEARED), tried, config=given).steps
+    assert step.startswith("Bind the table to the model in use")
 
 
 def test_several_that_are_accused_are_told_to_share_one_draw() -> None:
@@ -382,45 +373,46 @@ def silent(name: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "rule", "why"),
+    ("rows", "step", "why"),
     [
         (
             target("a", *DIFFERENT),
-            UNLIKE_OTHERS,
+            OWN_DATA,
             "Its accuracy on the control set is 0.9, that of models that never saw the data set 0.91 (p = 0.001): it "
             f"knows the domain less well; {CAUSES}.",
         ),
         (
             [*target("a", *CLEARED), repeated("a")],
-            TWO_ANSWERS,
+            "Ask the owner for one table",
             f"3 of 40 pictures that were handed out twice got two answers; {REPEATS}.",
         ),
         (
             [*target("a", *CLEARED), less_sure("a")],
-            LESS_SURE,
+            "Ask the owner what was done to the model",
             "It is less sure of the data set than of images of the same source that nobody was given (p = 0.001), as "
             f"no model is that never saw either; {DENIAL_CAUSES.replace('D_Q', 'the data set')}.",
         ),
         (
             [*target("a", *CLEARED), tied_row(0.5, 40, "image", target="a")],
-            TIED_CONFIDENCES,
+            "Ask for confidences with all their digits",
             "50 of 100 pairs of scores that are compared are equal, so that ranks say nothing: the output is constant, "
             "or was rounded.",
         ),
         (
             silent("a"),
-            ONE_CLASS,
+            "Ask the owner for a table with the confidences of all classes",
             "Its table says nothing of the other classes, so that its accuracy on the control set is unknown.",
         ),
     ],
 )
 def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(
-    rows: list[Row], rule: Rule[TargetEvidence], why: str
+    rows: list[Row], step: str, why: str
 ) -> None:
     found = certified(*rows)
     (finding,) = found.findings
     assert ("not judged", why, None) == (finding.answer, finding.sentence, finding.line)
-    assert (REMEDIES[rule],) == found.steps
+    (advised,) = found.steps
+    assert advised.startswith(step)
 
 
 def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:

@@ -7,15 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tasks.audits.forgetting.decision import (
-    LESS_SURE,
-    NO_ANSWER,
-    NO_TEST,
-    ONE_CLASS,
-    TIED_CONFIDENCES,
-    TWO_ANSWERS,
-    UNBOUND,
-    UNDECIDED,
-    UNLIKE_OTHERS,
     RecognitionTrial,
     TargetEvidence,
     decide,
@@ -24,7 +15,6 @@ from tasks.audits.forgetting.decision import (
 )
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.presets import QUICKSTART
-from tasks.contract.rules import Rule
 from tasks.contract.summaries import Estimate
 from tasks.contract.ties import tied_row
 from tasks.worker.files import File
@@ -35,82 +25,72 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
 
 
 @pytest.mark.parametrize(
-    ("changes", "answer", "reason", "rule"),
+    ("changes", "answer", "reason"),
     [
-        ({}, "forgotten", None, None),
-        ({"p": 0.025}, "not forgotten", None, None),
-        ({"p": 0.0251}, "forgotten", None, None),
-        ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None, None),  # whatever else it holds
-        ({"models": 0, "p": None}, "undecided", "no model of it has answered", NO_ANSWER),
-        ({"p": None}, "not judged", "without a control set", NO_TEST),
+        ({}, "forgotten", None),
+        ({"p": 0.025}, "not forgotten", None),
+        ({"p": 0.0251}, "forgotten", None),
+        ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None),  # whatever else it holds
+        ({"models": 0, "p": None}, "undecided", "no model of it has answered"),
+        ({"p": None}, "not judged", "without a control set"),
         (
             {"accuracy": UNLIKE},
             "not judged",
             "its accuracy on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): it knows the "
             "domain less well",
-            UNLIKE_OTHERS,
         ),
         (
             {"accuracy": LikenessCheck(0.9, 0.8, 0.001)},
             "not judged",
             "its accuracy on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it knows the "
             "domain better",
-            UNLIKE_OTHERS,
         ),
         (
             {"agreement": UNLIKE},
             "not judged",
             "its agreement on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): other images "
             "are difficult to it",
-            UNLIKE_OTHERS,
         ),
         (
             {"agreement": LikenessCheck(0.9, 0.8, 0.001)},
             "not judged",
             "its agreement on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it agrees "
             "with them more than they do with one another",
-            UNLIKE_OTHERS,
         ),
-        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes", ONE_CLASS),
-        ({"disagreeing": 1, "repeats": 40}, "not judged", "1 of 40 pictures that were handed out twice", TWO_ANSWERS),
-        ({"tied": tied_row(0.051, 40, "image")}, "not judged", "5.1 of 100 pairs of scores", TIED_CONFIDENCES),
-        ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None, None),
-        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None, None),  # worst ranks accuse nobody
-        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source", LESS_SURE),
-        ({"p_other": 0.01}, "forgotten", None, None),
-        ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None, None),
-        ({"share": Estimate(0.0, 0.0, 0.1, 1)}, "forgotten", None, None),
+        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes"),
+        ({"disagreeing": 1, "repeats": 40}, "not judged", "1 of 40 pictures that were handed out twice"),
+        ({"tied": tied_row(0.051, 40, "image")}, "not judged", "5.1 of 100 pairs of scores"),
+        ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),
+        ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse nobody
+        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source"),
+        ({"p_other": 0.01}, "forgotten", None),
+        ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None),
+        ({"share": Estimate(0.0, 0.0, 0.1, 1)}, "forgotten", None),
         (
             {"share": Estimate(0.0, 0.0, 0.12, 1)},
             "undecided",
             "up to 12 % of D_Q might be held, more than 10 %",
-            UNDECIDED,
         ),
-        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held", UNDECIDED),
+        ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held"),
         (
             {"recognition": RecognitionTrial(1.0, 6, 100)},
             "not judged",
             "its answers are a table that nothing binds to a model: of 100 owners who hold 100 % of D_Q and give a "
             "clean model's answers about it, 6 would pass",
-            UNBOUND,
         ),
-        ({"recognition": RecognitionTrial(1.0, 5, 100)}, "forgotten", None, None),
-        ({"recognition": RecognitionTrial(1.0, 6, 100), "p": 0.01}, "not forgotten", None, None),
-        ({"share": None}, "undecided", "too few models to see how they vary", UNDECIDED),
-        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary", UNDECIDED),
+        ({"recognition": RecognitionTrial(1.0, 5, 100)}, "forgotten", None),
+        ({"recognition": RecognitionTrial(1.0, 6, 100), "p": 0.01}, "not forgotten", None),
+        ({"share": None}, "undecided", "too few models to see how they vary"),
+        ({"agreement": LikenessCheck(0.9, 0.9)}, "undecided", "too few models to see how they vary"),
     ],
 )
-def test_each_answer_follows_from_the_rule(
-    changes: dict[str, object], answer: str, reason: str | None, rule: Rule[TargetEvidence] | None
-) -> None:
+def test_each_answer_follows_from_the_rule(changes: dict[str, object], answer: str, reason: str | None) -> None:
     tables = with_settings(QUICKSTART, {"given.outputs": (File("said.csv"),)})
     config = tables if "recognition" in changes else QUICKSTART
     found = decide(config, replace(CLEAN, **changes))  # type: ignore[arg-type]
     assert answer == found.answer
     assert (found.reason or "").startswith(reason or "")
-    assert (found.reason is None) == (reason is None) == (found.explanation == "")
-    assert found.explanation.startswith(reason or "")
-    assert rule is None or rule is found.rule
+    assert (found.reason is None) == (reason is None)
 
 
 def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:

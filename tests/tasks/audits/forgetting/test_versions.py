@@ -125,7 +125,7 @@ def of_images() -> pa.Table:
 
 test_a_task_computes_what_its_version_says = version_test(
     [
-        (decisions, 5, of_decisions, 3, 419.7131257487401),
+        (decisions, 6, of_decisions, 3, 419.7131257487401),
         (ratios, 4, of_ratios, 6, 311.52860903644955),
         (distances, 2, of_distances, 36, 51.175),
         (power, 2, of_power, 4, 393.6028416360315),

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from tasks.audits.membership.answer import NULL, RULES, Evidence, certificate, effect, verdict
+from tasks.audits.membership.answer import ANSWERING, certificate, effect, verdict
 from tasks.audits.membership.config import About, Halves, Membership
+from tasks.audits.membership.halves_answer import Evidence
 from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.attacks import AUC, Matching, attacks
 from tasks.audits.membership.measures.records import FOUND, ExactTest, records
@@ -115,7 +116,7 @@ def test_halves_are_judged_by_size_ties_attacks_and_resolution(
         HALVES.negligible,
         tied_row(tied, 1200, "record"),
     )
-    assert RULES.decide(CONFIG, evidence).answer == answer
+    assert ANSWERING.of(CONFIG).rules.decide(CONFIG, evidence).answer == answer
 
 
 def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_strongest() -> None:
@@ -142,7 +143,9 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     assert len(verdict(CONFIG, alone).rows) == 1
     null = Membership(replace(HALVES, unseen=True))
     said = verdict(null, rows)
-    assert said.sentence == f"{given.sentence} {NULL.strip()}"
+    assert (
+        said.sentence == f"{given.sentence} This is a null: no model was trained on the records that were asked about."
+    )
     (keep, proper) = certificate(null, rows, said).steps
     assert keep.startswith("Keep this page beside")
     assert proper.endswith("unseen=false.")

@@ -13,12 +13,11 @@ from scipy import special, stats
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.membership import PRESETS, Membership, plan
-from tasks.audits.membership.answer import certificate, effect, verdict
+from tasks.audits.membership.answer import RULES, certificate, effect, verdict
 from tasks.audits.membership.canary_answer import (
     BROKEN_MEANING,
     CanaryEvidence,
     has_canaries,
-    has_private_canaries,
 )
 from tasks.audits.membership.config import About, Canaries, Halves, tiny
 from tasks.audits.membership.measures import summary
@@ -139,7 +138,8 @@ def test_a_promise_that_is_kept_to_the_limit_is_seldom_called_broken() -> None:
 def test_what_has_canaries_is_judged_by_them() -> None:
     halves = Membership(Halves(models=8), replace(PLAIN.training, privacy=Privacy(8.0)))
     assert (has_canaries(halves), has_canaries(PLAIN)) == (False, True)
-    assert [has_private_canaries(each) for each in (halves, PLAIN, PROMISED)] == [False, False, True]
+    broken = RULES.cases[0]
+    assert [broken.applies(each) for each in (halves, PLAIN, PROMISED)] == [False, False, True]
     assert BROKEN_MEANING.tone == "accused"
     assert not CanaryEvidence({"estimate": 9.0}, None).exceeds_promise
 

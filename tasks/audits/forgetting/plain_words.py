@@ -1,34 +1,17 @@
-"""The audit's answer for somebody who knows no machine learning, target by target, and its symbols explained."""
+"""The audit's answer for readers without a machine-learning background, target by target; its symbols explained."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import pyarrow as pa
-
-from tasks.audits.forgetting.answer import Evidence, JudgedTarget, explain_errors, read_evidence
 from tasks.audits.forgetting.audited import Trained
 from tasks.audits.forgetting.config import Forgetting, Scores
-from tasks.audits.forgetting.decision import (
-    FORGOTTEN,
-    LESS_SURE,
-    LEVEL,
-    NO_ANSWER,
-    NO_TEST,
-    ONE_CLASS,
-    RULES,
-    TIED_CONFIDENCES,
-    TWO_ANSWERS,
-    UNBOUND,
-    UNDECIDED,
-    UNLIKE_OTHERS,
-    TargetEvidence,
-    format_percent,
-)
-from tasks.contract.certificate import Boundary, Certificate, Finding, NumberLine, chances, line_of
-from tasks.contract.rules import Rule
-from tasks.contract.summaries import index_rows
-from tasks.contract.verdict import Answer, Verdict
+from tasks.audits.forgetting.decision import LEVEL, RULES, RUN_AGAIN, TargetEvidence, format_percent
+from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
+from tasks.audits.forgetting.sentences import explain_errors
+from tasks.contract.certificate import Boundary, Finding, NumberLine, chances, line_of
+from tasks.contract.rules import Case
+from tasks.contract.ties import NOT_JUDGED
 
 MAX_EXPLAINED = 6  # targets whose training is told one by one
 SYMBOLS: Mapping[str, str] = {
@@ -46,41 +29,57 @@ SYMBOLS: Mapping[str, str] = {
 }
 
 
-def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for somebody who knows no machine learning: a line for each target, those that decide first."""
-    evidence = read_evidence(config, index_rows(summary))
-    who = "Has the model" if len(evidence.targets) == 1 else "Has each of these models"
-    findings = tuple(
+HOLD_BACK = "Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept."
+TO_THE_OWNER = (
+    "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
+    "trained without the data.",
+    "Ask that model in the same way, with pictures that were not used before.",
+)
+KEEP_AND_CHECK = (
+    "Keep this page with the tables that it names.",
+    "See to it that the model that answered is the one in use: the audit takes that for granted.",
+)
+
+
+def ask_question(config: Forgetting, evidence: Evidence | None) -> str:
+    """The question in plain words, with what the targets' names stand for."""
+    targets = () if evidence is None else evidence.targets
+    who = "Has the model" if len(targets) == 1 else "Has each of these models"
+    return (
+        f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
+        f"nobody was given?{explain_targets(config, targets)}"
+    )
+
+
+def list_findings(_config: Forgetting, evidence: Evidence, _first: Finding) -> tuple[Finding, ...]:
+    """A finding for each target, those that decide first."""
+    several = len(evidence.targets) > 1
+    return tuple(
         Finding(
             target.answer,
             describe_finding(target),
             number_line(target),
-            target.file or (target.name if len(evidence.targets) > 1 else ""),
+            target.file or (target.name if several else ""),
         )
         for target in evidence.by_weight
     )
-    return Certificate(
-        asked=(
-            f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
-            f"nobody was given?{explain_targets(config, evidence.targets)}"
-        ),
-        findings=findings or (Finding(verdict.answer, verdict.sentence),),
-        rule=in_plain_words(RULES.explain(config)),
-        error=in_plain_words(explain_errors(config, applied_tests(evidence.targets))),
-        beyond=verdict.limits,
-        steps=next_steps(config, verdict.answer, evidence),
-    )
+
+
+def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str]:
+    """The rule, and the error rates of the tests that could have decided."""
+    error = "" if evidence is None else explain_errors(config, applied_tests(evidence.targets))
+    return in_plain_words(RULES.explain(config)), in_plain_words(error)
 
 
 def in_plain_words(text: str) -> str:
     return text.replace("D_Q", "the data set")
 
 
-def applied_tests(targets: Iterable[JudgedTarget]) -> list[Rule[TargetEvidence]]:
+def applied_tests(targets: Iterable[JudgedTarget]) -> list[Case[TargetEvidence]]:
     """The rules that could have decided: none without a test, and none that clears where no share is known."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
     has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
-    return [rule for rule in RULES.cases if tested and (has_limit or rule is not FORGOTTEN)]
+    return [case for case in RULES.cases if tested and (has_limit or case.answer != "forgotten")]
 
 
 def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
@@ -119,14 +118,14 @@ def describe_finding(target: JudgedTarget) -> str:
             "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
             f"and holds at most {format_percent(target.share['high'])} of it (95 % limit)."
         )
-    why = in_plain_words(target.decision.explanation)
+    why = in_plain_words(target.decision.reason or "")
     return f"{why[0].upper()}{why[1:]}."
 
 
 def number_line(target: JudgedTarget) -> NumberLine | None:
     """Of an accusation the p-value of its test; else the share that it may hold. None where it is not judged, since a
     small share would look like a clearance."""
-    if target.answer == "not judged":
+    if target.answer == NOT_JUDGED:
         return None
     if target.answer == "not forgotten" and target.evidence.p is not None:
         return chances(target.evidence.p, LEVEL)
@@ -135,54 +134,19 @@ def number_line(target: JudgedTarget) -> NumberLine | None:
     return line_of(target.share, "share of the data set that it holds", null_words=never, boundaries=(limit,))
 
 
-HOLD_BACK = "Hold pictures back before any are given: query.held_back=0.5, or query.control.data=folder:kept."
-RUN_AGAIN = "Run it again for what is missing: what is stored is not trained again."
-MORE = (
-    "Ask for answers to more pictures, or train more replicates (replicates=10): what is stored is not trained again."
-)
-RECIPE = (
-    "Ask the owner on how many images of the domain the model was trained, by which network and how, and compare it "
-    "with models that were trained so: network=..., epochs=..."
-)
-OWN_DATA = (
-    f"{RECIPE}, and, as the owner's images are not yours, each on a draw of its own: calibration.data=... with several "
-    "times as many images, and calibration_share=0.25 (as many as the owner has)."
-)
-OTHER_SHARE = f"{RECIPE}, calibration_share=... (as many images as the owner has)."
-# What to do about each rule by which nothing is decided.
-REMEDIES: Mapping[Rule[TargetEvidence], str] = {
-    NO_ANSWER: RUN_AGAIN,
-    NO_TEST: RUN_AGAIN,
-    TWO_ANSWERS: "Ask the owner for one table, of what one model says of every picture, and audit that.",
-    ONE_CLASS: "Ask the owner for a table with the confidences of all classes, and audit that.",
-    TIED_CONFIDENCES: "Ask for confidences with all their digits, or for the model's file, and audit that.",
-    UNLIKE_OTHERS: OWN_DATA,
-    LESS_SURE: "Ask the owner what was done to the model after its training, and for one trained without the data.",
-    UNBOUND: (
-        "Bind the table to the model in use, and say how: given.bound_by=... (the SHA-256 of its file before the "
-        "pictures go out, and spot checks); or audit the file, given.models=...; or train models of all of D_Q, too, "
-        "partial=0.05,0.1,0.25,1: who holds so much and recognises it may be found."
-    ),
-    UNDECIDED: MORE,
-}
-
-
-def next_steps(config: Forgetting, answer: Answer, evidence: Evidence) -> tuple[str, ...]:
-    if answer == "not forgotten":
-        return (
-            "Put this page before the owner of the model, with the tables that it names, and ask for a model that was "
-            "trained without the data.",
-            "Ask that model in the same way, with pictures that were not used before.",
-        )
-    if answer == "forgotten":
-        return (
-            "Keep this page with the tables that it names.",
-            "See to it that the model that answered is the one in use: the audit takes that for granted.",
-        )
+def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, ...]:
+    """What to do if nothing is decided: the steps of the cases of all targets, those that decide first."""
     if not isinstance(config.question, Scores):
         return ("Ask what the models know, too: question=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
-    remedies = REMEDIES if config.question.calibration_share == 1 else {**REMEDIES, UNLIKE_OTHERS: OTHER_SHARE}
-    rules = (target.decision.rule for target in evidence.by_weight)
-    return tuple(dict.fromkeys(remedies[rule] for rule in rules if rule in remedies)) or (RUN_AGAIN,)
+    steps = [] if evidence is None else [step for target in evidence.by_weight for step in remedies(config, target)]
+    return tuple(dict.fromkeys(steps)) or (RUN_AGAIN,)
+
+
+def remedies(config: Forgetting, target: JudgedTarget) -> tuple[str, ...]:
+    """The steps of the case that holds for a target; none if it has an answer."""
+    if target.decision.reason is None:
+        return ()
+    steps = target.decision.case.steps
+    return steps(config, target.evidence) if callable(steps) else steps

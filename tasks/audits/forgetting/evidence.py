@@ -1,0 +1,153 @@
+"""The evidence in a summary: what each target says, decided by the rules of `decision`, and what is told of all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tasks.audits.forgetting.audited import named_targets
+from tasks.audits.forgetting.config import Forgetting
+from tasks.audits.forgetting.decision import Decision, RecognitionTrial, TargetEvidence, decide
+from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
+from tasks.audits.forgetting.measures.decisions import CHECKS, HELD, LESS, REPEATED, SURER, control_metric
+from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
+from tasks.audits.forgetting.measures.recognition import PASSED
+from tasks.contract.summaries import Estimate, Row, Rows, numerator, read_setting, select_rows
+from tasks.contract.ties import TIED
+from tasks.contract.verdict import Answer
+from tasks.worker.files import shorten_names
+
+ORDER: tuple[Answer, ...] = ("not forgotten", "not judged", "undecided", "forgotten")  # the first decides for all
+
+
+@dataclass(frozen=True)
+class JudgedTarget:
+    """A target with its decision.
+
+    `name` is that of its number, `file` how a given one is called, by its file as short as tells it apart; None of one
+    that was trained here. `share` is the summary row of the share that it holds, `setting` that of all its rows, and
+    `has_test` whether they have the test's. `triples` is the row of what the published rule says; None without one.
+    """
+
+    name: str
+    file: str | None
+    setting: str
+    share: Row
+    decision: Decision
+    has_test: bool
+    triples: Row | None
+
+    @property
+    def answer(self) -> Answer:
+        return self.decision.answer
+
+    @property
+    def evidence(self) -> TargetEvidence:
+        return self.decision.evidence
+
+    @property
+    def least(self) -> float:
+        """The lower limit of the share that it holds."""
+        return self.share["low"] or 0.0
+
+    @property
+    def quoted(self) -> str:
+        """The target as a sentence names it."""
+        return self.name if self.file is None else f"'{self.file}'"
+
+    @property
+    def row_names(self) -> list[tuple[str, str]]:
+        """The (metric, setting) of its rows that the answer rests on, of an accusation the test's first."""
+        names = [(HELD, self.setting), *([(SURER, self.setting)] if self.has_test else [])]
+        return names[::-1] if self.answer == "not forgotten" else names
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a summary says of all targets.
+
+    `powers` are the summary rows of the test's power by share, in rising order. `right` and `wrong` are the numbers of
+    targets of a known training that are decided rightly and wrongly; None where none is known. `fit` is the lowest
+    accuracy of a training on its own images, `keys` begin the SHA-256 of the keys that owners were promised.
+    """
+
+    targets: tuple[JudgedTarget, ...]
+    powers: tuple[tuple[float, Row], ...]
+    known: int
+    right: int | None
+    wrong: int | None
+    fit: float | None
+    keys: tuple[str, ...]
+
+    @property
+    def by_weight(self) -> list[JudgedTarget]:
+        """The targets, those first whose answer decides for all."""
+        return sorted(self.targets, key=lambda target: ORDER.index(target.answer))
+
+    @property
+    def answer(self) -> Answer:
+        return self.by_weight[0].answer
+
+
+def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
+    """The evidence in the rows of a summary."""
+    targets = () if config.audited is None else named_targets(config.audited)
+    given = [target.name for target in targets if target.source != "training"]
+    files = dict(zip(given, shorten_names(given), strict=True))
+    trial = next((read_trial_row(row) for row in select_rows(rows, PASSED)), None)
+    trials = {target.name: trial for target in targets if target.source == "outputs"}
+    powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
+    right, wrong, fit = (
+        rows.get((metric, "{}"))
+        for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
+    )
+    return Evidence(
+        targets=tuple(read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
+        powers=tuple(sorted(powers, key=lambda power: power[0])),
+        known=0 if right is None else right["n"],
+        right=None if right is None else numerator(right),
+        wrong=None if wrong is None else numerator(wrong),
+        fit=None if fit is None else fit["estimate"],
+        keys=tuple(read_setting(row)["key"] for row in select_rows(rows, HANDED_OUT)),
+    )
+
+
+def read_trial_row(passed: Row) -> RecognitionTrial:
+    return RecognitionTrial(read_setting(passed)["share"], numerator(passed), passed["n"])
+
+
+def read_target(
+    config: Forgetting,
+    rows: Rows,
+    share: Row,
+    files: Mapping[str, str],
+    trials: Mapping[str, RecognitionTrial | None],
+) -> JudgedTarget:
+    """The target that holds this share, decided by the rule that its table of decisions follows."""
+    name, setting = str(read_setting(share)["target"]), share["setting"]
+    return JudgedTarget(
+        name=name,
+        file=files.get(name),
+        setting=setting,
+        share=share,
+        decision=decide(config, read_target_evidence(rows, setting, config.negligible, trials.get(name))),
+        has_test=(SURER, setting) in rows,
+        triples=rows.get(("published rule says forgotten", setting)),
+    )
+
+
+def read_target_evidence(
+    rows: Rows, setting: str, negligible: float, trial: RecognitionTrial | None = None
+) -> TargetEvidence:
+    """What the rows of this setting say of their target, as it was when it was decided on."""
+    share = rows[HELD, setting]
+    held = None if share["estimate"] is None else Estimate(share["estimate"], share["low"], share["high"], share["n"])
+    p, other = (rows[metric, setting]["p_value"] if (metric, setting) in rows else None for metric in (SURER, LESS))
+    checks = (rows.get((control_metric(check), setting)) for check in CHECKS)
+    accuracy, agreement = (
+        UNKNOWN if row is None else LikenessCheck(row["estimate"], row["null"], row["p_value"]) for row in checks
+    )
+    repeated = rows.get((REPEATED, setting))
+    differing, repeats = (0, 0) if repeated is None else (numerator(repeated), repeated["n"])
+    tied = rows.get((TIED, setting))
+    return TargetEvidence(share["n"], p, held, accuracy, agreement, negligible, differing, repeats, other, trial, tied)
