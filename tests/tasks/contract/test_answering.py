@@ -1,0 +1,184 @@
+"""One function renders verdict and certificate: of a case, of one with words of its own, and without evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pytest
+
+from tasks.contract.answering import Answering, AnsweringByQuestion, Null
+from tasks.contract.certificate import STEPS, Finding, NumberLine
+from tasks.contract.rules import Case, Rules, undecided
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Estimate, first_row, index_rows, row
+
+
+@dataclass(frozen=True)
+class Config:
+    is_null: bool = False
+    asks_others: bool = False
+    is_shared: bool = True
+
+
+@dataclass(frozen=True)
+class Evidence:
+    share: float
+
+
+def line(_config: Config, evidence: Evidence) -> NumberLine:
+    return NumberLine("share", evidence.share)
+
+
+MEMORISED = Case[Evidence](
+    "memorised",
+    "the share is above {least}",
+    lambda evidence: evidence.share > 0.5,
+    "At most {wrong} are called so.",
+    because=lambda _config, evidence: f", more than half: {evidence.share:g} > .5.",
+    steps=("Train anew.",),
+    rows=lambda _evidence: (("others", "{}"),),
+)
+NOT_JUDGED = Case[Evidence](
+    "not judged",
+    "the share is negative",
+    lambda evidence: evidence.share < 0,
+    describe=lambda _config, _evidence: "a share cannot be negative",
+    explain=lambda _config, _evidence: "The table is wrong.",
+    line=lambda _config, _evidence: None,
+    reasons=lambda _config, _evidence: ("Count again.",),
+)
+UNDECIDED = undecided(steps=lambda _config, evidence: ("Ask.",) if evidence is None else (f"Not {evidence.share:g}.",))
+NUMBERS = {"least": "half", "wrong": "5"}
+
+
+def read(_config: Config, summary: pa.Table) -> Evidence | None:
+    share = first_row(index_rows(summary), "share")
+    return None if share is None else Evidence(share["estimate"])
+
+
+ANSWERING = Answering[Evidence](
+    asked=lambda _config, evidence: "Is it?" if evidence is None else "Is it so?",
+    rules=Rules((MEMORISED, NOT_JUDGED, UNDECIDED), lambda _config: NUMBERS),
+    read=read,
+    unread=lambda _config: "nobody was asked.",
+    limits=lambda _config, evidence: "Nothing." if evidence is None else "Not all.",
+    describe=lambda _config, evidence: f"the share is {evidence.share:g}",
+    rows=lambda _evidence: (("share", "{}"),),
+    details=lambda _config, _evidence: ("A detail.",),
+    remarks=lambda _config, _evidence: ("", "A remark."),
+    published=lambda evidence: f"The paper says {evidence.share:g}.",
+    line=line,
+    null=Null(lambda config: config.is_null, lambda _config: "It is a null.", "null=false", notice="A null: "),
+)
+
+
+def summary(share: float | None) -> pa.Table:
+    rows = [row("people", {}, Estimate(3.0, None, None, 3), "person")]
+    if share is not None:
+        rows.append(row("share", {}, Estimate(share, None, None, 3), "share"))
+    return pa.Table.from_pylist(rows, SUMMARY)
+
+
+@pytest.mark.parametrize(
+    ("share", "sentence", "rows"),
+    [
+        (0.7, "Memorised: the share is 0.7, more than half: 0.7 > .5. A detail. A remark.", "others"),
+        (-1.0, "Not judged: a share cannot be negative. A detail. Count again. A remark.", "share"),
+        (0.2, "Undecided: the share is 0.2. A detail. A remark.", "share"),
+        (None, "Undecided: nobody was asked.", "people"),
+    ],
+)
+def test_verdict_has_the_words_of_the_case_that_holds(share: float | None, sentence: str, rows: str) -> None:
+    verdict = ANSWERING.verdict(Config(), summary(share))
+    assert verdict.answer == sentence.split(":")[0].lower()
+    assert verdict.sentence == sentence
+    assert [metric for metric, _ in verdict.rows] == [rows]
+    assert verdict.limits == ("Nothing." if share is None else "Not all.")
+    assert verdict.published == ("" if share is None else f"The paper says {share:g}.")
+
+
+@pytest.mark.parametrize(
+    ("share", "explained", "has_line", "steps"),
+    [
+        (0.7, None, True, ("Train anew.",)),
+        (-1.0, "The table is wrong.", False, STEPS["open"]),
+        (0.2, None, True, ("Not 0.2.",)),
+        (None, None, False, ("Ask.",)),
+    ],
+)
+def test_certificate_explains_or_repeats_the_verdict(
+    share: float | None, explained: str | None, has_line: bool, steps: tuple[str, ...]
+) -> None:
+    verdict = ANSWERING.verdict(Config(), summary(share))
+    page = ANSWERING.certificate(Config(), summary(share), verdict)
+    (finding,) = page.findings
+    assert finding.sentence == (explained or verdict.sentence)
+    assert (finding.line is not None) == has_line
+    assert page.asked == ("Is it?" if share is None else "Is it so?")
+    assert page.steps == steps
+    assert page.rule.startswith("The answer is “memorised” where the share is above half. Otherwise it is “not judged”")
+    assert page.error == "At most 5 are called so."
+    assert page.beyond == verdict.limits
+
+
+@pytest.mark.parametrize("share", [0.7, 0.2, None])
+def test_null_is_named_in_both_and_leads_to_the_audit_proper(share: float | None) -> None:
+    verdict = ANSWERING.verdict(Config(is_null=True), summary(share))
+    page = ANSWERING.certificate(Config(is_null=True), summary(share), verdict)
+    assert verdict.sentence.endswith("It is a null.") == (share is not None)
+    assert page.findings[0].sentence == f"A null: {verdict.sentence}"
+    assert "null=false" in page.steps[-1]
+    assert ("false alarm" in page.steps[0]) == (verdict.answer == "memorised")
+
+
+def test_findings_and_stated_rules_can_be_those_of_the_audit() -> None:
+    several = replace(
+        ANSWERING,
+        findings=lambda _config, _evidence, first: (first, Finding("known", "Another.")),
+        stated=lambda _config, evidence: ("The rule.", "" if evidence is None else "The error."),
+    )
+    for share, error in ((0.7, "The error."), (None, "")):
+        page = several.certificate(Config(), summary(share), several.verdict(Config(), summary(share)))
+        assert (page.rule, page.error) == ("The rule.", error)
+        assert len(page.findings) == (1 if share is None else 2)
+
+
+SHARED = replace(NOT_JUDGED, scope="tables", applies=lambda config: config.is_shared)
+FIRST = replace(
+    ANSWERING,
+    scope="some",
+    applies=lambda config: not config.asks_others,
+    rules=Rules((MEMORISED, SHARED, UNDECIDED), lambda _config: NUMBERS),
+)
+OTHERS = replace(
+    ANSWERING,
+    scope="others",
+    applies=lambda config: config.asks_others,
+    describe=lambda _config, _evidence: "of others",
+    rules=Rules((SHARED, UNDECIDED), lambda _config: NUMBERS),
+)
+BOTH = AnsweringByQuestion((FIRST, OTHERS), lambda _config: NUMBERS)
+
+
+def test_each_question_is_answered_by_its_own_rules() -> None:
+    for config, sentence in ((Config(), "Memorised: the share"), (Config(asks_others=True), "Undecided: of others")):
+        verdict = BOTH.verdict(config, summary(0.7))
+        assert verdict.sentence.startswith(sentence)
+        assert BOTH.certificate(config, summary(0.7), verdict).findings[0].sentence == verdict.sentence
+
+
+def test_rules_of_all_questions_list_a_shared_case_once() -> None:
+    assert [(case.answer, case.scope) for case in BOTH.rules.cases] == [
+        ("memorised", "some"),
+        ("not judged", "tables"),
+        ("undecided", ""),
+    ]
+    memorised, shared, _undecided = BOTH.rules.cases
+    configs = [
+        Config(asks_others=asks_others, is_shared=is_shared)
+        for asks_others in (False, True)
+        for is_shared in (True, False)
+    ]
+    assert [memorised.applies(config) for config in configs] == [True, True, False, False]
+    assert [shared.applies(config) for config in configs] == [True, False, True, False]
