@@ -47,9 +47,6 @@ class Null:
     notice: str = ""
 
 
-NO_NULL = Null(lambda _config: False, lambda _config: "", "")
-
-
 @dataclass(frozen=True)
 class Answering(Generic[E]):
     """How an audit answers one question: the evidence, the rules and all that is said of them.
@@ -82,7 +79,7 @@ class Answering(Generic[E]):
     line: Callable[[Any, E], NumberLine | None] = draw_no_line
     findings: Callable[[Any, E, Finding], tuple[Finding, ...]] = keep_one_finding
     stated: Callable[[Any, E | None], tuple[str, str]] | None = None
-    null: Null = NO_NULL
+    null: Null | None = None
     scope: str = ""
     applies: Callable[[Any], bool] = applies_always
 
@@ -107,8 +104,12 @@ class Answering(Generic[E]):
         yield from self.details(config, evidence)
         yield from case.reasons(config, evidence)
         yield from self.remarks(config, evidence)
-        if self.null.holds(config):
-            yield self.null.remark(config)
+        if null := self._null(config):
+            yield null.remark(config)
+
+    def _null(self, config: Any) -> Null | None:
+        """What is said of the config as a null; None if it is not one."""
+        return self.null if self.null is not None and self.null.holds(config) else None
 
     def certificate(self, config: Any, summary: pa.Table, verdict: Verdict) -> Certificate:
         """The same answer for readers without a machine-learning background; `verdict` is that of the summary."""
@@ -124,7 +125,8 @@ class Answering(Generic[E]):
         )
 
     def _findings(self, config: Any, evidence: E | None, verdict: Verdict) -> tuple[Finding, ...]:
-        notice = self.null.notice if self.null.holds(config) else ""
+        null = self._null(config)
+        notice = null.notice if null else ""
         if evidence is None:
             return (Finding(verdict.answer, f"{notice}{verdict.sentence}"),)
         case = self.rules.decide(config, evidence)
@@ -140,8 +142,8 @@ class Answering(Generic[E]):
 
     def _steps(self, config: Any, evidence: E | None) -> tuple[str, ...]:
         case = self.rules.cases[-1] if evidence is None else self.rules.decide(config, evidence)
-        if self.null.holds(config):
-            return steps_of_null(case.answer, self.null.proper)
+        if null := self._null(config):
+            return steps_of_null(case.answer, null.proper)
         return case.steps(config, evidence) if callable(case.steps) else case.steps
 
 

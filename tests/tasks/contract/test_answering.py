@@ -18,6 +18,7 @@ from tasks.contract.summaries import Estimate, first_row, index_rows, row
 class Config:
     is_null: bool = False
     asks_others: bool = False
+    label: str = "label"
     is_shared: bool = True
 
 
@@ -44,9 +45,9 @@ NOT_JUDGED = Case[Evidence](
     "the share is negative",
     lambda evidence: evidence.share < 0,
     describe=lambda _config, _evidence: "a share cannot be negative",
-    explain=lambda _config, _evidence: "The table is wrong.",
+    explain=lambda config, evidence: f"The {config.label} {evidence.share:g} is wrong.",
     line=lambda _config, _evidence: None,
-    reasons=lambda _config, _evidence: ("Count again.",),
+    reasons=lambda config, evidence: (f"Count {evidence.share:g} again, {config.label}.",),
 )
 UNDECIDED = undecided(steps=lambda _config, evidence: ("Ask.",) if evidence is None else (f"Not {evidence.share:g}.",))
 NUMBERS = {"least": "half", "wrong": "5"}
@@ -62,11 +63,11 @@ ANSWERING = Answering[Evidence](
     rules=Rules((MEMORISED, NOT_JUDGED, UNDECIDED), lambda _config: NUMBERS),
     read=read,
     unread=lambda _config: "nobody was asked.",
-    limits=lambda _config, evidence: "Nothing." if evidence is None else "Not all.",
+    limits=lambda config, evidence: f"Not {config.label}." if evidence is None else f"Not {evidence.share:g}.",
     describe=lambda _config, evidence: f"the share is {evidence.share:g}",
     rows=lambda _evidence: (("share", "{}"),),
-    details=lambda _config, _evidence: ("A detail.",),
-    remarks=lambda _config, _evidence: ("", "A remark."),
+    details=lambda config, evidence: (f"A {config.label} of {evidence.share:g}.",),
+    remarks=lambda config, evidence: ("", f"{'A' if config.is_null else 'No'} remark on {evidence.share:g}."),
     published=lambda evidence: f"The paper says {evidence.share:g}.",
     line=line,
     null=Null(lambda config: config.is_null, lambda _config: "It is a null.", "null=false", notice="A null: "),
@@ -74,7 +75,7 @@ ANSWERING = Answering[Evidence](
 
 
 def summary(share: float | None) -> pa.Table:
-    rows = [row("people", {}, Estimate(3.0, None, None, 3), "person")]
+    rows = [row(metric, {}, Estimate(3.0, None, None, 3), metric) for metric in ("people", "houses")]
     if share is not None:
         rows.append(row("share", {}, Estimate(share, None, None, 3), "share"))
     return pa.Table.from_pylist(rows, SUMMARY)
@@ -83,9 +84,13 @@ def summary(share: float | None) -> pa.Table:
 @pytest.mark.parametrize(
     ("share", "sentence", "rows"),
     [
-        (0.7, "Memorised: the share is 0.7, more than half: 0.7 > .5. A detail. A remark.", "others"),
-        (-1.0, "Not judged: a share cannot be negative. A detail. Count again. A remark.", "share"),
-        (0.2, "Undecided: the share is 0.2. A detail. A remark.", "share"),
+        (0.7, "Memorised: the share is 0.7, more than half: 0.7 > .5. A label of 0.7. No remark on 0.7.", "others"),
+        (
+            -1.0,
+            "Not judged: a share cannot be negative. A label of -1. Count -1 again, label. No remark on -1.",
+            "share",
+        ),
+        (0.2, "Undecided: the share is 0.2. A label of 0.2. No remark on 0.2.", "share"),
         (None, "Undecided: nobody was asked.", "people"),
     ],
 )
@@ -94,7 +99,7 @@ def test_verdict_has_the_words_of_the_case_that_holds(share: float | None, sente
     assert verdict.answer == sentence.split(":")[0].lower()
     assert verdict.sentence == sentence
     assert [metric for metric, _ in verdict.rows] == [rows]
-    assert verdict.limits == ("Nothing." if share is None else "Not all.")
+    assert verdict.limits == ("Not label." if share is None else f"Not {share:g}.")
     assert verdict.published == ("" if share is None else f"The paper says {share:g}.")
 
 
@@ -102,7 +107,7 @@ def test_verdict_has_the_words_of_the_case_that_holds(share: float | None, sente
     ("share", "explained", "has_line", "steps"),
     [
         (0.7, None, True, ("Train anew.",)),
-        (-1.0, "The table is wrong.", False, STEPS["open"]),
+        (-1.0, "The label -1 is wrong.", False, STEPS["open"]),
         (0.2, None, True, ("Not 0.2.",)),
         (None, None, False, ("Ask.",)),
     ],
@@ -135,13 +140,29 @@ def test_null_is_named_in_both_and_leads_to_the_audit_proper(share: float | None
 def test_findings_and_stated_rules_can_be_those_of_the_audit() -> None:
     several = replace(
         ANSWERING,
-        findings=lambda _config, _evidence, first: (first, Finding("known", "Another.")),
+        findings=lambda config, evidence, first: (first, Finding(config.label, f"{evidence.share:g}")),
         stated=lambda _config, evidence: ("The rule.", "" if evidence is None else "The error."),
     )
     for share, error in ((0.7, "The error."), (None, "")):
         page = several.certificate(Config(), summary(share), several.verdict(Config(), summary(share)))
         assert (page.rule, page.error) == ("The rule.", error)
-        assert len(page.findings) == (1 if share is None else 2)
+        assert page.findings[1:] == (() if share is None else (Finding("label", "0.7"),))
+
+
+def test_what_an_audit_leaves_out_is_not_said() -> None:
+    bare = Answering[Evidence](
+        asked=ANSWERING.asked,
+        rules=ANSWERING.rules,
+        read=read,
+        unread=ANSWERING.unread,
+        limits=ANSWERING.limits,
+        describe=ANSWERING.describe,
+        rows=ANSWERING.rows,
+    )
+    verdict = bare.verdict(Config(is_null=True), summary(0.2))
+    assert (verdict.sentence, verdict.published) == ("Undecided: the share is 0.2.", "")
+    (finding,) = bare.certificate(Config(is_null=True), summary(0.2), verdict).findings
+    assert finding == Finding("undecided", "Undecided: the share is 0.2.")
 
 
 SHARED = replace(NOT_JUDGED, scope="tables", applies=lambda config: config.is_shared)
