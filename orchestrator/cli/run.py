@@ -180,7 +180,6 @@ def resume(
 def _check_search_options(search: str, options: RunOptions, gate: GateOptions) -> None:
     """Raise SpecError for an option that the runs of a search do not take."""
     given = {name: options[name] for name, option in EXECUTION.items() if "search" in option.not_of}
-    given.pop("same_code")  # accepted and without effect
     for name, value in {**given, **vars(gate)}.items():
         if value is not None:
             option = f"--{name.replace('_', '-')}"

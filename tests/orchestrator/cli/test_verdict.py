@@ -120,8 +120,9 @@ def test_its_tables_are_shown_and_taken_out_with_a_column_for_every_choice(searc
 def test_it_is_not_compared_and_takes_no_options_of_runs_when_it_goes_on(searched: Made) -> None:
     said = engram(searched)("compare", searched.name, rows(searched)[0]["run"], code=2).stderr
     assert f"{searched.name} is a search; compare two of its runs" in said
-    said = engram(searched)("resume", searched.name, "--stop-after", "1h", code=2).stderr
-    assert said == f"engram: --stop-after is given, and {searched.name} is a search: see engram search --help\n"
+    for option, *value in (("--stop-after", "1h"), ("--same-code",)):
+        said = engram(searched)("resume", searched.name, option, *value, code=2).stderr
+        assert said == f"engram: {option} is given, and {searched.name} is a search: see engram search --help\n"
 
 
 def test_resume_goes_on_with_a_search_and_trains_nothing_anew(searched: Made, tmp_path: Path, ray_cluster: Any) -> None:
