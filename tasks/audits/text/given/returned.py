@@ -10,6 +10,7 @@ that is a function of the text, and a filter that answers from a table of made-u
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,9 @@ from tasks.audits.text.given.model import GivenQuestion, given_question, questio
 from tasks.audits.text.given.table import Returned, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.rules import Case
 from tasks.contract.summaries import Row, alone, row
+from tasks.contract.ties import NOT_JUDGED
 from tasks.numerics import statistics
 from tasks.numerics.ranks import share_tied
 
@@ -67,6 +70,21 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a cou
 def answers_questions(returned: Iterable[Row]) -> bool:
     """Whether the numbers of an owner's table differ where they may, and agree where they must."""
     return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
+
+
+def table_rule(**words: Any) -> Case[Any]:
+    """The case of an owner's table that contradicts itself, of evidence with `is_answered`; shared by all questions.
+
+    `words` are further fields of `Case`.
+    """
+    return Case(
+        NOT_JUDGED,
+        "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",
+        lambda evidence: not evidence.is_answered,
+        scope="tables that an owner returned",
+        applies=lambda config: config.outputs is not None,
+        **words,
+    )
 
 
 MEASURE = Measure("returned", RETURNED, plan, rows)

@@ -98,8 +98,9 @@ class Evidence:
         return self.control is None or self.control["p_value"] > UNEVEN
 
 
-def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None where no secret was ranked."""
+def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
+    """The evidence in a summary; None if no secret was ranked."""
+    assert isinstance(config.question, RankedQuestion)
     rows = index_rows(summary)
     found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
     if found is None or beaten is None:
@@ -112,5 +113,5 @@ def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> 
         extraction=read_copies(rows) if evidence.is_even else None,
         memorised=first_row(rows, MEMORISED),
         reduced=first_row(rows, REDUCED),
-        resolution=rank_resolution(question, config.level, found["n"]),
+        resolution=rank_resolution(config.question, config.level, found["n"]),
     )
