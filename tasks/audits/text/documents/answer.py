@@ -92,7 +92,7 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
             "documents that are found, at most {level} % are expected to be false.",
             steps=STEPS["accused"],
         ),
-        tie_rule(rows=None),
+        tie_rule(explain=repeat_verdict, line=draw_no_line),
         Case(
             DETECTABLE,
             "at least one document is found by the test of an effect of 0, the 95 % interval of the share of pairs of "
@@ -168,10 +168,6 @@ def describe_blind_control(_config: Text, evidence: InsertionEvidence) -> str:
     )
 
 
-def name_blind_control(evidence: InsertionEvidence) -> tuple[Name, ...]:
-    return (name_of(evidence.blind),)
-
-
 def name_insertion_rows(evidence: InsertionEvidence) -> tuple[Name, ...]:
     return tuple(name_of(row) for row in (evidence.shown, *evidence.won))
 
@@ -208,7 +204,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             describe=describe_blind_control,
             explain=repeat_verdict,
             line=draw_no_line,
-            rows=name_blind_control,
+            rows=lambda evidence: (name_of(evidence.blind),),
             findings=keep_one_finding,
         ),
         Case(
@@ -221,7 +217,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             reasons=describe_reproduction,
             steps=STEPS["accused"],
         ),
-        tie_rule(explain=repeat_verdict, line=draw_no_line, rows=name_blind_control, findings=keep_one_finding),
+        tie_rule(explain=repeat_verdict, line=draw_no_line, findings=keep_one_finding),
         Case(
             DETECTABLE,
             "the same test finds an effect of any size, for every number of repetitions the 95 % interval of how often "

@@ -10,14 +10,14 @@ import pyarrow as pa
 from tasks.audits.text.blind_control import BLIND, describe_area
 from tasks.audits.text.config import Text
 from tasks.audits.text.given.other_texts import AREA, ATTACKS
-from tasks.audits.text.given.returned import DIFFERING, TIED, answers_questions, table_rule
+from tasks.audits.text.given.returned import DIFFERING, TIED, has_table, table_rule
 from tasks.audits.text.question import OtherTexts
 from tasks.audits.text.thresholds import thresholds
 from tasks.contract.answering import Answering
 from tasks.contract.certificate import STEPS
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, p_in_words, row_name
-from tasks.contract.ties import NOT_JUDGED
+from tasks.contract.ties import NOT_JUDGED, tie_rule
 from tasks.contract.verdict import Answer
 from tasks.external.split_audit import BLIND_LEVEL
 
@@ -28,11 +28,13 @@ DISTINGUISHED: Answer = "told apart"
 class OtherTextEvidence:
     """The summary rows of the areas under the curve, by score, and of how well an owner's table answers.
 
-    `areas` holds the scores of the model and the blind control; `returned` is empty if the model is evaluated here.
+    `areas` holds the scores of the model and the blind control. `tied` is the row of equal numbers, and `differing`
+    that of texts with two; None if the model is evaluated here.
     """
 
     areas: Mapping[str, Row]
-    returned: tuple[Row, ...] = ()
+    tied: Row | None = None
+    differing: Row | None = None
 
     @property
     def loss(self) -> Row:
@@ -41,10 +43,6 @@ class OtherTextEvidence:
     @property
     def blind(self) -> Row:
         return self.areas[BLIND]
-
-    @property
-    def is_answered(self) -> bool:
-        return answers_questions(self.returned)
 
 
 RULES = Rules[OtherTextEvidence](
@@ -61,6 +59,7 @@ RULES = Rules[OtherTextEvidence](
             lambda evidence: evidence.loss["low"] > max(0.5, evidence.blind["high"]),
             steps=STEPS["accused"],
         ),
+        tie_rule("tables about texts beside others", has_table),
         table_rule(),
         undecided(),
     ),
@@ -84,8 +83,7 @@ def read_evidence(_config: Text, summary: pa.Table) -> OtherTextEvidence | None:
             areas[score] = rows[name]
     if not areas:
         return None
-    returned = (first_row(rows, TIED), first_row(rows, DIFFERING))
-    return OtherTextEvidence(areas, tuple(row for row in returned if row is not None))
+    return OtherTextEvidence(areas, first_row(rows, TIED), first_row(rows, DIFFERING))
 
 
 def describe_areas(_config: Text, evidence: OtherTextEvidence) -> str:
@@ -100,7 +98,8 @@ def describe_areas(_config: Text, evidence: OtherTextEvidence) -> str:
 
 
 def name_rows(evidence: OtherTextEvidence) -> tuple[Name, ...]:
-    return tuple(name_of(row) for row in (evidence.loss, evidence.blind, *evidence.returned))
+    rows = (evidence.loss, evidence.blind, evidence.tied, evidence.differing)
+    return tuple(name_of(row) for row in rows if row is not None)
 
 
 def describe_limits(config: Text, _evidence: OtherTextEvidence | None) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.given.returned import table_rule
+from tasks.audits.text.given.returned import agrees_with_itself, describe_two_answers, table_rule
 from tasks.audits.text.question import Identifiers, Planted, Secrets
 from tasks.audits.text.reproduced import describe_extraction, extraction_finding
 from tasks.audits.text.secrets.evidence import Evidence, read_evidence
 from tasks.audits.text.thresholds import thresholds
-from tasks.contract.answering import Answering, Null, repeat_verdict
+from tasks.contract.answering import Answering, Null, draw_no_line, repeat_verdict
 from tasks.contract.certificate import STEPS, Finding, NumberLine, chances, number_per_hundred
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST, single_item
@@ -68,7 +68,7 @@ def describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
     )
 
 
-def describe_ranks(_config: Text, evidence: Evidence) -> str:
+def describe_ranks(config: Text, evidence: Evidence) -> str:
     """The number of secrets that are found, and what all of them say together."""
     found, beaten = evidence.found, evidence.beaten
     things, one = evidence.things, "a secret" if evidence.control is None else "an identifier"
@@ -77,21 +77,20 @@ def describe_ranks(_config: Text, evidence: Evidence) -> str:
         size = f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
     return (
-        f"{describe_refusal(evidence)}of {found['n']:,} {things} {found['estimate']:,.0f} are found among the "
+        f"{describe_refusal(config, evidence)}of {found['n']:,} {things} {found['estimate']:,.0f} are found among the "
         f"likeliest of their space (false discoveries at most {100 * evidence.level:g} %; that any is known: "
         f"{p_in_words(found['p_value'])}){size}; on average {one} beats {beaten['estimate']:.3f} of the others of its "
         f"space (.5 where nothing is known{interval}; all together: {p_in_words(beaten['p_value'])})"
     )
 
 
-def describe_refusal(evidence: Evidence) -> str:
+def describe_refusal(config: Text, evidence: Evidence) -> str:
     """Why ranks say nothing, as the beginning of a sentence; empty if they do."""
     refusals = []
     if evidence.tied is not None and are_tied(evidence.tied):
         refusals.append(describe_ties(evidence.tied))
-    if not evidence.is_answered and evidence.differing is not None:
-        twice = number_per_hundred(evidence.differing["estimate"] or 0)
-        refusals.append(f"the table has two numbers for {twice} of 100 texts that were handed out twice")
+    if not agrees_with_itself(evidence.differing):
+        refusals.append(describe_two_answers(config, evidence))
     if not refusals:
         return ""
     causes = f" ({TABLE_CAUSES})" if evidence.differing is not None else ""
@@ -155,6 +154,7 @@ UNEVEN_DRAW = Case[Evidence](
     "Of 100 audits of identifiers that are drawn evenly, {uneven} are not judged.",
     scope="identifiers that stand in the texts",
     describe=describe_uneven_draw,
+    line=draw_no_line,
     rows=lambda evidence: name_all(evidence.control),
 )
 BROKEN_PROMISE = Case[Evidence](
@@ -186,8 +186,8 @@ CASES = (  # of all questions about ranks
         rows=lambda evidence: name_all(evidence.beaten, evidence.found),
         steps=STEPS["accused"],
     ),
-    tie_rule(describe=None, rows=name_unjudged_rows),
-    table_rule(rows=name_unjudged_rows),
+    tie_rule(describe=None, explain=repeat_verdict, line=draw_no_line, rows=name_unjudged_rows),
+    table_rule(describe=None, rows=name_unjudged_rows),
     Case[Evidence](
         DETECTABLE,
         "one of the conditions of *memorised* holds of effects that are not reduced, the 95 % interval of the mean "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.given.returned import DIFFERING, answers_questions
+from tasks.audits.text.given.returned import DIFFERING
 from tasks.audits.text.power import rank_resolution
 from tasks.audits.text.question import RankedQuestion
 from tasks.audits.text.reproduced import (
@@ -66,10 +66,6 @@ class Evidence:
     @property
     def exceeds_promise(self) -> bool:
         return self.bound is not None and self.spent is not None and self.bound["estimate"] > self.spent["estimate"]
-
-    @property
-    def is_answered(self) -> bool:
-        return answers_questions(() if self.differing is None else (self.differing,))
 
     @property
     def is_memorised(self) -> bool:
