@@ -54,18 +54,18 @@ ASKED_OF_DOCUMENTS = (
 
 def describe_documents(config: Text, evidence: DocumentEvidence) -> str:
     """The number of documents that are found, and how often a model that was trained on one finds it likelier."""
-    found, won = evidence.found, evidence.won
+    documents, won = evidence.found_documents, evidence.won
     return (
-        f"of {found['n']:,} documents {found['estimate']:,.0f} are found to be likelier by models that were trained on "
-        f"them (exact test, false discoveries at most {100 * config.level:g} %; that any is: "
-        f"{p_in_words(found['p_value'])}); of a model with a document and one without, the former finds it likelier in "
-        f"{number_per_hundred(won['estimate'])} of 100 pairs (95 % interval {won['low']:.3f} to {won['high']:.3f}; .5 "
-        "where nothing is known)"
+        f"of {documents['n']:,} documents {documents['estimate']:,.0f} are found to be likelier by models that were "
+        f"trained on them (exact test, false discoveries at most {100 * config.level:g} %; that any is: "
+        f"{p_in_words(documents['p_value'])}); of a model with a document and one without, the former finds it "
+        f"likelier in {number_per_hundred(won['estimate'])} of 100 pairs (95 % interval {won['low']:.3f} to "
+        f"{won['high']:.3f}; .5 where nothing is known)"
     )
 
 
 def name_document_rows(evidence: DocumentEvidence) -> tuple[Name, ...]:
-    names = name_of(evidence.found), name_of(evidence.won)
+    names = name_of(evidence.found_documents), name_of(evidence.won)
     if evidence.copies is None or evidence.copies.beyond is None:
         return names
     return *names, name_of(evidence.copies.beyond)
@@ -73,11 +73,11 @@ def name_document_rows(evidence: DocumentEvidence) -> tuple[Name, ...]:
 
 def explain_documents(config: Text, evidence: DocumentEvidence) -> str:
     """How many documents are found, in words that need no statistics."""
-    found = evidence.found
+    documents = evidence.found_documents
     null = f" {NULL_OF_DOCUMENTS}" if config.is_null else ""
     return (
-        f"Some models were trained on a document and others were not. Of {found['n']:,} documents "
-        f"{found['estimate']:,.0f} can be told by what the models say of them.{null}"
+        f"Some models were trained on a document and others were not. Of {documents['n']:,} documents "
+        f"{documents['estimate']:,.0f} can be told by what the models say of them.{null}"
     )
 
 
@@ -120,7 +120,7 @@ DOCUMENT_ANSWERING = Answering[DocumentEvidence](
     rows=name_document_rows,
     remarks=describe_reproduction,
     explain=explain_documents,
-    line=lambda config, evidence: chances(evidence.found["p_value"], config.level),
+    line=lambda config, evidence: chances(evidence.found_documents["p_value"], config.level),
     findings=add_reproduction,
     null=Null(lambda config: config.is_null, lambda _config: NULL_OF_DOCUMENTS, "told=secrets"),
     scope="documents",
@@ -144,12 +144,13 @@ def is_null_of_insertions(config: Text) -> bool:
 
 def describe_insertions(config: Text, evidence: InsertionEvidence) -> str:
     """How often inserted documents have the higher effect, by repetitions, and how many are found one by one."""
-    by_times = ", ".join(f"{describe_area(each)} of those inserted {repetitions_of(each)}" for each in evidence.won)
+    documents = evidence.found_documents
+    by_times = ", ".join(f"{describe_area(row)} of those inserted {repetitions_of(row)}" for row in evidence.won)
     return (
         f"the model finds inserted documents likelier than its base does, beyond a document that was left out, so "
         f"often: {by_times} (.5 where nothing is known; that any of these is known, exact test: "
-        f"{p_in_words(evidence.shown['p_value'])}). One by one {evidence.found['estimate']:,.0f} of "
-        f"{evidence.found['n']:,} documents are found (false discoveries at most {100 * config.level:g} %)"
+        f"{p_in_words(evidence.found_repetitions['p_value'])}). One by one {documents['estimate']:,.0f} of "
+        f"{documents['n']:,} documents are found (false discoveries at most {100 * config.level:g} %)"
     )
 
 
@@ -169,21 +170,22 @@ def describe_blind_control(_config: Text, evidence: InsertionEvidence) -> str:
 
 
 def name_insertion_rows(evidence: InsertionEvidence) -> tuple[Name, ...]:
-    return tuple(name_of(row) for row in (evidence.shown, *evidence.won))
+    return tuple(name_of(row) for row in (evidence.found_repetitions, *evidence.won))
 
 
 def explain_insertions(config: Text, evidence: InsertionEvidence) -> str:
     """How many inserted documents are found, in words that need no statistics."""
+    documents = evidence.found_documents
     null = f" {NULL_OF_INSERTIONS}" if is_null_of_insertions(config) else ""
     return (
         f"Documents were put into the training texts of one model, and others, drawn by chance, were left out. Of "
-        f"{evidence.found['n']:,} documents that were put in {evidence.found['estimate']:,.0f} can be told from those "
-        f"that were left out by what the model says of them, beside one that was trained without them.{null}"
+        f"{documents['n']:,} documents that were put in {documents['estimate']:,.0f} can be told from those that were "
+        f"left out by what the model says of them, beside one that was trained without them.{null}"
     )
 
 
 def draw_chances(config: Text, evidence: InsertionEvidence) -> NumberLine:
-    return chances(evidence.shown["p_value"], config.level)
+    return chances(evidence.found_repetitions["p_value"], config.level)
 
 
 def reasons_of_doubt(config: Text, evidence: InsertionEvidence) -> Iterator[str]:

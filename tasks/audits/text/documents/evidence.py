@@ -24,14 +24,14 @@ from tasks.contract.ties import TIED
 class DocumentEvidence:
     """The evidence about documents of which each is in the training data of half of the models.
 
-    `found` is the summary row of how many documents are found, whose p-value is that of any having an effect, and `won`
-    that of the share of pairs of models in which the one that was trained on a document finds it likelier. `copies` are
-    how many come out word for word; None if no document is long enough. `memorised` is the row of those that are found
-    with an effect reduced by the smallest that matters, `tied` that of equal scores, and `resolution` says whether one
+    `found_documents` is the summary row of the number of documents that are found, with the p-value that any has an
+    effect, and `won` the row of the share of pairs of models in which the one that was trained on a document finds it
+    likelier. `memorised` is the row of documents that are found with an effect reduced by the smallest that matters,
+    and `tied` the row of equal scores. `copies` is None if no document is long enough. `resolution` states whether one
     document could be found.
     """
 
-    found: Row
+    found_documents: Row
     won: Row
     copies: Copies | None
     memorised: Row
@@ -42,7 +42,7 @@ class DocumentEvidence:
 
     @property
     def is_found(self) -> bool:
-        return bool(self.found["p_value"] <= self.level)
+        return bool(self.found_documents["p_value"] <= self.level)
 
     @property
     def is_memorised(self) -> bool:
@@ -57,16 +57,16 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
     """The evidence in a summary; None if no document was tested, or the share of pairs has no interval."""
     assert isinstance(config.question, Documents)
     rows = index_rows(summary)
-    found, won = first_row(rows, FOUND), rows.get(row_name(WON))
-    if found is None or won is None or won["low"] is None:
+    found_documents, won = first_row(rows, FOUND), rows.get(row_name(WON))
+    if found_documents is None or won is None or won["low"] is None:
         return None
     return DocumentEvidence(
-        found,
+        found_documents,
         won,
         read_copies(rows),
-        first_row(rows, MEMORISED) or found,
+        first_row(rows, MEMORISED) or found_documents,
         first_row(rows, TIED),
-        document_resolution(config.question.models, config.level, found["n"]),
+        document_resolution(config.question.models, config.level, found_documents["n"]),
         config.level,
         config.negligible,
     )
@@ -76,16 +76,16 @@ def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence 
 class InsertionEvidence:
     """The evidence about documents that were inserted into the training data of a given model.
 
-    `shown` is the summary row of how many numbers of repetitions are told from documents that were left out, whose
-    p-value is that of any being known, and `blind` that of the blind control. `won` has, for each number of
-    repetitions, the row of how often a document has a higher effect than one that was left out. `found` is the row of
-    single documents, and `copies` are how many come out word for word; None if no document is long enough.
+    `found_repetitions` is the summary row of the numbers of repetitions whose documents differ from those that were
+    left out, with the p-value that any is known, and `blind` the row of the blind control. `won` has, for each number
+    of repetitions, the row of how often a document has a higher effect than one that was left out. `found_documents` is
+    the row of single documents. `copies` is None if no document is long enough.
     """
 
-    shown: Row
+    found_repetitions: Row
     won: tuple[Row, ...]
     blind: Row
-    found: Row
+    found_documents: Row
     copies: Copies | None
     level: float
     negligible: float
@@ -99,7 +99,7 @@ class InsertionEvidence:
 
     @property
     def is_found(self) -> bool:
-        return bool(self.shown["p_value"] <= self.level)
+        return bool(self.found_repetitions["p_value"] <= self.level)
 
     @property
     def is_memorised(self) -> bool:
@@ -107,26 +107,26 @@ class InsertionEvidence:
 
     @property
     def are_all_unknown(self) -> bool:
-        return all(each["high"] < 0.5 + self.negligible for each in self.won)
+        return all(row["high"] < 0.5 + self.negligible for row in self.won)
 
 
 def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidence | None:
     """The evidence in a summary; None if a part of it is missing."""
     rows = index_rows(summary)
-    shown, blind, found = (first_row(rows, metric) for metric in (SHOWN, BLIND, FOUND))
-    won = tuple(each for each in select_rows(rows, WON) if each != rows.get(row_name(WON)))
-    if shown is None or blind is None or found is None:
+    found_repetitions, blind, found_documents = (first_row(rows, metric) for metric in (SHOWN, BLIND, FOUND))
+    won = tuple(row for row in select_rows(rows, WON) if row != rows.get(row_name(WON)))
+    if found_repetitions is None or blind is None or found_documents is None:
         return None
     left_out = rows.get(row_name(LOSS, repetitions=0, by=TOLD))
     return InsertionEvidence(
-        shown,
+        found_repetitions,
         won,
         blind,
-        found,
+        found_documents,
         read_copies(rows),
         config.level,
         config.negligible,
         first_row(rows, INSERTIONS_MEMORISED),
         first_row(rows, TIED),
-        None if left_out is None else insertion_resolution(config.level, found["n"], left_out["n"]),
+        None if left_out is None else insertion_resolution(config.level, found_documents["n"], left_out["n"]),
     )

@@ -70,16 +70,16 @@ def describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
 
 def describe_ranks(config: Text, evidence: Evidence) -> str:
     """The number of secrets that are found, and what all of them say together."""
-    found, beaten = evidence.found, evidence.beaten
+    ranked, beaten = evidence.found, evidence.beaten
     things, one = evidence.things, "a secret" if evidence.control is None else "an identifier"
     size = ""
-    if found["estimate"] and evidence.memorised is not None:
+    if ranked["estimate"] and evidence.memorised is not None:
         size = f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
     return (
-        f"{describe_refusal(config, evidence)}of {found['n']:,} {things} {found['estimate']:,.0f} are found among the "
-        f"likeliest of their space (false discoveries at most {100 * evidence.level:g} %; that any is known: "
-        f"{p_in_words(found['p_value'])}){size}; on average {one} beats {beaten['estimate']:.3f} of the others of its "
+        f"{describe_refusal(config, evidence)}of {ranked['n']:,} {things} {ranked['estimate']:,.0f} are found among "
+        f"the likeliest of their space (false discoveries at most {100 * evidence.level:g} %; that any is known: "
+        f"{p_in_words(ranked['p_value'])}){size}; on average {one} beats {beaten['estimate']:.3f} of the others of its "
         f"space (.5 where nothing is known{interval}; all together: {p_in_words(beaten['p_value'])})"
     )
 
@@ -116,10 +116,10 @@ def explain_resolution(_config: Text, evidence: Evidence) -> Iterator[str]:
 
 def explain_ranks(config: Text, evidence: Evidence) -> str:
     """The secrets that are found, and the mean rank, in words that need no statistics."""
-    found, null = evidence.found, f"{NULL} " if config.is_null else ""
+    ranked, null = evidence.found, f"{NULL} " if config.is_null else ""
     return (
-        f"{null}Secrets of a known format were put into the training texts. Of {found['n']:,} of them "
-        f"{found['estimate']:,.0f} can be told from others of the format by what the model says. A model that never "
+        f"{null}Secrets of a known format were put into the training texts. Of {ranked['n']:,} of them "
+        f"{ranked['estimate']:,.0f} can be told from others of the format by what the model says. A model that never "
         "saw a secret places it before half of the others; this one places its secrets before "
         f"{number_per_hundred(evidence.beaten['estimate'])} of 100 on average."
     )
