@@ -133,7 +133,7 @@ class Answering(Generic[E]):
         explained = (case.explain or self.explain)(config, evidence)
         line = (case.line or self.line)(config, evidence)
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line)
-        return self.findings(config, evidence, first)
+        return (case.findings or self.findings)(config, evidence, first)
 
     def _rule_and_error(self, config: Any, evidence: E | None) -> tuple[str, str]:
         if self.stated is not None:

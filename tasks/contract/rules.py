@@ -40,8 +40,8 @@ class Case(Generic[Evidence]):
 
     All that follows is of (config, evidence). `because` ends the verdict's first sentence, after the evidence, and may
     add others; `reasons` are sentences after the details. `steps` are what to do next; those of the last case are given
-    without evidence, too (None). `describe`, `explain`, `line` and `rows` take the place of those of the audit
-    (`tasks.contract.answering.Answering`) where they are given.
+    without evidence, too (None). `describe`, `explain`, `line`, `rows` and `findings` replace those of the audit
+    (`tasks.contract.answering.Answering`) if they are given.
     """
 
     answer: Answer
@@ -57,6 +57,7 @@ class Case(Generic[Evidence]):
     explain: Callable[[Any, Evidence], str | None] | None = None
     line: Callable[[Any, Evidence], NumberLine | None] | None = None
     rows: Callable[[Evidence], tuple[Name, ...]] | None = None
+    findings: Callable[[Any, Evidence, Finding], tuple[Finding, ...]] | None = None
 
 
 Rule = Case  # until all audits answer by `tasks.contract.answering`

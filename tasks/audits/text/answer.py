@@ -1,52 +1,27 @@
-"""The audit's answer: the rules of all questions, and the choice of what describes the answer to each."""
+"""The audit's answer: that of each question, and what a search over training choices moves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
 from tasks.audits.text.continuations import BEYOND
-from tasks.audits.text.documents.answer import (
-    DOCUMENT_RULES,
-    INSERTION_RULES,
-    document_findings,
-    document_verdict,
-    insertion_findings,
-    insertion_verdict,
-)
+from tasks.audits.text.documents.answer import DOCUMENT_ANSWERING, INSERTION_ANSWERING
 from tasks.audits.text.documents.ranks import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.documents.ranks import LOSS, WON
-from tasks.audits.text.given.answer import DISTINGUISHED, OTHER_TEXT_RULES, other_text_verdict
+from tasks.audits.text.given.answer import DISTINGUISHED, OTHER_TEXT_ANSWERING
 from tasks.audits.text.given.other_texts import AREA, ATTACKS
-from tasks.audits.text.given.returned import MOST_SAME
-from tasks.audits.text.question import (
-    Documents,
-    Identifiers,
-    Insertions,
-    OtherTexts,
-    Planted,
-    Question,
-    Secrets,
-)
-from tasks.audits.text.reproduced import (
-    REPRODUCTION,
-)
-from tasks.audits.text.secrets.answer import BROKEN, RANK_RULES, rank_findings, rank_verdict
-from tasks.audits.text.secrets.evidence import SURELY
-from tasks.audits.text.secrets.ranks import (
-    BEATEN,
-    UNEVEN,
-)
-from tasks.contract.certificate import STEPS as PLAIN_STEPS
-from tasks.contract.certificate import Certificate, Finding, steps_of_null
-from tasks.contract.epsilon_rows import CONFIDENCE
+from tasks.audits.text.question import Documents, Insertions, OtherTexts
+from tasks.audits.text.reproduced import REPRODUCTION
+from tasks.audits.text.secrets.answer import BROKEN, IDENTIFIER_ANSWERING, PLANTED_ANSWERING, SECRET_ANSWERING
+from tasks.audits.text.secrets.ranks import BEATEN
+from tasks.audits.text.thresholds import thresholds
+from tasks.contract.answering import AnsweringByQuestion
+from tasks.contract.certificate import Certificate
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
-from tasks.contract.power import SMALLEST
-from tasks.contract.rules import Rules, undecided
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
 from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
@@ -60,77 +35,26 @@ MEANINGS: Mapping[Answer, Meaning] = {
 }
 
 
-def thresholds(config: Text) -> Mapping[str, str]:
-    return {
-        "level": f"{100 * config.level:g}",
-        "uneven": f"{100 * UNEVEN:g}",
-        "surely": f"{100 * SURELY:g}",
-        "same": f"{100 * MOST_SAME:g}",
-        "confidence": f"{100 * CONFIDENCE:g}",
-        "broken": f"{100 * (1 - CONFIDENCE):.0f}",
-        "beaten": f"{100 * (0.5 + config.negligible):g}",
-        "nats": f"{SMALLEST:g}",
-        "both": f"{100 * (config.level + SURELY):g}",
-    }
-
-
-# Rules about documents see their evidence, the others that of ranks.
-RULES = Rules[Any]((*DOCUMENT_RULES, *INSERTION_RULES, *OTHER_TEXT_RULES, *RANK_RULES, undecided()), thresholds)
+ANSWERING = AnsweringByQuestion(
+    (
+        DOCUMENT_ANSWERING,
+        INSERTION_ANSWERING,
+        OTHER_TEXT_ANSWERING,
+        IDENTIFIER_ANSWERING,
+        PLANTED_ANSWERING,
+        SECRET_ANSWERING,
+    ),
+    thresholds,
+)
+RULES = ANSWERING.rules
 
 
 def verdict(config: Text, summary: pa.Table) -> Verdict:
-    """The answer by RULES, with its evidence in words."""
-    match config.question:
-        case Documents() as question:
-            return document_verdict(config, question, summary, RULES)
-        case Insertions() as question:
-            return insertion_verdict(config, question, summary, RULES)
-        case OtherTexts():
-            return other_text_verdict(config, summary, RULES)
-        case Secrets() | Planted() | Identifiers() as question:
-            return rank_verdict(config, question, summary, RULES)
+    return ANSWERING.verdict(config, summary)
 
 
 def certificate(config: Text, summary: pa.Table, verdict: Verdict) -> Certificate:
-    """The answer for a reader without a machine-learning background."""
-    steps = steps_of_null(verdict.answer, "told=secrets") if config.is_null else None
-    return RULES.certify(
-        config,
-        verdict,
-        describe_question(config.question),
-        findings(config, summary, verdict),
-        steps or PLAIN_STEPS[MEANINGS[verdict.answer].tone],
-    )
-
-
-def findings(config: Text, summary: pa.Table, verdict: Verdict) -> tuple[Finding, ...]:
-    """The findings of the certificate, the answer's first."""
-    match config.question:
-        case Documents() as question:
-            return document_findings(config, question, summary, verdict)
-        case Insertions() as question:
-            return insertion_findings(config, question, summary, verdict)
-        case OtherTexts():
-            return (Finding(verdict.answer, verdict.sentence),)
-        case Secrets() | Planted() | Identifiers() as question:
-            return rank_findings(config, question, summary, verdict)
-
-
-def describe_question(question: Question) -> str:
-    """The question, for a reader without a machine-learning background."""
-    match question:
-        case Documents():
-            return (
-                "Does a language model know these documents because it was trained on them, and does it write them out?"
-            )
-        case Insertions():
-            return "Does a language model know these documents because they were put into its training texts?"
-        case OtherTexts():
-            return "Does a language model find these texts likelier than others on which it was not trained?"
-        case Identifiers():
-            return "Does a language model know identifiers that stand in these texts?"
-        case Secrets() | Planted():
-            return "Does a language model give away secrets that stood in its training texts?"
+    return ANSWERING.certificate(config, summary, verdict)
 
 
 def effect_row(config: Text, summary: pa.Table) -> Row | None:

@@ -9,7 +9,8 @@ that is a function of the text, and a filter that answers from a table of made-u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +18,13 @@ import pyarrow as pa
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given.model import GivenQuestion, given_question, questions
 from tasks.audits.text.given.table import Returned, handout_order, read_log_p
+from tasks.contract.answering import draw_no_line, repeat_verdict
+from tasks.contract.certificate import number_per_hundred
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Row, alone, row
+from tasks.contract.rules import Case
+from tasks.contract.summaries import Row, alone, name_of, row
+from tasks.contract.ties import NOT_JUDGED
 from tasks.numerics import statistics
 from tasks.numerics.ranks import share_tied
 
@@ -32,7 +37,7 @@ RETURNED = pa.schema(
     ]
 )
 TIED, DIFFERING = "candidates tied", "texts with two answers"
-MOST_SAME = 0.05  # of pairs of candidates that have one number, and of texts asked twice that have two
+MOST_SAME = 0.05  # of texts asked twice that have two numbers
 
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - a table is read by itself
@@ -64,9 +69,40 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a cou
         yield row(DIFFERING, {}, statistics.proportion(each["differing"], each["twice"]), "text", 0.0)
 
 
-def answers_questions(returned: Iterable[Row]) -> bool:
-    """Whether the numbers of an owner's table differ where they may, and agree where they must."""
-    return all(each["estimate"] is None or each["estimate"] <= MOST_SAME for each in returned)
+def has_table(config: Text) -> bool:
+    return config.outputs is not None
+
+
+def agrees_with_itself(differing: Row | None) -> bool:
+    """Whether texts that were handed out twice have one number; None, of a model that is evaluated here, does."""
+    return differing is None or differing["estimate"] is None or differing["estimate"] <= MOST_SAME
+
+
+def table_rule(**words: Any) -> Case[Any]:
+    """The case of an owner's table that contradicts itself, of evidence with `differing`; shared by all questions.
+
+    `words` are further fields of `Case`, instead of these.
+    """
+    told: dict[str, Any] = {
+        "describe": describe_two_answers,
+        "explain": repeat_verdict,
+        "line": draw_no_line,
+        "rows": lambda evidence: (name_of(evidence.differing),),
+    }
+    return Case(
+        NOT_JUDGED,
+        "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",
+        lambda evidence: not agrees_with_itself(evidence.differing),
+        scope="tables that an owner returned",
+        applies=has_table,
+        **told | words,
+    )
+
+
+def describe_two_answers(_config: Text, evidence: Any) -> str:
+    """That a table contradicts itself, in a clause."""
+    twice = number_per_hundred(evidence.differing["estimate"])
+    return f"the table has two numbers for {twice} of 100 texts that were handed out twice"
 
 
 MEASURE = Measure("returned", RETURNED, plan, rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from tasks.audits.text.config import Text
-from tasks.audits.text.given.returned import DIFFERING, answers_questions
+from tasks.audits.text.given.returned import DIFFERING
 from tasks.audits.text.power import rank_resolution
 from tasks.audits.text.question import RankedQuestion
 from tasks.audits.text.reproduced import (
@@ -68,10 +68,6 @@ class Evidence:
         return self.bound is not None and self.spent is not None and self.bound["estimate"] > self.spent["estimate"]
 
     @property
-    def is_answered(self) -> bool:
-        return answers_questions(() if self.differing is None else (self.differing,))
-
-    @property
     def is_memorised(self) -> bool:
         return self.memorised is not None and bool(self.memorised["p_value"] <= self.level)
 
@@ -98,8 +94,9 @@ class Evidence:
         return self.control is None or self.control["p_value"] > UNEVEN
 
 
-def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None where no secret was ranked."""
+def read_evidence(config: Text, summary: pa.Table) -> Evidence | None:
+    """The evidence in a summary; None if no secret was ranked."""
+    assert isinstance(config.question, RankedQuestion)
     rows = index_rows(summary)
     found, beaten = first_row(rows, FOUND) or first_row(rows, IDENTIFIERS_FOUND), first_row(rows, BEATEN)
     if found is None or beaten is None:
@@ -112,5 +109,5 @@ def read_evidence(config: Text, question: RankedQuestion, summary: pa.Table) -> 
         extraction=read_copies(rows) if evidence.is_even else None,
         memorised=first_row(rows, MEMORISED),
         reduced=first_row(rows, REDUCED),
-        resolution=rank_resolution(question, config.level, found["n"]),
+        resolution=rank_resolution(config.question, config.level, found["n"]),
     )

@@ -280,7 +280,7 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
     assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
     assert "Of 100 audits of identifiers that are drawn evenly, 1 are not judged." in page.error
     null = configured(IDENTIFIERS, told="others")
-    assert f"{said.sentence} {NULL_OF_IDENTIFIERS.strip()}" == verdict(null, even).sentence
+    assert f"{said.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
 def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together() -> None:
@@ -312,10 +312,10 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
     assert "(.5 where nothing is known; all together" in verdict(CONFIG, wide).sentence
     null = configured(CONFIG, told="others")
-    assert f"{said.sentence} {NULL.strip()}" == verdict(null, table).sentence
+    assert f"{said.sentence} {NULL}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
     assert page is not None
-    assert f"{NULL}{told}" == page.findings[0].sentence
+    assert f"{NULL} {told}" == page.findings[0].sentence
     assert "told=secrets" in page.steps[-1]
 
 

@@ -195,7 +195,7 @@ def test_a_null_says_that_it_is_one() -> None:
     config = configured(CONFIG, told="others", documents=10)
     verdict = AUDIT.answer(config, summed(made_scores(0.0, 3, config), config))
     assert verdict is not None
-    assert verdict.sentence.endswith(NULL_OF_DOCUMENTS.strip())
+    assert verdict.sentence.endswith(NULL_OF_DOCUMENTS)
 
 
 def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_are_not_seen() -> None:
@@ -218,7 +218,7 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
 
 
 def test_the_rules_of_documents_are_theirs_alone() -> None:
-    answers = [rule.answer for rule in RULES.applicable_rules(CONFIG)]
+    answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
 
 

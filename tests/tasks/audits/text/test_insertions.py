@@ -99,7 +99,7 @@ def test_inserted_documents_that_are_known_are_memorised_and_come_out_the_oftene
     verdict, certificate = AUDIT.answer(CONFIG, table), AUDIT.certify("", CONFIG, table)
     assert verdict is not None
     assert verdict.answer == "memorised"
-    assert verdict.sentence.endswith(NULL_OF_INSERTIONS.strip())  # the set is embedded
+    assert verdict.sentence.endswith(NULL_OF_INSERTIONS)  # the set is embedded
     found = index_rows(table)
     effects = [found[row_name("effect in nats a token", repetitions=times)]["estimate"] for times in TIMES]
     assert effects == pytest.approx([0.15, 0.15 * np.log2(5), 0.15 * np.log2(17)], abs=0.1)
@@ -211,7 +211,7 @@ def test_insertions_need_a_base() -> None:
 
 
 def test_the_rules_of_insertions_are_theirs_alone() -> None:
-    answers = [rule.answer for rule in RULES.applicable_rules(CONFIG)]
+    answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == [NOT_JUDGED, "memorised", NOT_JUDGED, DETECTABLE, "not seen", "undecided"]
 
 

@@ -1,0 +1,132 @@
+"""The evidence of the answers about documents: of models that are trained here, and of insertions into a given one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tasks.audits.text.blind_control import BLIND
+from tasks.audits.text.config import Text
+from tasks.audits.text.continuations import TOLD
+from tasks.audits.text.documents.insertions import MEMORISED as INSERTIONS_MEMORISED
+from tasks.audits.text.documents.insertions import SHOWN
+from tasks.audits.text.documents.ranks import FOUND, LOSS, MEMORISED, WON
+from tasks.audits.text.power import document_resolution, insertion_resolution
+from tasks.audits.text.question import Documents
+from tasks.audits.text.reproduced import Copies, read_copies
+from tasks.contract.power import Resolution
+from tasks.contract.summaries import Row, first_row, index_rows, row_name, select_rows
+from tasks.contract.ties import TIED
+
+
+@dataclass(frozen=True)
+class DocumentEvidence:
+    """The evidence about documents of which each is in the training data of half of the models.
+
+    `found_documents` is the summary row of the number of documents that are found, with the p-value that any has an
+    effect, and `won` the row of the share of pairs of models in which the one that was trained on a document finds it
+    likelier. `memorised` is the row of documents that are found with an effect reduced by the smallest that matters,
+    and `tied` the row of equal scores. `copies` is None if no document is long enough. `resolution` states whether one
+    document could be found.
+    """
+
+    found_documents: Row
+    won: Row
+    copies: Copies | None
+    memorised: Row
+    tied: Row | None
+    resolution: Resolution
+    level: float
+    negligible: float
+
+    @property
+    def is_found(self) -> bool:
+        return bool(self.found_documents["p_value"] <= self.level)
+
+    @property
+    def is_memorised(self) -> bool:
+        return bool(self.memorised["p_value"] <= self.level)
+
+    @property
+    def share_is_negligible(self) -> bool:
+        return bool(self.won["high"] < 0.5 + self.negligible)
+
+
+def read_document_evidence(config: Text, summary: pa.Table) -> DocumentEvidence | None:
+    """The evidence in a summary; None if no document was tested, or the share of pairs has no interval."""
+    assert isinstance(config.question, Documents)
+    rows = index_rows(summary)
+    found_documents, won = first_row(rows, FOUND), rows.get(row_name(WON))
+    if found_documents is None or won is None or won["low"] is None:
+        return None
+    return DocumentEvidence(
+        found_documents,
+        won,
+        read_copies(rows),
+        first_row(rows, MEMORISED) or found_documents,
+        first_row(rows, TIED),
+        document_resolution(config.question.models, config.level, found_documents["n"]),
+        config.level,
+        config.negligible,
+    )
+
+
+@dataclass(frozen=True)
+class InsertionEvidence:
+    """The evidence about documents that were inserted into the training data of a given model.
+
+    `found_repetitions` is the summary row of the numbers of repetitions whose documents differ from those that were
+    left out, with the p-value that any is known, and `blind` the row of the blind control. `won` has, for each number
+    of repetitions, the row of how often a document has a higher effect than one that was left out. `found_documents` is
+    the row of single documents. `copies` is None if no document is long enough.
+    """
+
+    found_repetitions: Row
+    won: tuple[Row, ...]
+    blind: Row
+    found_documents: Row
+    copies: Copies | None
+    level: float
+    negligible: float
+    memorised: Row | None = None
+    tied: Row | None = None
+    resolution: Resolution | None = None
+
+    @property
+    def finds_one(self) -> bool:
+        return self.resolution is not None and self.resolution.finds_one
+
+    @property
+    def is_found(self) -> bool:
+        return bool(self.found_repetitions["p_value"] <= self.level)
+
+    @property
+    def is_memorised(self) -> bool:
+        return self.memorised is not None and bool(self.memorised["p_value"] <= self.level)
+
+    @property
+    def are_all_unknown(self) -> bool:
+        return all(row["high"] < 0.5 + self.negligible for row in self.won)
+
+
+def read_insertion_evidence(config: Text, summary: pa.Table) -> InsertionEvidence | None:
+    """The evidence in a summary; None if a part of it is missing."""
+    rows = index_rows(summary)
+    found_repetitions, blind, found_documents = (first_row(rows, metric) for metric in (SHOWN, BLIND, FOUND))
+    won = tuple(row for row in select_rows(rows, WON) if row != rows.get(row_name(WON)))
+    if found_repetitions is None or blind is None or found_documents is None:
+        return None
+    left_out = rows.get(row_name(LOSS, repetitions=0, by=TOLD))
+    return InsertionEvidence(
+        found_repetitions,
+        won,
+        blind,
+        found_documents,
+        read_copies(rows),
+        config.level,
+        config.negligible,
+        first_row(rows, INSERTIONS_MEMORISED),
+        first_row(rows, TIED),
+        None if left_out is None else insertion_resolution(config.level, found_documents["n"], left_out["n"]),
+    )

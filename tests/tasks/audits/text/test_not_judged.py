@@ -1,0 +1,102 @@
+"""What a run that is not judged says: the verdict and the certificate give the reason and show no other number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tasks.audits.text.answer import certificate, verdict
+from tasks.audits.text.blind_control import BLIND
+from tasks.audits.text.config import Text
+from tasks.audits.text.documents.insertions import SHOWN
+from tasks.audits.text.documents.ranks import FOUND as DOCUMENTS_FOUND
+from tasks.audits.text.documents.ranks import WON
+from tasks.audits.text.given.other_texts import AREA
+from tasks.audits.text.given.returned import DIFFERING
+from tasks.audits.text.given.returned import TIED as TABLE_TIED
+from tasks.audits.text.secrets.ranks import BEATEN, CONTROL, FOUND
+from tasks.contract.certificate import STEPS, steps_of_null
+from tasks.contract.schemas import SUMMARY
+from tasks.contract.summaries import Estimate, Row, alone, row
+from tasks.contract.ties import NOT_JUDGED, TIED, tied_row
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.worker.files import File
+from tests.tasks.audits.text.made_up import configured
+
+FACTS = pin(Dataset("facts"))
+TABLE = File("log_p.csv", digest="0" * 64)
+TIES = "30 of 100 pairs of scores that are compared are equal"
+TWICE = "the table has two numbers for 20 of 100 texts"
+UNEVEN, BLIND_WORDS = "not drawn evenly", "a bag of words"
+
+
+def half(metric: str, p_value: float | None = 0.5, **setting: Any) -> Row:
+    return row(metric, setting, Estimate(0.5, 0.49, 0.51, 40), "text", 0.5, p_value)
+
+
+RANKS = half(FOUND), half(BEATEN)
+DOCUMENTS = half(DOCUMENTS_FOUND), half(WON)
+INSERTIONS = half(SHOWN), half(BLIND), half(DOCUMENTS_FOUND), half(WON, repetitions=4)
+AREAS = half(AREA, score="loss"), half(AREA, score=BLIND)
+TOLD = half(BLIND, 0.001), half(AREA, 0.001, score=BLIND)
+TIED_SCORES, TIED_TABLE = tied_row(0.3, 40, "text"), row(TABLE_TIED, {}, alone(0.3, 40), "text", 0.0)
+TWO_ANSWERS = row(DIFFERING, {}, alone(0.2, 10), "text", 0.0)
+
+
+def others(**fields: Any) -> Text:
+    return configured(question="others", data=FACTS, others=pin(Dataset("tickets")), **fields)
+
+
+INSERTED = configured(question="insertions", data=Dataset("records:own.jsonl"), base="tiny-gpt#32x1")
+
+
+@pytest.mark.parametrize(
+    ("config", "rows", "metric", "reason"),
+    [
+        (Text(), (*RANKS, TIED_SCORES), TIED, TIES),
+        (configured(question="planted"), (*RANKS, TIED_SCORES), TIED, TIES),
+        (configured(question="planted", outputs=TABLE), (*RANKS, TWO_ANSWERS), DIFFERING, TWICE),
+        (configured(identifiers=("uuid4",)), (*RANKS, half(CONTROL), TIED_SCORES), TIED, TIES),
+        (configured(identifiers=("uuid4",)), (*RANKS, half(CONTROL, 0.001)), CONTROL, UNEVEN),
+        (configured(identifiers=("uuid4",), outputs=TABLE), (*RANKS, half(CONTROL), TWO_ANSWERS), DIFFERING, TWICE),
+        (configured(question="documents"), (*DOCUMENTS, TIED_SCORES), TIED, TIES),
+        (INSERTED, (*INSERTIONS, TIED_SCORES), TIED, TIES),
+        (INSERTED, (INSERTIONS[0], TOLD[0], *INSERTIONS[2:]), BLIND, BLIND_WORDS),
+        (others(outputs=TABLE), (*AREAS, TIED_TABLE), TABLE_TIED, TIES),
+        (others(outputs=TABLE), (*AREAS, TWO_ANSWERS), DIFFERING, TWICE),
+        (others(), (AREAS[0], TOLD[1]), AREA, BLIND_WORDS),
+    ],
+)
+def test_unjudged_run_gives_its_reason_in_both_answers(
+    config: Text, rows: tuple[Row, ...], metric: str, reason: str
+) -> None:
+    summary = pa.Table.from_pylist(list(rows), SUMMARY)
+    given = verdict(config, summary)
+    assert given.answer == NOT_JUDGED
+    assert reason in given.sentence
+    assert metric in [name for name, _ in given.rows]
+    page = certificate(config, summary, given)
+    assert [(finding.sentence, finding.line) for finding in page.findings] == [(given.sentence, None)]
+    assert page.steps == STEPS["open"]
+
+
+def test_untested_documents_are_untested_in_both_answers() -> None:
+    unsure = half(WON) | {"low": None, "high": None}
+    summary = pa.Table.from_pylist([half(DOCUMENTS_FOUND, 0.001), unsure], SUMMARY)
+    config = configured(question="documents")
+    given = verdict(config, summary)
+    assert given.sentence == "Undecided: no document was tested."
+    assert [finding.sentence for finding in certificate(config, summary, given).findings] == [given.sentence]
+
+
+@pytest.mark.parametrize("fields", [{"data": FACTS}, {"told": "others"}])
+def test_drawn_insertions_have_the_steps_of_a_null(fields: dict[str, Any]) -> None:
+    config = configured(INSERTED, **fields)
+    summary = pa.Table.from_pylist([*INSERTIONS], SUMMARY)
+    given = verdict(config, summary)
+    steps = certificate(config, summary, given).steps
+    assert "This is a null" in given.sentence
+    assert steps == steps_of_null(given.answer, "told=secrets data=records:FILE")
