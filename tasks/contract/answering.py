@@ -29,6 +29,10 @@ def draw_no_line(_config: Any, _evidence: Any) -> None:
     """No number line."""
 
 
+def report_nothing_measured(_config: Any) -> str:
+    return "nothing has been measured yet."
+
+
 def keep_one_finding(_config: Any, _evidence: Any, first: Finding) -> tuple[Finding, ...]:
     return (first,)
 
@@ -55,7 +59,9 @@ class Answering(Generic[E]):
     """How an audit answers one question: the evidence, the rules and all that is said of them.
 
     asked(config): the question in plain words. read(config, summary): the evidence; None if the summary holds none, of
-    which `unread(config)` says why, as a sentence. limits(config, evidence): what the answer does not say.
+    which `unread(config)` says why, as a sentence. limits(config, evidence): what the answer does not say. Without
+    evidence the certificate repeats the verdict and the steps of the last case, unless explain_unread(config) gives its
+    finding and its steps.
 
     Of the verdict, for experts: describe(config, evidence) is the evidence as a sentence without its end, which the
     case's `because` adds; `details` and `remarks` are further sentences. rows(evidence): the (metric, setting) of the
@@ -71,10 +77,11 @@ class Answering(Generic[E]):
     asked: Callable[[Any, E | None], str]
     rules: Rules[E]
     read: Callable[[Any, pa.Table], E | None]
-    unread: Callable[[Any], str]
     limits: Callable[[Any, E | None], str]
     describe: Callable[[Any, E], str]
     rows: Callable[[E], tuple[Name, ...]]
+    unread: Callable[[Any], str] = report_nothing_measured
+    explain_unread: Callable[[Any], tuple[str, tuple[str, ...]]] | None = None
     details: Callable[[Any, E], Iterable[str]] = give_no_reasons
     remarks: Callable[[Any, E], Iterable[str]] = give_no_reasons
     published: Callable[[E], str] = publish_nothing
@@ -126,7 +133,8 @@ class Answering(Generic[E]):
     def _findings(self, config: Any, evidence: E | None, verdict: Verdict) -> tuple[Finding, ...]:
         notice = self.null.notice if self.null.holds(config) else ""
         if evidence is None:
-            return (Finding(verdict.answer, f"{notice}{verdict.sentence}"),)
+            told = verdict.sentence if self.explain_unread is None else self.explain_unread(config)[0]
+            return (Finding(verdict.answer, f"{notice}{told}"),)
         case = self.rules.decide(config, evidence)
         explained = (case.explain or self.explain)(config, evidence)
         line = (case.line or self.line)(config, evidence)
@@ -142,6 +150,8 @@ class Answering(Generic[E]):
         case = self.rules.cases[-1] if evidence is None else self.rules.decide(config, evidence)
         if self.null.holds(config):
             return steps_of_null(case.answer, self.null.proper)
+        if evidence is None and self.explain_unread is not None:
+            return self.explain_unread(config)[1]
         if not callable(case.steps):
             return case.steps
         return STEPS["open"] if evidence is None else case.steps(config, evidence)
