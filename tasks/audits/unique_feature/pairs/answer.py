@@ -25,6 +25,7 @@ from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED, ME
 from tasks.audits.unique_feature.pairs.evidence import LEAST, SURELY, PairEvidence, read_pair_evidence
 from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.contract.answering import Answering, Null
+from tasks.contract.certificate import NumberLine
 from tasks.contract.looks import Look, look_number
 from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Case, Rules, undecided
@@ -67,7 +68,7 @@ def decide_by(metric: str) -> dict[str, Any]:
     def order_rows(evidence: PairEvidence) -> tuple[Name, ...]:
         return tuple(sorted(evidence.names, key=lambda name: name[0] != metric))
 
-    def draw_first_row(_config: UniqueFeature, evidence: PairEvidence) -> Any:
+    def draw_first_row(_config: UniqueFeature, evidence: PairEvidence) -> NumberLine | None:
         first = next((name for name, _setting in order_rows(evidence)), metric)
         return plain.draw_metric(evidence, first)
 
