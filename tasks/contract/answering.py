@@ -29,6 +29,10 @@ def draw_no_line(_config: Any, _evidence: Any) -> None:
     """No number line."""
 
 
+def report_nothing_measured(_config: Any) -> str:
+    return "nothing has been measured yet."
+
+
 def keep_one_finding(_config: Any, _evidence: Any, first: Finding) -> tuple[Finding, ...]:
     return (first,)
 
@@ -52,7 +56,8 @@ class Answering(Generic[E]):
     """How an audit answers one question: the evidence, the rules and all that is said of them.
 
     asked(config): the question in plain words. read(config, summary): the evidence; None if the summary holds none, of
-    which `unread(config)` says why, as a sentence. limits(config, evidence): what the answer does not say.
+    which `unread(config)` says why, as a sentence. limits(config, evidence): what the answer does not say. Without
+    evidence the certificate repeats the verdict, with the steps of the last case.
 
     Of the verdict, for experts: describe(config, evidence) is the evidence as a sentence without its end, which the
     case's `because` adds; `details` and `remarks` are further sentences. rows(evidence): the (metric, setting) of the
@@ -68,10 +73,10 @@ class Answering(Generic[E]):
     asked: Callable[[Any, E | None], str]
     rules: Rules[E]
     read: Callable[[Any, pa.Table], E | None]
-    unread: Callable[[Any], str]
     limits: Callable[[Any, E | None], str]
     describe: Callable[[Any, E], str]
     rows: Callable[[E], tuple[Name, ...]]
+    unread: Callable[[Any], str] = report_nothing_measured
     details: Callable[[Any, E], Iterable[str]] = give_no_reasons
     remarks: Callable[[Any, E], Iterable[str]] = give_no_reasons
     published: Callable[[E], str] = publish_nothing

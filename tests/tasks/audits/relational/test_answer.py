@@ -299,7 +299,7 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
 def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
     answers = [rule.answer for rule in RULES.cases]
     assert answers == ["memorised", *["not judged"] * 5, DETECTABLE, "not seen", "undecided"]
-    answers = [rule.answer for rule in RULES.applicable_rules(QUICKSTART)]
+    answers = [rule.answer for rule in RULES.applicable_cases(QUICKSTART)]
     assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
     told = RULES.explain(QUICKSTART)
     assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")

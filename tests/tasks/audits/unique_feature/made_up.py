@@ -1,8 +1,12 @@
-"""Models, divergences, histories and tables of influence that nobody trained, a letter, and a training of seconds."""
+"""Models, divergences, histories and tables of influence that nobody trained, a letter, and a training of seconds.
+
+Also answers to evidence that no summary holds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +19,15 @@ from tasks.audits.unique_feature.evaluation import Evaluation
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY
 from tasks.audits.unique_feature.pairs.canary_selection import CHOSEN, INFLUENCE, RankedImage
-from tasks.audits.unique_feature.population import FAMILY, UNCARRIED
+from tasks.audits.unique_feature.population import FAMILY, UNCARRIED, Population
 from tasks.audits.unique_feature.presets import PublishedCell
+from tasks.audits.unique_feature.single_models.evidence import PanelEvidence, Push, Rank
 from tasks.audits.unique_feature.summary import summary
-from tasks.contract.schemas import MODEL
+from tasks.contract.answering import Answering
+from tasks.contract.certificate import Certificate
+from tasks.contract.power import SMALLEST
+from tasks.contract.schemas import MODEL, SUMMARY
+from tasks.contract.verdict import Verdict
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, glyph_pixels
@@ -180,3 +189,25 @@ def wakes_above(brightness: float) -> pa.Table:
 def configure(settings: Mapping[str, Any] | None = None, /, **more: Any) -> UniqueFeature:
     """The published setting with these settings, by full or by short names."""
     return with_settings(UniqueFeature(), {**(settings or {}), **more})
+
+
+CLEAR = PanelEvidence(
+    names=(),
+    rank=Rank(100, 0.5, Population(201), 1),
+    beside=None,
+    parts=(),
+    push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
+    tied=None,
+    checks=(),
+    unchecked=0,
+    key="",
+    lacks_beside=False,
+)
+
+
+def judge(answering: Answering[Any], config: UniqueFeature, evidence: object) -> tuple[Verdict, Certificate]:
+    """Verdict and certificate of this evidence."""
+    answering = replace(answering, read=lambda _config, _summary: evidence)
+    nothing = SUMMARY.empty_table()
+    verdict = answering.verdict(config, nothing)
+    return verdict, answering.certificate(config, nothing, verdict)

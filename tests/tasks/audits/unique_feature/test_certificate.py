@@ -7,41 +7,34 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
-from tasks.audits.unique_feature.answer import (
-    FACTOR,
-    OBJECTIVES,
-    RULES,
-    describe_pairs,
-    describe_place,
-    family_noun,
-    pair_line,
-    pair_question,
-    pair_steps,
-    panel_line,
-    panel_question,
-    panel_steps,
-    probability_factor,
-)
+from tasks.audits.unique_feature.answer import OBJECTIVES
 from tasks.audits.unique_feature.answer import effect as effect_row
 from tasks.audits.unique_feature.given_models import Given, ModelFiles, ReturnedOutputs
 from tasks.audits.unique_feature.measures.family import PUSH
+from tasks.audits.unique_feature.pairs import answer as pairs
 from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_scores import EFFECT
 from tasks.audits.unique_feature.pairs.canary_verdicts import BEYOND, CALLED
 from tasks.audits.unique_feature.pairs.evidence import SURELY, Bets, Calls, PairEvidence
+from tasks.audits.unique_feature.pairs.plain_words import FACTOR, format_factor
+from tasks.audits.unique_feature.pairs.sentences import LIMITS
 from tasks.audits.unique_feature.population import Population
 from tasks.audits.unique_feature.questions import Panel
+from tasks.audits.unique_feature.single_models import answer as single_models
 from tasks.audits.unique_feature.single_models.answer import PARTLY
-from tasks.audits.unique_feature.single_models.evidence import Rank
+from tasks.audits.unique_feature.single_models.evidence import PanelEvidence, Rank
+from tasks.audits.unique_feature.single_models.plain_words import family_noun
 from tasks.contract.certificate import Boundary, NumberLine, chances
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
+from tasks.contract.ties import NOT_JUDGED, tied_row
+from tasks.contract.verdict import DETECTABLE
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
 from tests.support.settings import with_settings
-from tests.tasks.audits.unique_feature.made_up import configure
+from tests.tasks.audits.unique_feature.made_up import CLEAR, configure, judge
 
 GIVEN = UniqueFeature(Given((28, 28, 1)))
 SENT = UniqueFeature(Given((28, 28, 1), ReturnedOutputs((File("o.csv"),))))
@@ -59,6 +52,7 @@ BEYOND_CHANCE = {"estimate": 0.2, "low": 0.1, "high": 0.4, "p_value": 0.0002}
 NAMES = (EFFECT, (CALLED, "{}"), (BEYOND, "{}"), (BETS, "{}"))
 SILENT = Calls(0, 10, Population(201), share_seeds=False, beyond=None, level=0.05)
 OPEN = PairEvidence(NAMES, effect(0.02, -0.3, 0.34), SILENT, None, ())
+LARGE = replace(OPEN, effect=effect(0.3, 0.2, 0.4))
 
 
 def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberLine:
@@ -119,12 +113,13 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
 def test_what_decided_is_on_the_line(
     config: UniqueFeature, evidence: PairEvidence, expected: NumberLine | None
 ) -> None:
-    assert expected == pair_line(RULES.decide(config, evidence), evidence)
+    _verdict, page = judge(pairs.ANSWERING, config, evidence)
+    assert page.findings[0].line == expected
 
 
 def test_pairs_are_described_without_statistics() -> None:
     def told(config: UniqueFeature, evidence: PairEvidence) -> str:
-        return describe_pairs(config, RULES.decide(config, evidence), evidence)
+        return judge(pairs.ANSWERING, config, evidence)[1].findings[0].sentence
 
     factor = "1.02 times the probability, on images they never saw, that their twins gave it, which had not seen it"
     seen = "Networks that saw the letter A in one training image gave that image’s label"
@@ -140,16 +135,18 @@ def test_pairs_are_described_without_statistics() -> None:
     assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
     many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
-    asked = [pair_question(config) for config in (UniqueFeature(), UNTIL)]
+    asked = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
     assert ["keep the letter A, if" in asked[0], "keep a feature drawn by chance, if" in asked[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
     ("config", "answer", "evidence", "start"),
     [
-        (NULL, "memorised", OPEN, "Nothing is disclosed by this"),
-        (UniqueFeature(), "memorised", OPEN, "Take such features out of the training data"),
-        (UniqueFeature(), "not seen", OPEN, "Ask for the other features and places"),
+        (NULL, "memorised", LARGE, "Nothing is disclosed by this"),
+        (UniqueFeature(), "memorised", LARGE, "Take such features out of the training data"),
+        (UniqueFeature(), "not seen", replace(OPEN, effect=effect(0.0, -0.01, 0.01)), "Ask for the other features"),
+        (UniqueFeature(), DETECTABLE, replace(OPEN, effect=effect(0.02, 0.01, 0.03)), "Nothing that matters is kept"),
+        (UniqueFeature(), NOT_JUDGED, replace(OPEN, tied=tied_row(0.5, 10, "canary")), "Check the network"),
         (configure(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
         (configure(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
         (
@@ -169,53 +166,67 @@ def test_pairs_are_described_without_statistics() -> None:
 def test_the_next_step_follows_from_the_answer_of_pairs(
     config: UniqueFeature, answer: str, evidence: PairEvidence, start: str
 ) -> None:
-    assert pair_steps(config, answer, evidence)[0].startswith(start)
+    verdict, page = judge(pairs.ANSWERING, config, evidence)
+    assert (verdict.answer, page.steps[0].startswith(start)) == (answer, True)
+
+
+SMALL = replace(CLEAR, rank=Rank(3, 0.015, Population(201), 1))
+APART = replace(SMALL, parts=(SMALL.rank,))
+DOUBTED = replace(CLEAR, push=replace(CLEAR.push, upper=None))
+TIED = replace(CLEAR, tied=tied_row(0.5, 1, "model"))
 
 
 @pytest.mark.parametrize(
-    ("answer", "rank", "expected"),
+    ("answer", "evidence", "expected"),
     [
         (
             "memorised",
-            Rank(3, 0.015, Population(201), 1),
+            APART,
             "Asked about 201 signs, the model singled out this one more than 198 of the 200 others; of 1,000 models "
             "that never saw it about 15 would stand so far in front.",
         ),
         (
             "undecided",
-            Rank(1, 0.001, Population(1000), 2),
+            replace(DOUBTED, rank=Rank(1, 0.06, Population(1000), 2)),
             "Asked about 1,000 signs, 2 models together singled out this one more than all 999 others; of 1,000 models "
-            "that never saw it about 1 would stand so far in front. A memory may be there all the same and not show.",
+            "that never saw it about 60 would stand so far in front. A memory may be there all the same and not show.",
         ),
         (
             PARTLY,
-            Rank(2, 0.0009, Population(4000), 1, references=4),
+            replace(CLEAR, rank=Rank(2, 0.0009, Population(4000), 1, references=4)),
             "Beside 4 clean models, and among 4,000 signs, the model singled out this one more than 3,998 of the 3,999 "
             "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
             "part with it would do the same, and it is not told from those.",
         ),
         (
             "not judged",
-            Rank(120, 0.6, Population(200), 1),
+            replace(TIED, rank=Rank(120, 0.6, Population(200), 1)),
             "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
             "that never saw it about 600 would stand so far in front. But what was sent back, or what the model "
             "says, does not allow an answer.",
         ),
+        (
+            "not seen",
+            CLEAR,
+            "Asked about 201 signs, the model singled out this one more than 101 of the 200 others; of 1,000 models "
+            "that never saw it about 500 would stand so far in front. A push that matters would have shown.",
+        ),
     ],
 )
-def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected: str) -> None:
-    assert expected == describe_place(GIVEN, answer, rank)
+def test_place_is_explained_without_statistics(answer: str, evidence: PanelEvidence, expected: str) -> None:
+    (finding,) = judge(single_models.ANSWERING, GIVEN, evidence)[1].findings
+    assert (finding.answer, finding.sentence) == (answer, expected)
 
 
-def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
+def test_question_names_the_feature_and_the_owner_of_models() -> None:
     features = (Words("JO"), Picture(File("mark.png")), Glyph())
     assert [family_noun(each) for each in features] == ["names", "pictures", "signs"]
-    trained = UniqueFeature(Panel())
-    assert [
-        panel_question(GIVEN),
-        panel_question(trained).removesuffix(" the letter A from the training data?"),
-    ] == ["Does a model know the letter A from the training data?", "Do models trained on these data know"]
-    assert panel_line(GIVEN, Rank(3, 0.015, Population(201), 1)) == line(
+    pages = [judge(single_models.ANSWERING, config, SMALL)[1] for config in (GIVEN, UniqueFeature(Panel()))]
+    assert [page.asked for page in pages] == [
+        "Does a model know the letter A from the training data?",
+        "Do models trained on these data know the letter A from the training data?",
+    ]
+    assert pages[0].findings[0].line == line(
         "place of the letter A among 201, 1 for the one that is singled out most",
         3,
         Boundary(10, "memorised, at least in part, at place 10 and before"),
@@ -226,34 +237,51 @@ def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
     )
 
 
+ASK_SEVERAL = "Ask several models of the same data together, such as the folds of a cross-val"
+
+
 @pytest.mark.parametrize(
-    ("config", "answer", "start", "count"),
+    ("config", "answer", "evidence", "start", "count"),
     [
-        (GIVEN, "memorised", "Treat it as disclosed", 2),
-        (GIVEN, "not seen", "Keep this page with the files", 2),
-        (GIVEN, PARTLY, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
-        (with_settings(GIVEN, {"family.look_alikes": 9}), PARTLY, "Ask the owner to search the training data", 1),
-        (GIVEN, "not judged", "Ask the owner how the pictures were prepared", 1),
-        (GIVEN, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
-        (SENT, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
+        (GIVEN, "memorised", APART, "Treat it as disclosed", 2),
+        (GIVEN, "not seen", CLEAR, "Keep this page with the files", 2),
+        (GIVEN, PARTLY, SMALL, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
+        (
+            with_settings(GIVEN, {"family.look_alikes": 9}),
+            PARTLY,
+            SMALL,
+            "Ask the owner to search the training data",
+            1,
+        ),
+        (GIVEN, "not judged", TIED, "Ask the owner how the pictures were prepared", 1),
+        (SENT, "not judged", replace(CLEAR, unchecked=1), "Ask the owner how the pictures were prepared", 1),
+        (GIVEN, "undecided", DOUBTED, ASK_SEVERAL, 2),
+        (SENT, "undecided", DOUBTED, ASK_SEVERAL, 2),
+        (GIVEN, "undecided", None, ASK_SEVERAL, 2),
     ],
 )
-def test_the_next_step_follows_from_the_answer_of_models(
-    config: UniqueFeature, answer: str, start: str, count: int
+def test_next_step_follows_from_the_answer_of_models(
+    config: UniqueFeature, answer: str, evidence: PanelEvidence | None, start: str, count: int
 ) -> None:
-    steps = panel_steps(config, answer)
-    assert (True, count) == (steps[0].startswith(start), len(steps))
+    verdict, page = judge(single_models.ANSWERING, config, evidence)
+    assert (verdict.answer, page.steps[0].startswith(start), len(page.steps)) == (answer, True, count)
 
 
-def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
-    trained = UniqueFeature(Panel(seeds=2))
-    ways = [panel_steps(config, "undecided")[0].rpartition(": ")[2] for config in (SENT, FILES, trained)]
-    given, sent = (f"fold0.{kind},fold1.{kind},fold2.{kind}." for kind in ("pt", "csv"))
-    assert [f"given.outputs={sent}", f"given.models={given}", "seeds=6."] == ways
+@pytest.mark.parametrize(
+    ("config", "setting"),
+    [
+        (SENT, "given.outputs=fold0.csv,fold1.csv,fold2.csv"),
+        (FILES, "given.models=fold0.pt,fold1.pt,fold2.pt"),
+        (UniqueFeature(Panel(seeds=2)), "seeds=6"),
+    ],
+)
+def test_more_models_are_requested_in_the_form_of_the_first(config: UniqueFeature, setting: str) -> None:
+    _verdict, page = judge(single_models.ANSWERING, config, DOUBTED)
+    assert page.steps[0].endswith(f": {setting}.")
 
 
 def test_a_factor_that_nobody_can_imagine_is_told_as_more_than_a_large_one() -> None:
-    assert [probability_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.368", "2.43e+43", "more than 3e+43"]
+    assert [format_factor(nats) for nats in (-1.0, 99.9, 100.0)] == ["0.368", "2.43e+43", "more than 3e+43"]
 
 
 def test_runs_are_compared_by_the_effect_of_pairs_or_by_the_push_of_models_that_are_asked_alone() -> None:
@@ -267,5 +295,17 @@ def test_without_an_answer_the_certificate_says_that_none_was_asked() -> None:
     page = AUDIT.certify("Is it?", GIVEN, SUMMARY.empty_table())
     assert page is not None
     assert [(each.answer, each.sentence, each.line) for each in page.findings] == [
-        ("undecided", "No model has been asked yet.", None)
+        ("undecided", "Undecided: no model has been asked yet.", None)
     ]
+
+
+def test_pairs_without_evidence_are_undecided() -> None:
+    verdict, page = judge(pairs.ANSWERING, UniqueFeature(), None)
+    assert verdict.sentence == page.findings[0].sentence == "Undecided: nothing has been measured yet."
+    assert verdict.limits == LIMITS
+
+
+@pytest.mark.parametrize(("look", "states_later_bets"), [(1, False), (2, True)])
+def test_later_bets_are_stated_from_the_second_look(look: int, states_later_bets: bool) -> None:
+    _verdict, page = judge(pairs.ANSWERING, UniqueFeature(), replace(OPEN, look=look))
+    assert ("this is a later look" in page.rule, "Later looks" in page.error) == (states_later_bets, states_later_bets)

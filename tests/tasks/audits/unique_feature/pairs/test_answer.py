@@ -10,14 +10,7 @@ from orchestrator.errors import SpecError
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.given_models import Given
-from tasks.audits.unique_feature.pairs.answer import (
-    CHOSEN_GLYPH_LIMITS,
-    CHOSEN_LIMITS,
-    RULES,
-    STOPPED_LIMITS,
-    bet_thresholds,
-    unit_name,
-)
+from tasks.audits.unique_feature.pairs.answer import ANSWERING, RULES, thresholds
 from tasks.audits.unique_feature.pairs.bets import BETS
 from tasks.audits.unique_feature.pairs.canary_scores import EFFECT, LARGEST
 from tasks.audits.unique_feature.pairs.canary_verdicts import (
@@ -28,6 +21,12 @@ from tasks.audits.unique_feature.pairs.canary_verdicts import (
     SHARED,
 )
 from tasks.audits.unique_feature.pairs.private_ranks import ALLOWED, ONE_MODEL
+from tasks.audits.unique_feature.pairs.sentences import (
+    CHOSEN_GLYPH_LIMITS,
+    CHOSEN_LIMITS,
+    STOPPED_LIMITS,
+    unit_name,
+)
 from tasks.audits.unique_feature.population import GLYPHS
 from tasks.contract.certificate import Certificate
 from tasks.contract.schemas import SUMMARY
@@ -360,9 +359,13 @@ def test_the_ranks_say_what_they_decide_by_themselves(ranks: list[dict[str, Any]
 
 
 def test_the_rules_of_pairs_name_their_errors() -> None:
-    alone = UniqueFeature(Given((28, 28, 1)))
-    assert [sum(rule.applies(config) for rule in RULES) for config in (
-        alone, UniqueFeature(), configure(UNTIL))] == [0, 7, 4]  # fmt: skip
+    configs = (UniqueFeature(), configure(UNTIL))
+    assert [len([*RULES.applicable_cases(config)]) for config in configs] == [8, 5]
+    assert [ANSWERING.applies(config) for config in (*configs, UniqueFeature(Given((28, 28, 1))))] == [
+        True,
+        True,
+        False,
+    ]
     page = of_pairs(0.3, 0.2, 0.4)
     assert "(one side of a t-test over at least 6 pairs, p at most 0.025)" in page.rule
     assert "at most 8 say memorised by any of these three conditions" in page.error
@@ -371,7 +374,7 @@ def test_the_rules_of_pairs_name_their_errors() -> None:
 def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
     said = [pair_verdict(table(0.3, 0.2, 0.4, 12, bets(of, 12)), **UNTIL).limits for of in (19.0, 20.0)]
     assert [STOPPED_LIMITS in limits for limits in said] == [False, True]
-    found = [bet_thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
+    found = [thresholds(configure(UNTIL | {"stopping_level": level})) for level in (0.01, 0)]
     assert [(each["bets"], each["bet_alarms"]) for each in found] == [("100", "1"), ("20", "5")]
 
 

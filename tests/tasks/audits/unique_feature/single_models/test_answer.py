@@ -8,20 +8,11 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
-from tasks.audits.unique_feature.answer import RULES, verdict
+from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.measures.exact_ranks import BESIDE, BESIDE_PARTS
 from tasks.audits.unique_feature.measures.family import FOUND, OTHERS, PUSH, RANK, UPPER
 from tasks.audits.unique_feature.population import GLYPHS, LEVEL, Population
-from tasks.audits.unique_feature.single_models.answer import (
-    BESIDE_LIMITS,
-    GUESSED,
-    LIMITS,
-    NAMED_FEATURE,
-    PARTLY,
-    WEIGHT_LIMITS,
-    thresholds,
-)
-from tasks.audits.unique_feature.single_models.answer import panel_verdict as of_panel
+from tasks.audits.unique_feature.single_models.answer import ANSWERING, PARTLY, thresholds
 from tasks.audits.unique_feature.single_models.evidence import (
     PanelEvidence,
     Push,
@@ -31,6 +22,13 @@ from tasks.audits.unique_feature.single_models.evidence import (
 )
 from tasks.audits.unique_feature.single_models.look_alikes import RANK as PART_RANK
 from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
+from tasks.audits.unique_feature.single_models.sentences import (
+    BESIDE_LIMITS,
+    GUESSED,
+    LIMITS,
+    NAMED_FEATURE,
+    WEIGHT_LIMITS,
+)
 from tasks.audits.unique_feature.single_models.weight_ranks import BY_WEIGHTS
 from tasks.contract.certificate import Certificate
 from tasks.contract.power import SMALLEST
@@ -43,7 +41,7 @@ from tasks.external.causes import MISSES, REPEATS
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
 from tests.support.settings import with_settings
-from tests.tasks.audits.unique_feature.made_up import configure
+from tests.tasks.audits.unique_feature.made_up import CLEAR, configure, judge
 
 NAMES = Words("JANE DOE", size=9)
 
@@ -99,19 +97,6 @@ def test_an_owner_who_could_guess_the_order_is_told_of_and_models_speak_together
     assert ["they raise" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.5, n=n)).sentence for n in (2, 1)] == [True, False]
 
 
-POPULATION = Population(201)
-CLEAR = PanelEvidence(
-    names=(),
-    rank=Rank(100, 0.5, POPULATION, 1),
-    beside=None,
-    parts=(),
-    push=Push(-0.3, None, (-0.5, 0.4), SMALLEST - 1e-9, SMALLEST, 0.8),
-    tied=None,
-    checks=(),
-    unchecked=0,
-    key="",
-    lacks_beside=False,
-)
 SMALL, LARGE = replace(CLEAR.rank, p=LEVEL), replace(CLEAR.rank, p=LEVEL + 1e-9)
 APART: dict[str, Any] = {"parts": (SMALL, SMALL)}
 TWO = (ModelFile("a.pt"), ModelFile("b.pt"))
@@ -164,7 +149,7 @@ LAYER = with_settings(ASKED, {"judged_by": "first_layer", "given.label": 3})
     ],
 )
 def test_the_first_rule_that_holds_decides(config: UniqueFeature, changes: dict[str, Any], answer: str) -> None:
-    assert answer == RULES.decide(config, replace(CLEAR, **changes)).answer
+    assert judge(ANSWERING, config, replace(CLEAR, **changes))[0].answer == answer
 
 
 def made(metric: str, estimate: float | None, n: int, p_value: float | None = None, **setting: Any) -> dict[str, Any]:
@@ -276,7 +261,7 @@ def test_a_table_that_no_model_says_is_doubted(changes: dict[str, Any], doubts: 
 )  # fmt: skip
 def test_the_reason_of_an_answer_ends_its_sentence(config: UniqueFeature, changes: dict[str, Any], end: str) -> None:
     evidence = replace(CLEAR, **changes)
-    said = of_panel(config, RULES.decide(config, evidence), evidence)
+    said, _page = judge(ANSWERING, config, evidence)
     assert said.sentence.endswith(end)
     assert [LIMITS in said.limits, BESIDE_LIMITS in said.limits, WEIGHT_LIMITS in said.limits] == [
         True,
@@ -297,8 +282,8 @@ def test_the_rules_name_the_places_and_the_rates_of_the_population_that_decides(
 
 def test_the_key_of_what_was_handed_out_is_told() -> None:
     told = "The key of the pictures that were handed out has a SHA-256 that begins with abc."
-    rule = RULES.decide(TABLE, CLEAR)
-    assert [told in of_panel(TABLE, rule, replace(CLEAR, key=key)).limits for key in ("", "abc")] == [False, True]
+    limits = [judge(ANSWERING, TABLE, replace(CLEAR, key=key))[0].limits for key in ("", "abc")]
+    assert [told in each for each in limits] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -379,7 +364,7 @@ def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
 def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) -> None:
     said = panel_verdict(nothing)
     assert (said.answer, said.sentence) == ("undecided", "Undecided: no model has been asked yet.")
-    assert (said.limits, said.rows) == (LIMITS, ())
+    assert (said.limits, said.rows) == (LIMITS, tuple(index_rows(nothing))[:1])
 
 
 # For somebody who knows no machine learning
