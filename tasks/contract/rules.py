@@ -61,6 +61,16 @@ class Case(Generic[Evidence]):
 Rule = Case  # until all audits answer by `tasks.contract.answering`
 
 
+def exclude_size(size: float) -> str:
+    """The end of the sentence on an interval that lies below `size`."""
+    return f"; {size:g} or more is unlikely."
+
+
+def admit_size(high: float, advice: str) -> str:
+    """The end of the sentence on an interval up to `high` that decides nothing, with the advice."""
+    return f"; as much as {high:.2g} cannot be excluded: {advice}."
+
+
 def explain_interval(answer: Answer, high: float, negligible: float, advice: str) -> str:
     """What an interval up to `high` excludes, which follows the evidence of a case that does not accuse."""
     if answer in ("not seen", DETECTABLE):
