@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from tasks.contract.certificate import STEPS, Certificate, Finding, NumberLine
 from tasks.contract.summaries import Name
-from tasks.contract.verdict import DETECTABLE, Answer, Verdict
+from tasks.contract.verdict import Answer, Verdict
 
 Evidence = TypeVar("Evidence")
 Numbers = Mapping[str, str]
@@ -68,13 +68,6 @@ def exclude_size(size: float) -> str:
 
 def admit_size(high: float, advice: str) -> str:
     """The end of the sentence on an interval up to `high` that decides nothing, with the advice."""
-    return f"; as much as {high:.2g} cannot be excluded: {advice}."
-
-
-def explain_interval(answer: Answer, high: float, negligible: float, advice: str) -> str:
-    """What an interval up to `high` excludes, which follows the evidence of a case that does not accuse."""
-    if answer in ("not seen", DETECTABLE):
-        return f"; {negligible:g} or more is unlikely."
     return f"; as much as {high:.2g} cannot be excluded: {advice}."
 
 

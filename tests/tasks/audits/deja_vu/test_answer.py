@@ -12,20 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.audits.deja_vu import AUDIT
-from tasks.audits.deja_vu.answer import (
-    LIMITS,
-    LIMITS_OF_GIVEN,
-    RULES,
-    Evidence,
-    describe_confidence,
-    remarks,
-    verdict,
-)
+from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, verdict
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.encoder_config import EncoderTable, TrainedReferences
+from tasks.audits.deja_vu.evidence import Evidence
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.scores import BOTH, SCORE, Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.audits.deja_vu.sentences import describe_confidence, remarks
 from tasks.contract.certificate import Certificate, number_per_hundred
 from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
