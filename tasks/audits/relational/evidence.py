@@ -58,8 +58,8 @@ class Evidence:
     @property
     def few_right(self) -> Evasion | None:
         """The part whose right answers are significantly fewer than those of the best constant, if there is one."""
-        found = [evasion for evasion in self.evasions if evasion.has_few_right]
-        return min(found, key=lambda evasion: evasion.p_value, default=None)
+        parts = [evasion for evasion in self.evasions if evasion.has_few_right]
+        return min(parts, key=lambda evasion: evasion.p_value, default=None)
 
     @property
     def upper(self) -> float:
@@ -129,6 +129,6 @@ def published_m(rows: Rows, questions: str) -> float | None:
 
 def excess_silence(rows: Rows) -> float:
     """The share of held-out questions without an answer on corrupted contexts, less that on whole ones."""
-    named = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
-    shares = [row["estimate"] for row in named if row is not None and row["estimate"] is not None]
+    unanswered = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
+    shares = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]
     return float(shares[0] - shares[1]) if len(shares) == 2 else 0.0

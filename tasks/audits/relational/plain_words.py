@@ -51,7 +51,7 @@ def explain_share(_config: Relational, evidence: Evidence) -> str:
 
 def draw_share(config: Relational, evidence: Evidence) -> NumberLine | None:
     """m on a line."""
-    what = (
+    label = (
         "more hidden answers given of texts that were trained on"
         if is_null(config)
         else "hidden answers given from memory"
@@ -60,4 +60,4 @@ def draw_share(config: Relational, evidence: Evidence) -> NumberLine | None:
         Boundary(0.0, "memorised if the whole interval lies above"),
         Boundary(evidence.negligible, "not seen only if the whole interval lies below", clears=True),
     )
-    return line_of(evidence.m, f"{what}, as a share (relational m)", boundaries=boundaries)
+    return line_of(evidence.m, f"{label}, as a share (relational m)", boundaries=boundaries)
