@@ -21,7 +21,7 @@ from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
-    NOT_JUDGED: Meaning("the two sets or the answers for crops may not be what they must be, so nothing follows"),
+    NOT_JUDGED: Meaning("the two sets, the answers for crops or tied embeddings do not allow an answer"),
 }
 LEVEL = 0.025  # of the one-sided test
 UNLIKE = 0.01  # of the two-sided test that a reference distinguishes A from B
@@ -105,7 +105,7 @@ RULES = Rules[Evidence](
                 sentences.describe_tied_embeddings,
                 describe=None,
                 rows=lambda evidence: (name_of(evidence.tied), *evidence.names),
-                steps=plain.mend_sets,
+                steps=plain.UNTIED_EMBEDDINGS,
             ),
         ),
         Case(

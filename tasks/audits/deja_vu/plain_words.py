@@ -35,6 +35,10 @@ REPEATED_PICTURES = (
     "table that comes back.",
     "Ask for the encoder's file, or ask the deployed encoder yourself.",
 )
+UNTIED_EMBEDDINGS = (
+    "Check the encoder whose embeddings are equal: its output is constant, or was rounded. Audit one whose embeddings "
+    "differ between pictures, with all their digits.",
+)
 SAME_COMMAND = ("Run the same command again, so that the reference is tested on both sets.",)
 OTHER_HELD_OUT = ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
 
