@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tasks.contract.certificate import STEPS, Certificate, Finding, NumberLine
+from tasks.contract.certificate import STEPS, Finding, NumberLine
 from tasks.contract.summaries import Name
-from tasks.contract.verdict import DETECTABLE, Answer, Verdict
+from tasks.contract.verdict import Answer
 
 Evidence = TypeVar("Evidence")
 Numbers = Mapping[str, str]
@@ -60,13 +60,13 @@ class Case(Generic[Evidence]):
     findings: Callable[[Any, Evidence, Finding], tuple[Finding, ...]] | None = None
 
 
-Rule = Case  # until all audits answer by `tasks.contract.answering`
+def exclude_size(size: float) -> str:
+    """The end of the sentence on an interval that lies below `size`."""
+    return f"; {size:g} or more is unlikely."
 
 
-def explain_interval(answer: Answer, high: float, negligible: float, advice: str) -> str:
-    """What an interval up to `high` excludes, which follows the evidence of a case that does not accuse."""
-    if answer in ("not seen", DETECTABLE):
-        return f"; {negligible:g} or more is unlikely."
+def admit_size(high: float, advice: str) -> str:
+    """The end of the sentence on an interval up to `high` that decides nothing, with the advice."""
     return f"; as much as {high:.2g} cannot be excluded: {advice}."
 
 
@@ -113,14 +113,6 @@ class Rules(Generic[Evidence]):
         """How often the cases that apply to the config are wrong, in full sentences; empty if none states it."""
         numbers = self.numbers(config)
         return " ".join(case.error.format_map(numbers) for case in self.applicable_cases(config) if case.error)
-
-    def certify(
-        self, config: Any, verdict: Verdict, asked: str, findings: tuple[Finding, ...], steps: tuple[str, ...]
-    ) -> Certificate:
-        """The certificate of this verdict, until all audits answer by `tasks.contract.answering`."""
-        return Certificate(
-            asked, findings, self.explain(config), self.explain_errors(config), beyond=verdict.limits, steps=steps
-        )
 
     def format_list(self, config: Any) -> list[str]:
         """All cases as a numbered list in Markdown, with their scope and error rates, at the numbers of the config."""

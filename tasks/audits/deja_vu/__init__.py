@@ -27,11 +27,12 @@ about a minute of two cores.
 
 from __future__ import annotations
 
-from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, has_trained_references, is_given, verdict
+from tasks.audits.deja_vu.answer import MEANINGS, OBJECTIVES, RULES, certificate, verdict
 from tasks.audits.deja_vu.attack import probes
-from tasks.audits.deja_vu.certificate import SYMBOLS, certificate
 from tasks.audits.deja_vu.config import About, DejaVu
+from tasks.audits.deja_vu.evidence import has_trained_references, is_given
 from tasks.audits.deja_vu.measures import MEASURES, summary
+from tasks.audits.deja_vu.plain_words import SYMBOLS
 from tasks.audits.deja_vu.power import power
 from tasks.audits.deja_vu.presets import PRESETS, REPEATS, repeats, tiny
 from tasks.audits.deja_vu.trainings import trainings

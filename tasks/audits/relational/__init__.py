@@ -32,10 +32,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, question_subsets, verdict
-from tasks.audits.relational.certificate import SYMBOLS, certificate
+from tasks.audits.relational.answer import MEANINGS, OBJECTIVES, RULES, certificate, verdict
 from tasks.audits.relational.config import About, Answers, Given, Relational, Trained, given_system
+from tasks.audits.relational.evidence import question_subsets
 from tasks.audits.relational.measures import MEASURES, measures_of, summary
+from tasks.audits.relational.plain_words import SYMBOLS
 from tasks.audits.relational.power import power
 from tasks.audits.relational.presets import PRESETS, REPEATS, SITUATIONS, printed_cell, tiny
 from tasks.audits.relational.trainings import (

@@ -12,20 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from tasks.audits.deja_vu import AUDIT
-from tasks.audits.deja_vu.answer import (
-    LIMITS,
-    LIMITS_OF_GIVEN,
-    RULES,
-    Evidence,
-    describe_confidence,
-    remarks,
-    verdict,
-)
+from tasks.audits.deja_vu.answer import LIMITS, LIMITS_OF_GIVEN, RULES, verdict
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.encoder_config import EncoderTable, TrainedReferences
+from tasks.audits.deja_vu.evidence import Evidence
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.scores import BOTH, SCORE, Scoring, categories, scores
 from tasks.audits.deja_vu.presets import QUICKSTART
+from tasks.audits.deja_vu.sentences import describe_confidence, remarks
 from tasks.contract.certificate import Certificate, number_per_hundred
 from tasks.contract.job import NoSettings
 from tasks.contract.schemas import SUMMARY
@@ -42,6 +36,7 @@ CONFIG = with_settings(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,),
 ABOUT = About(confident=20, layer=3, k=4, epoch=5)
 SETTING = {"epoch": 5, "k": 4, "layer": 3, "percent": 20}
 GIVEN = simulated.CONFIG
+NULL = with_settings(CONFIG, trained="other")
 
 
 def summed(inferences: pa.Table, resamples: int = 200, partings: int = 199) -> pa.Table:
@@ -97,6 +92,28 @@ def test_the_first_rule_that_holds_decides(
 def test_equal_embeddings_clear_nobody(score: dict[str, Any], share: float, answer: str) -> None:
     evidence = Evidence((), score, {}, None, None, negligible=0.02, tied=tied_row(share, 100, "picture"))
     assert RULES.decide(CONFIG, evidence).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("config", "ending", "step"),
+    [
+        (CONFIG, "or was rounded.", "Check the encoder whose embeddings are equal"),
+        (GIVEN, "or was rounded.", "Check the encoder whose embeddings are equal"),
+        (NULL, "this is a null.", "Keep this page beside"),
+    ],
+)
+def test_tied_embeddings_are_explained_with_advice(config: DejaVu, ending: str, step: str) -> None:
+    untied = simulated.summed(simulated.tables(0)) if config is GIVEN else summed(made_up.simulated(2, 30, 0.2, 0.0))
+    tied = tied_row(0.5, 100, "picture", of="target")
+    rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
+    table = pa.Table.from_pylist([*rows, tied], SUMMARY)
+    answer, page = verdict(config, table), certified(config, table)
+    assert answer.answer == "not judged"
+    assert "But 50 of 100 pairs of scores that are compared are equal" in answer.sentence
+    assert answer.sentence.endswith(ending)
+    assert answer.rows[0] == name_of(tied)
+    assert page.steps[0].startswith(step)
+    assert page.findings[0].line is None
 
 
 def test_the_certificate_has_the_rules_that_apply_and_their_errors() -> None:
@@ -208,9 +225,8 @@ def test_without_scores_it_is_undecided(config: DejaVu) -> None:
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
 def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: float) -> None:
-    null = with_settings(CONFIG, trained="other")
     for table in (summed(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
-        made = certified(null, table)
+        made = certified(NULL, table)
         (finding,) = made.findings
         start = "This is a null: neither model was trained on the pictures that are asked about. "
         assert finding.sentence.startswith(start)

@@ -11,27 +11,17 @@ import pyarrow as pa
 import pytest
 
 from tasks.audits.relational import AUDIT
-from tasks.audits.relational.answer import (
-    ADEQUATE,
-    ERROR,
-    LIMITS,
-    RULES,
-    Evidence,
-    decisive_name,
-    describe_reason,
-    memorization_row,
-    read_evidence,
-    utility_row,
-    verdict,
-)
-from tasks.audits.relational.certificate import NULL as TOLD
+from tasks.audits.relational.answer import ERROR, LIMITS, RULES, memorization_row, utility_row, verdict
 from tasks.audits.relational.config import About, Answers, Linear, Relational, given_system
 from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_OTHER_KIND, Evasion
+from tasks.audits.relational.evidence import Evidence, decisive_name, read_evidence
 from tasks.audits.relational.measures import summary
 from tasks.audits.relational.measures.evasions import EVASIONS
 from tasks.audits.relational.measures.repeats import TWICE
+from tasks.audits.relational.plain_words import NOTICE_OF_NULL
 from tasks.audits.relational.presets import PRESETS, QUICKSTART
 from tasks.audits.relational.repeated_questions import GUESSED, QUESTION_CAUSES, Repeats
+from tasks.audits.relational.sentences import ADEQUATE
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
 from tasks.contract.verdict import DETECTABLE, Verdict
@@ -126,7 +116,7 @@ def test_a_deficit_clears_nobody_and_is_explained() -> None:
     evidence = evidence_of({"low": -0.04, "high": -0.001}, (HONEST, HONEST))
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == "undecided"
-    assert "; but the whole interval lies below 0, and training questions" in describe_reason(rule, evidence)
+    assert "; but the whole interval lies below 0, and training questions" in rule.because(GIVEN, evidence)
 
 
 MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
@@ -163,7 +153,7 @@ def test_answers_that_evade_questions_clear_nobody(train: Evasion, held_out: Eva
     evidence = evidence_of(CLEAR, (train, held_out))
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == answer
-    assert words in describe_reason(rule, evidence)
+    assert words in rule.because(GIVEN, evidence)
     accused = evidence_of({"low": 0.03, "high": 0.3}, (train, held_out))
     assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
     assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not seen"  # a model asked here hides nothing
@@ -206,22 +196,23 @@ def stored(questions: str = "numeric", **changes: float | None) -> pa.Table:
 
 
 def test_the_evidence_is_read_from_the_summary() -> None:
-    rows = index_rows(stored(**{"unanswered corrupted": 0.5, "unanswered whole": 0.4}))
-    found = read_evidence(QUICKSTART, rows)
+    table = stored(**{"unanswered corrupted": 0.5, "unanswered whole": 0.4})
+    rows = index_rows(table)
+    found = read_evidence(QUICKSTART, table)
     assert found is not None
     name = decisive_name("relational m", "numeric")
     r = {"train": 0.3, "validation": 0.05}
     assert Evidence(name, rows[name], True, r, 0.7, (), None, None, 0.02, pytest.approx(0.1)) == found
-    other = read_evidence(QUICKSTART, index_rows(stored(**{"m of all golds": -0.05})))
+    other = read_evidence(QUICKSTART, stored(**{"m of all golds": -0.05}))
     assert other is not None
     assert other.published == -0.05
     names = with_settings(QUICKSTART, corruption=Corruption("names", ("Ada",)))
     both = pa.concat_tables([stored("all"), stored("numeric")])
-    found_all = [read_evidence(config, index_rows(both)) for config in (QUICKSTART, names)]
+    found_all = [read_evidence(config, both) for config in (QUICKSTART, names)]
     assert [each is not None and each.numeric for each in found_all] == [True, False]
-    assert None is read_evidence(QUICKSTART, index_rows(stored(**{"relational m": None})))
-    rows[name] = rows[name] | {"estimate": None}
-    assert None is read_evidence(QUICKSTART, rows)
+    unmeasured = pa.Table.from_pylist([rows[name] | {"estimate": None}], SUMMARY)
+    for without_m in (stored(**{"relational m": None}), unmeasured):
+        assert read_evidence(QUICKSTART, without_m) is None
     assert [(each(QUICKSTART, both) or {})["estimate"] for each in (memorization_row, utility_row)] == [0.012, 0.6]
     assert [each(QUICKSTART, SUMMARY.empty_table()) for each in (memorization_row, utility_row)] == [None, None]
 
@@ -435,12 +426,12 @@ def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated() -> None
         assert made is not None
         (finding,) = made.findings
         assert answer == finding.answer
-        assert finding.sentence.startswith(f"{TOLD}With the answers taken out")
+        assert finding.sentence.startswith(f"{NOTICE_OF_NULL}With the answers taken out")
         assert made.steps[0].startswith(step)
         assert "run the audit itself: relation=kept." in made.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
     assert unanswered is not None
-    assert unanswered.findings[0].sentence.startswith(TOLD)
+    assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)
 
 
 def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:

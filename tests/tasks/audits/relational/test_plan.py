@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.relational import AUDIT, plan, probes, probes_config, split
-from tasks.audits.relational.answer import question_subsets
 from tasks.audits.relational.config import Answers, Given, Linear, PrivateLinear, Relational
+from tasks.audits.relational.evidence import question_subsets
 from tasks.audits.relational.presets import SMOKE
 from tasks.audits.relational.trainings import AnswersJob, trainings
 from tasks.contract.job import Job, marks
