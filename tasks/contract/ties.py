@@ -13,8 +13,8 @@ from typing import Any
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Case, applies_always
 from tasks.contract.summaries import Estimate, Row, Rows, name_of, row, select_rows
+from tasks.contract.verdict import NOT_JUDGED
 
-NOT_JUDGED = "not judged"
 TIED = "scores tied"  # metric: the share of pairs of scores that are equal
 MOST_TIED = 0.05
 CONDITION = f"more than {100 * MOST_TIED:g} % of the pairs of scores that are compared are equal"

@@ -8,6 +8,7 @@ from typing import Literal
 
 Answer = str  # one or two words, which the audit declares
 DETECTABLE: Answer = "detectable, negligible"
+NOT_JUDGED: Answer = "not judged"
 Tone = Literal["accused", "cleared", "open"]
 
 

@@ -11,13 +11,13 @@ from tasks.audits.deja_vu import plain_words as plain
 from tasks.audits.deja_vu import sentences
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.evidence import MOST_DISAGREEING, Evidence, is_given, is_sent, read_evidence, score_name
-from tasks.contract.answering import Answering, Null, draw_no_line
+from tasks.contract.answering import Answering, Null
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Row, index_rows, name_of, row_name
-from tasks.contract.ties import NOT_JUDGED, tie_rule
-from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
+from tasks.contract.ties import tie_rule
+from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
@@ -59,7 +59,6 @@ def refuse(describe_reason: Callable[[Evidence], str], **words: Any) -> dict[str
     defaults: dict[str, Any] = {
         "because": lambda _config, evidence: f". {describe_reason(evidence)}",
         "explain": lambda config, evidence: f"{plain.explain_score(config, evidence)} {describe_reason(evidence)}",
-        "line": draw_no_line,
         "rows": lambda evidence: evidence.names,
     }
     return defaults | words

@@ -33,8 +33,8 @@ from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import name_of, row_name
-from tasks.contract.ties import NOT_JUDGED, describe_ties, tie_rule
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.ties import describe_ties, tie_rule
+from tasks.contract.verdict import ANSWERS, NOT_JUDGED, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},

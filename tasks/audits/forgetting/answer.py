@@ -19,8 +19,7 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Case, Rules
 from tasks.contract.summaries import Name, Row, index_rows
-from tasks.contract.ties import NOT_JUDGED
-from tasks.contract.verdict import ANSWERS, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, NOT_JUDGED, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided")},

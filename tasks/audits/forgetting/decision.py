@@ -9,8 +9,8 @@ from typing import Any, Literal
 from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Estimate, Row, p_in_words
-from tasks.contract.ties import NOT_JUDGED, describe_tied_evidence, tie_rule
-from tasks.contract.verdict import Answer
+from tasks.contract.ties import describe_tied_evidence, tie_rule
+from tasks.contract.verdict import NOT_JUDGED, Answer
 from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
 
 DecisionScore = Literal["right", "undecided", "wrong"]

@@ -11,7 +11,7 @@ from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.sentences import explain_errors
 from tasks.contract.certificate import Boundary, Finding, NumberLine, chances, line_of
 from tasks.contract.rules import Case
-from tasks.contract.ties import NOT_JUDGED
+from tasks.contract.verdict import NOT_JUDGED
 
 MAX_EXPLAINED = 6  # targets whose training is told one by one
 SYMBOLS: Mapping[str, str] = {

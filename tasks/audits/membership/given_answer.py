@@ -18,7 +18,8 @@ from tasks.contract.certificate import STEPS
 from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
-from tasks.contract.ties import NOT_JUDGED, most_tied, tie_rule
+from tasks.contract.ties import most_tied, tie_rule
+from tasks.contract.verdict import NOT_JUDGED
 from tasks.external.causes import REPEATS, as_sentence, unlike_causes
 from tasks.external.split_audit import BLIND_LEVEL
 

@@ -12,13 +12,12 @@ from tasks.audits.relational.config import Answers, Relational, given_system, is
 from tasks.audits.relational.evaded_answers import FEW_RIGHT, MOST_FIXED, MOST_OTHER_KIND
 from tasks.audits.relational.evidence import Evidence, decisive_name, decisive_questions, read_evidence
 from tasks.audits.relational.repeated_questions import MOST_TWO_ANSWERS, describe_key
-from tasks.contract.answering import Answering, Null, draw_no_line, repeat_verdict
+from tasks.contract.answering import Answering, Null
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, applies_always, undecided
 from tasks.contract.summaries import Row, index_rows
-from tasks.contract.ties import NOT_JUDGED
-from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
@@ -65,9 +64,7 @@ def refuse(
     applies: Callable[[Relational], bool] = applies_always,
 ) -> Case[Evidence]:
     """A case of *not judged*. Silence and noise make m small, so that its certificate states no m."""
-    return Case(
-        NOT_JUDGED, when, holds, error, scope, applies, because, steps=steps, explain=repeat_verdict, line=draw_no_line
-    )
+    return Case(NOT_JUDGED, when, holds, error, scope, applies, because, steps=steps)
 
 
 # Silence, fixed texts and noise can hide a memory, but cannot feign one: none is asked before the interval accuses.

@@ -23,8 +23,7 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.ties import NOT_JUDGED
-from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},

@@ -20,8 +20,7 @@ from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.ties import NOT_JUDGED
-from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", DETECTABLE, "undecided")},

@@ -46,7 +46,7 @@ NOT_JUDGED = Case[Evidence](
     lambda evidence: evidence.share < 0,
     describe=lambda _config, _evidence: "a share cannot be negative",
     explain=lambda config, evidence: f"The {config.label} {evidence.share:g} is wrong.",
-    line=lambda _config, _evidence: None,
+    line=line,
     reasons=lambda config, evidence: (f"Count {evidence.share:g} again, {config.label}.",),
 )
 UNDECIDED = undecided(steps=lambda _config, evidence: ("Ask.",) if evidence is None else (f"Not {evidence.share:g}.",))
@@ -125,6 +125,16 @@ def test_certificate_explains_or_repeats_the_verdict(
     assert page.rule.startswith("The answer is “memorised” where the share is above half. Otherwise it is “not judged”")
     assert page.error == "At most 5 are called so."
     assert page.beyond == verdict.limits
+
+
+def test_not_judged_repeats_the_verdict_without_a_line() -> None:
+    silent = replace(ANSWERING, rules=Rules((replace(NOT_JUDGED, explain=None), UNDECIDED), lambda _config: NUMBERS))
+    explained = replace(silent, explain=lambda _config, evidence: f"{evidence.share:g} of 1.")
+    verdict = explained.verdict(Config(), summary(-1.0))
+    (finding,) = explained.certificate(Config(), summary(-1.0), verdict).findings
+    assert (finding.sentence, finding.line) == (verdict.sentence, None)
+    (other,) = explained.certificate(Config(), summary(0.2), explained.verdict(Config(), summary(0.2))).findings
+    assert (other.sentence, other.line) == ("0.2 of 1.", line(Config(), Evidence(0.2)))
 
 
 @pytest.mark.parametrize("share", [0.7, 0.2, None])

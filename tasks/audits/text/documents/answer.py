@@ -17,13 +17,13 @@ from tasks.audits.text.question import Continued, Documents, Insertions
 from tasks.audits.text.reproduced import describe_copies, reproduction_findings
 from tasks.audits.text.secrets.ranks import UNEVEN
 from tasks.audits.text.thresholds import thresholds
-from tasks.contract.answering import Answering, Null, draw_no_line, keep_one_finding, repeat_verdict
+from tasks.contract.answering import Answering, Null, keep_one_finding
 from tasks.contract.certificate import STEPS, Finding, NumberLine, chances, number_per_hundred
 from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, name_of, p_in_words, read_setting
-from tasks.contract.ties import NOT_JUDGED, tie_rule
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.ties import tie_rule
+from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
 
 AnyEvidence = DocumentEvidence | InsertionEvidence
 UNTESTED = "no document was tested."
@@ -92,7 +92,7 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
             "documents that are found, at most {level} % are expected to be false.",
             steps=STEPS["accused"],
         ),
-        tie_rule(explain=repeat_verdict, line=draw_no_line),
+        tie_rule(),
         Case(
             DETECTABLE,
             "at least one document is found by the test of an effect of 0, the 95 % interval of the share of pairs of "
@@ -204,8 +204,6 @@ INSERTION_RULES = Rules[InsertionEvidence](
             lambda evidence: evidence.blind["p_value"] <= UNEVEN,
             "Of 100 audits of insertions that were drawn by chance, at most {uneven} is not judged.",
             describe=describe_blind_control,
-            explain=repeat_verdict,
-            line=draw_no_line,
             rows=lambda evidence: (name_of(evidence.blind),),
             findings=keep_one_finding,
         ),
@@ -219,7 +217,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             reasons=describe_reproduction,
             steps=STEPS["accused"],
         ),
-        tie_rule(explain=repeat_verdict, line=draw_no_line, findings=keep_one_finding),
+        tie_rule(findings=keep_one_finding),
         Case(
             DETECTABLE,
             "the same test finds an effect of any size, for every number of repetitions the 95 % interval of how often "

@@ -17,8 +17,8 @@ from tasks.contract.answering import Answering
 from tasks.contract.certificate import STEPS
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, p_in_words, row_name
-from tasks.contract.ties import NOT_JUDGED, tie_rule
-from tasks.contract.verdict import Answer
+from tasks.contract.ties import tie_rule
+from tasks.contract.verdict import NOT_JUDGED, Answer
 from tasks.external.split_audit import BLIND_LEVEL
 
 DISTINGUISHED: Answer = "told apart"

@@ -18,13 +18,12 @@ import pyarrow as pa
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given.model import GivenQuestion, given_question, questions
 from tasks.audits.text.given.table import Returned, handout_order, read_log_p
-from tasks.contract.answering import draw_no_line, repeat_verdict
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.rules import Case
 from tasks.contract.summaries import Row, alone, name_of, row
-from tasks.contract.ties import NOT_JUDGED
+from tasks.contract.verdict import NOT_JUDGED
 from tasks.numerics import statistics
 from tasks.numerics.ranks import share_tied
 
@@ -85,8 +84,6 @@ def table_rule(**words: Any) -> Case[Any]:
     """
     told: dict[str, Any] = {
         "describe": describe_two_answers,
-        "explain": repeat_verdict,
-        "line": draw_no_line,
         "rows": lambda evidence: (name_of(evidence.differing),),
     }
     return Case(

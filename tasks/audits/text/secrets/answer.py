@@ -11,14 +11,14 @@ from tasks.audits.text.question import Identifiers, Planted, Secrets
 from tasks.audits.text.reproduced import describe_extraction, extraction_finding
 from tasks.audits.text.secrets.evidence import Evidence, read_evidence
 from tasks.audits.text.thresholds import thresholds
-from tasks.contract.answering import Answering, Null, draw_no_line, repeat_verdict
+from tasks.contract.answering import Answering, Null, repeat_verdict
 from tasks.contract.certificate import STEPS, Finding, NumberLine, chances, number_per_hundred
 from tasks.contract.epsilon_rows import CONFIDENCE
 from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, name_of, p_in_words
-from tasks.contract.ties import NOT_JUDGED, are_tied, describe_ties, tie_rule
-from tasks.contract.verdict import DETECTABLE, Answer
+from tasks.contract.ties import are_tied, describe_ties, tie_rule
+from tasks.contract.verdict import DETECTABLE, NOT_JUDGED, Answer
 from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
 
 BROKEN: Answer = "promise broken"
@@ -154,7 +154,6 @@ UNEVEN_DRAW = Case[Evidence](
     "Of 100 audits of identifiers that are drawn evenly, {uneven} are not judged.",
     scope="identifiers that stand in the texts",
     describe=describe_uneven_draw,
-    line=draw_no_line,
     rows=lambda evidence: name_all(evidence.control),
 )
 BROKEN_PROMISE = Case[Evidence](
@@ -186,7 +185,7 @@ CASES = (  # of all questions about ranks
         rows=lambda evidence: name_all(evidence.beaten, evidence.found),
         steps=STEPS["accused"],
     ),
-    tie_rule(describe=None, explain=repeat_verdict, line=draw_no_line, rows=name_unjudged_rows),
+    tie_rule(describe=None, rows=name_unjudged_rows),
     table_rule(describe=None, rows=name_unjudged_rows),
     Case[Evidence](
         DETECTABLE,

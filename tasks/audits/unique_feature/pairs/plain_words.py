@@ -28,11 +28,12 @@ NOTHING_THAT_MATTERS = (f"Nothing that matters is kept of one image: an effect o
 CHECK_NETWORK = ("Check the network: its answers do not depend on what it is shown, or are rounded.",)
 
 
-def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence) -> tuple[str, ...]:
+def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -> tuple[str, ...]:
     """More canaries, or larger families if these can be larger."""
     more = f"Train more canaries (canaries={max(40, 2 * count_canaries(config))})"
     family = f" or rank each among more others (family.count={max(1000, 2 * config.family.count)})"
-    if evidence.calls is not None and evidence.calls.population.are_all_glyphs:
+    calls = None if evidence is None else evidence.calls
+    if calls is not None and calls.population.are_all_glyphs:
         family = ""
     return (f"{more}{family}: what is stored already is not trained again.",)
 

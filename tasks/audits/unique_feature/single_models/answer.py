@@ -39,7 +39,8 @@ from tasks.contract.answering import Answering
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import index_rows
-from tasks.contract.ties import NOT_JUDGED, tie_rule
+from tasks.contract.ties import tie_rule
+from tasks.contract.verdict import NOT_JUDGED
 
 PARTLY = "partly memorised"
 

@@ -26,7 +26,7 @@ from tasks.audits.text.secrets.answer import LIMITS_OF_TABLES
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import draw_secrets
 from tasks.audits.text.trainings import trainings
-from tasks.contract.ties import NOT_JUDGED
+from tasks.contract.verdict import NOT_JUDGED
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import fine_tuned_on

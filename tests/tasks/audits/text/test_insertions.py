@@ -34,8 +34,7 @@ from tasks.audits.text.question import Insertions
 from tasks.audits.text.reproduced import REPRODUCED
 from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
-from tasks.contract.ties import NOT_JUDGED
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning import fine_tuned_on

@@ -20,7 +20,8 @@ from tasks.audits.text.secrets.ranks import BEATEN, CONTROL, FOUND
 from tasks.contract.certificate import STEPS, steps_of_null
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
-from tasks.contract.ties import NOT_JUDGED, TIED, tied_row
+from tasks.contract.ties import TIED, tied_row
+from tasks.contract.verdict import NOT_JUDGED
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.worker.files import File

@@ -28,8 +28,8 @@ from tasks.contract.certificate import Boundary, NumberLine, chances
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
-from tasks.contract.ties import NOT_JUDGED, tied_row
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.ties import tied_row
+from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
