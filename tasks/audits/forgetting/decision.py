@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tasks.audits.forgetting.held_share import UNLIKE, LikenessCheck
+from tasks.contract.certificate import NumberLine, chances
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Estimate, Row, p_in_words
 from tasks.contract.ties import describe_tied_evidence, tie_rule
@@ -171,6 +172,57 @@ def give_no_reason(_config: Any, _evidence: TargetEvidence) -> str:
     return ""
 
 
+def describe_test(evidence: TargetEvidence) -> str:
+    """p of the test of exchangeability, and of how many models."""
+    assert evidence.p is not None
+    return f"{p_in_words(evidence.p)}, {evidence.models} model{'s' if evidence.models > 1 else ''}"
+
+
+def describe_knowledge(_config: Any, evidence: TargetEvidence) -> str:
+    """That a target knows D_Q, and the share that models hold at least that know it so well."""
+    least = 0.0 if evidence.share is None else evidence.share.low or 0.0
+    held = f", as models do that hold at least {format_percent(least)} of it" if least > 0 else ""
+    return f"it knows D_Q better than images of the same source that nobody was given ({describe_test(evidence)}){held}"
+
+
+def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
+    """The same in words that need no statistics."""
+    assert evidence.p is not None
+    least = 0.0 if evidence.share is None else evidence.share.low or 0.0
+    held = f" Models that hold at least {format_percent(least)} of the data set look so." if least > 0 else ""
+    of_how_many = "fewer than 1" if 1000 * evidence.p < 1 else f"about {1000 * evidence.p:.0f}"
+    return (
+        "It knows the data set better than pictures of the same source that nobody was given; of 1,000 models that "
+        f"never saw it {of_how_many} would look so.{held}"
+    )
+
+
+def describe_no_knowledge(_config: Any, evidence: TargetEvidence) -> str:
+    """What the test says of a target that is not accused; empty without a test."""
+    if evidence.p is None:
+        return ""
+    return f"it knows D_Q no better than images of the same source that nobody was given ({describe_test(evidence)})"
+
+
+def describe_limit(config: Any, evidence: TargetEvidence) -> str:
+    """That a target holds a negligible share at most."""
+    limit = format_percent(evidence.upper_limit or 0.0)
+    return f"{describe_no_knowledge(config, evidence)}, and holds at most {limit} of it (95 % limit)"
+
+
+def explain_limit(_config: Any, evidence: TargetEvidence) -> str:
+    """The same in words that need no statistics."""
+    return (
+        "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
+        f"and holds at most {format_percent(evidence.upper_limit or 0.0)} of it (95 % limit)."
+    )
+
+
+def draw_test(_config: Any, evidence: TargetEvidence) -> NumberLine:
+    assert evidence.p is not None
+    return chances(evidence.p, LEVEL)
+
+
 # Nothing can feign the accusation, whose test is exact for any model: it is asked about first. The test compares means
 # over images, whose scores vary by much, so that it has a scale of its own: no effect is too small to matter and found.
 # `because` is a clause: why it is not judged or undecided, in the table of decisions and in the verdict.
@@ -184,6 +236,9 @@ RULES = Rules[TargetEvidence](
             "Of 1,000 audits of models that never saw D_Q, at most {per_thousand} call any of them not forgotten, "
             "whatever else these hold{drawn}.",
             because=give_no_reason,
+            describe=describe_knowledge,
+            explain=explain_knowledge,
+            line=draw_test,
         ),
         Case(
             "undecided",
@@ -221,6 +276,7 @@ RULES = Rules[TargetEvidence](
             steps=("Ask the owner for a table with the confidences of all classes, and audit that.",),
         ),
         tie_rule(
+            describe=None,
             because=describe_tied_evidence,
             steps=("Ask for confidences with all their digits, or for the model's file, and audit that.",),
         ),
@@ -262,6 +318,8 @@ RULES = Rules[TargetEvidence](
             "Of 100 models that hold more than {negligible} of D_Q, and were trained like those that the limit was "
             "learnt from, at most 5 are called forgotten.",
             because=give_no_reason,
+            describe=describe_limit,
+            explain=explain_limit,
         ),
         undecided(because=describe_open_share, steps=(MORE,)),
     ),

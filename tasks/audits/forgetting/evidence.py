@@ -46,11 +46,6 @@ class JudgedTarget:
         return self.decision.evidence
 
     @property
-    def least(self) -> float:
-        """The lower limit of the share that it holds."""
-        return self.share["low"] or 0.0
-
-    @property
     def quoted(self) -> str:
         """The target as a sentence names it."""
         return self.name if self.file is None else f"'{self.file}'"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tasks.audits.forgetting.audited import Trained
 from tasks.audits.forgetting.config import Forgetting, Scores
-from tasks.audits.forgetting.decision import LEVEL, RULES, RUN_AGAIN, TargetEvidence, format_percent
+from tasks.audits.forgetting.decision import RULES, RUN_AGAIN, TargetEvidence, format_percent
 from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.sentences import explain_errors
-from tasks.contract.certificate import Boundary, Finding, NumberLine, chances, line_of
+from tasks.contract.certificate import Boundary, Finding, NumberLine, line_of
 from tasks.contract.rules import Case
 from tasks.contract.verdict import NOT_JUDGED
 
@@ -104,31 +104,22 @@ def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
 
 
 def describe_finding(target: JudgedTarget) -> str:
-    """What the answer on a target rests on, in words that need no statistics."""
-    p = target.evidence.p
-    if target.answer == "not forgotten" and p is not None:
-        held = f" Models that hold at least {format_percent(target.least)} of the data set look so."
-        of_how_many = "fewer than 1" if 1000 * p < 1 else f"about {1000 * p:.0f}"
-        return (
-            "It knows the data set better than pictures of the same source that nobody was given; of 1,000 models that "
-            f"never saw it {of_how_many} would look so.{held if target.least > 0 else ''}"
-        )
-    if target.answer == "forgotten":
-        return (
-            "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
-            f"and holds at most {format_percent(target.share['high'])} of it (95 % limit)."
-        )
-    why = in_plain_words(target.decision.reason or "")
-    return f"{why[0].upper()}{why[1:]}."
+    """What the answer on a target rests on, in words that need no statistics: its case's, or the reason."""
+    explain = target.decision.case.explain
+    if explain is not None:
+        return explain(None, target.evidence) or ""
+    reason = in_plain_words(target.decision.reason or "")
+    return f"{reason[0].upper()}{reason[1:]}."
 
 
 def number_line(target: JudgedTarget) -> NumberLine | None:
-    """Of an accusation the p-value of its test; else the share that it may hold. None where it is not judged, since a
-    small share would look like a clearance."""
-    if target.answer == NOT_JUDGED:
-        return None
-    if target.answer == "not forgotten" and target.evidence.p is not None:
-        return chances(target.evidence.p, LEVEL)
+    """The share that a target may hold, if its case draws nothing else.
+
+    None if it is not judged, since a small share would look like a clearance.
+    """
+    draw = target.decision.case.line
+    if target.answer == NOT_JUDGED or draw is not None:
+        return None if draw is None else draw(None, target.evidence)
     limit = Boundary(target.evidence.negligible, "forgotten only if the whole interval lies below", clears=True)
     never = "held by a model that never saw it"
     return line_of(target.share, "share of the data set that it holds", null_words=never, boundaries=(limit,))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LEVEL, RULES, TargetEvidence, format_percent
+from tasks.audits.forgetting.decision import LEVEL, RULES, TargetEvidence, describe_no_knowledge, format_percent
 from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.measures.fits import ADEQUATE
 from tasks.audits.forgetting.query_set import GUESSABLE
 from tasks.contract.rules import Case
-from tasks.contract.summaries import numerator, p_in_words
+from tasks.contract.summaries import numerator
 
 MAX_LISTED = 12  # targets that are told one by one
 GIVEN_CONTROL = (
@@ -96,18 +96,10 @@ def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
 
 
 def describe_target(target: JudgedTarget) -> str:
-    """What the answer on a target rests on, in words."""
-    p, models = target.evidence.p, target.evidence.models
-    if p is None:
-        return target.decision.reason or ""
-    tested = f"{p_in_words(p)}, {models} model{'s' if models > 1 else ''}"
-    if target.answer == "not forgotten":
-        held = f", as models do that hold at least {format_percent(target.least)} of it" if target.least > 0 else ""
-        return f"it knows D_Q better than images of the same source that nobody was given ({tested}){held}"
-    found = f"it knows D_Q no better than images of the same source that nobody was given ({tested})"
-    if target.answer == "forgotten":
-        return f"{found}, and holds at most {format_percent(target.share['high'])} of it (95 % limit)"
-    return f"{found}, but {target.decision.reason}"
+    """What the answer on a target rests on: its evidence, and why it is not judged or undecided."""
+    describe = target.decision.case.describe or describe_no_knowledge
+    sentences = (describe(None, target.evidence), target.decision.reason)
+    return ", but ".join(filter(None, sentences))
 
 
 def describe_correctness(evidence: Evidence) -> Iterator[str]:
