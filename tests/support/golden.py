@@ -1,0 +1,144 @@
+"""Snapshots: values that a test compares with a file in `tests/golden/`, which a person reviews.
+
+    def test_verdict_of_many_secrets(golden: Golden) -> None:
+        golden(verdict(CONFIG, table).sentence)
+
+The value is an entry of the file that is named after the test's module, under the test's name with its parameters. The
+option `--renew-golden` writes the entries of the tests that run. It also removes the entries of a module that no test
+compares any more, unless the run was restricted to some of the module's tests.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+TESTS = Path(__file__).resolve().parents[1]
+FOLDER = TESTS / "golden"
+WIDTH = 118
+HOW = "If the change is meant, renew the file and review its diff: python -m pytest {test} --renew-golden"
+HEAD = "# Written by python -m pytest {test} --renew-golden\n"
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and mappings in their order."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+Dumper.add_representer(str, represent_text)
+
+
+def dump(value: Any) -> str:
+    return yaml.dump(value, Dumper=Dumper, allow_unicode=True, sort_keys=False, width=WIDTH)
+
+
+def load(text: str) -> dict[str, Any]:
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+
+
+def simplify(value: Any) -> Any:
+    """The value as YAML has it: mappings, lists, texts, numbers and None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: simplify(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): simplify(each) for name, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(simplify, value))
+    if isinstance(value, (list, tuple)):
+        return [simplify(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def is_close(value: Any, expected: Any, tolerance: float) -> bool:
+    """Whether two simplified values are equal, numbers within the relative tolerance."""
+    if isinstance(value, dict) and isinstance(expected, dict):
+        return list(value) == list(expected) and all(is_close(value[name], expected[name], tolerance) for name in value)
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(is_close, value, expected, [tolerance] * len(value)))
+    if isinstance(value, float) and isinstance(expected, (int, float)):
+        return bool(value == pytest.approx(expected, rel=tolerance, abs=0))
+    return bool(value == expected and type(value) is type(expected))
+
+
+class GoldenFiles:
+    """The golden files of a session, each read once and, if they are renewed, written at its end."""
+
+    def __init__(self, renew: bool, folder: Path = FOLDER, restricted: bool = False) -> None:
+        self.renew = renew
+        self.folder = folder
+        self.restricted = restricted  # to some of the tests of a module
+        self.entries: dict[str, dict[str, Any]] = {}
+        self.compared: dict[str, dict[str, str]] = {}  # file -> keys -> the test file that compared them
+
+    def read(self, file: str) -> dict[str, Any]:
+        if file not in self.entries:
+            path = self.folder / file
+            self.entries[file] = load(path.read_text()) if path.exists() else {}
+        return self.entries[file]
+
+    def compare(self, file: str, key: str, value: Any, test: str, tolerance: float = 0.0) -> None:
+        """Fail the test if an entry of the file differs from the value. Replace it if files are renewed."""
+        value = simplify(value)
+        entries = self.read(file)
+        self.compared.setdefault(file, {})[key] = test
+        is_present = key in entries
+        if is_present and is_close(value, entries[key], tolerance):
+            return
+        if self.renew:
+            entries[key] = value
+            return
+        expected = dump({key: entries[key]}).splitlines() if is_present else []
+        name = f"tests/golden/{file}"
+        difference = difflib.unified_diff(expected, dump({key: value}).splitlines(), name, "this test", lineterm="")
+        reason = "has another value" if is_present else "has no entry"
+        pytest.fail("\n".join([f"{name} {reason} for {key}.", HOW.format(test=test), *difference]), pytrace=False)
+
+    def write(self) -> None:
+        """Write the files whose entries were compared, without entries that were not, if all could have been."""
+        for file, keys in self.compared.items():
+            entries = self.entries[file]
+            kept = entries if self.restricted else {key: entries[key] for key in keys}
+            path = self.folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            test = next(iter(keys.values()))
+            blocks = [dump({key: value}) for key, value in kept.items()]
+            path.write_text("\n".join([HEAD.format(test=test), *blocks]))
+
+
+class Golden:
+    """The entries of one test: `golden(value)`, or `golden(value, "label")` if it compares several."""
+
+    def __init__(self, files: GoldenFiles, test: Path, name: str) -> None:
+        self.files = files
+        self.module = test.relative_to(TESTS)
+        self.name = name
+
+    def __call__(self, value: Any, label: str = "") -> None:
+        """Compare a value with an entry of the test's own file."""
+        key = f"{self.name}: {label}" if label else self.name
+        self.compare(self.module.with_suffix(".yaml").as_posix(), key, value)
+
+    def compare(self, file: str, key: str, value: Any, tolerance: float = 0.0) -> None:
+        """Compare a value with an entry of any file, numbers within a relative tolerance."""
+        self.files.compare(file, key, value, f"tests/{self.module.as_posix()}", tolerance)
+
+
+def is_restricted(config: pytest.Config) -> bool:
+    """Whether a run leaves out some tests of its modules."""
+    selected = config.getoption("keyword") or config.getoption("markexpr") or config.getoption("deselect")
+    return bool(selected) or any("::" in argument for argument in config.args) or config.getoption("lf", False)
