@@ -23,6 +23,7 @@ import yaml
 TESTS = Path(__file__).resolve().parents[1]
 FOLDER = TESTS / "golden"
 WIDTH = 118
+WORD = 20
 HOW = "If the change is meant, renew the file and review its diff: python -m pytest {test} --renew-golden"
 HEAD = "# Written by python -m pytest {test} --renew-golden\n"
 
@@ -38,7 +39,14 @@ def represent_text(dumper: Dumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
+def represent_list(dumper: Dumper, values: list[Any]) -> yaml.SequenceNode:
+    """Lists of numbers and words on one line, others with an element on each."""
+    is_short = all(len(str(value)) <= WORD and not isinstance(value, (dict, list)) for value in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=is_short)
+
+
 Dumper.add_representer(str, represent_text)
+Dumper.add_representer(list, represent_list)
 
 
 def dump(value: Any) -> str:
