@@ -21,6 +21,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tests.dashboards import made
 from tests.dashboards.test_gallery import own
+from tests.support.golden import Golden
 
 
 def shown(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
@@ -53,15 +54,13 @@ def test_the_examples_are_shown_part_by_part_and_class_by_class(store: Store) ->
 
 
 def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden: Golden, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = asked(own(tmp_path / "data" / "mnist"))
     found = shown(store, config)
     assert {"Query set: digits"} == {each.group for each in found.pictures}
-    assert "Calibration set: Images of mnist are yours and are not shown unless asked for with --show-images" in (
-        found.note
-    )
+    golden(found.note)
     assert len(shown(store, config, show_images=True).pictures) == 20
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -135,10 +136,14 @@ class Golden:
         self.files = files
         self.module = test.relative_to(TESTS)
         self.name = name
+        self.counts: Counter[str] = Counter()
 
     def __call__(self, value: Any, label: str = "") -> None:
-        """Compare a value with an entry of the test's own file."""
+        """Compare a value with an entry of the test's own file. Equal labels are numbered, as in a loop."""
         key = f"{self.name}: {label}" if label else self.name
+        self.counts[key] += 1
+        if self.counts[key] > 1:
+            key = f"{key} ({self.counts[key]})"
         self.compare(self.module.with_suffix(".yaml").as_posix(), key, value)
 
     def compare(self, file: str, key: str, value: Any, tolerance: float = 0.0) -> None:

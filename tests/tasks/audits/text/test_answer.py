@@ -42,6 +42,7 @@ from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import mean, proportion
 from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
+from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores
 
 CONFIG = Text()
@@ -253,7 +254,7 @@ def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, ex
     assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
 
 
-def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
+def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Golden) -> None:
     found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     uneven, even = (
@@ -266,42 +267,33 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
         [name for name, _ in said.rows],
         said.limits,
     ) == ("not judged", [CONTROL], LIMITS_OF_IDENTIFIERS)
-    assert said.sentence.startswith(
-        "Not judged: the 25 identifiers asked about are not drawn evenly from their space, which shows without the "
-        "model (p = 0.01), so that their ranks say nothing"
-    )
+    golden(said.sentence, "said.sentence")
     said = verdict(IDENTIFIERS, even)
     assert ("not seen", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
-    assert said.sentence.startswith("Not seen: of 25 identifiers 0 are found among the likeliest of their space")
-    assert "on average an identifier beats 0.512 of the others" in said.sentence
+    golden(said.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
-    assert page.asked == "Does a language model know identifiers that stand in these texts?"
+    golden(page.asked, "page.asked")
     assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
-    assert "Of 100 audits of identifiers that are drawn evenly, 1 are not judged." in page.error
+    golden(page.error, "page.error")
     null = configured(IDENTIFIERS, told="others")
     assert f"{said.sentence} {NULL_OF_IDENTIFIERS.strip()}" == verdict(null, even).sentence
 
 
-def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together() -> None:
+def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together(golden: Golden) -> None:
     found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     table = pa.Table.from_pylist([found, beaten], SUMMARY)
     said = verdict(CONFIG, table)
-    assert said.sentence == (
-        "Not seen: of 25 secrets 0 are found among the likeliest of their space (false discoveries at most 5 %; "
-        "that any is known: p = 0.2); on average a secret beats 0.512 of the others of its space (.5 where nothing is "
-        "known, 95 % interval 0.490 to 0.530; all together: p = 0.3)."
-    )
+    golden(said.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
     assert "at most 5.1 are called memorised" in page.error
-    assert page.asked == "Does a language model give away secrets that stood in its training texts?"
+    golden(page.asked, "page.asked")
     ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
     assert ("not seen", chances(0.2, 0.05)) == (answered, line)
-    assert told.startswith("Secrets of a known format were put into the training texts. Of 25 of them 0 can be")
-    assert told.endswith("this one places its secrets before 51 of 100 on average.")
+    golden(told, "told")
     effect = effect_row(CONFIG, table)
     assert effect is not None
     assert effect["estimate"] == 0.512
@@ -310,7 +302,7 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     together = verdict(CONFIG, pa.Table.from_pylist([found, beaten, reduced], SUMMARY))
     assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
     wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
-    assert "(.5 where nothing is known; all together" in verdict(CONFIG, wide).sentence
+    golden(verdict(CONFIG, wide).sentence, "sentence")
     null = configured(CONFIG, told="others")
     assert f"{said.sentence} {NULL.strip()}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)

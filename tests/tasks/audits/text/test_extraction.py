@@ -38,6 +38,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
+from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, planted_of
 from tests.tasks.audits.text.test_identifiers import made
 
@@ -143,16 +144,12 @@ def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_h
     assert extraction(replace(ASKED, pattern=""), [unasked]).num_rows == 0
 
 
-def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them() -> None:
+def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them(golden: Golden) -> None:
     tables = with_ends(make_scores(8.0, 1), 1.0, 1)
     table = summed(tables)
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
-    assert (
-        "Given what stands before them, models that were told 24 secrets write 100 of 100 word for word (95 % interval "
-    ) in verdict.sentence
-    assert "models that were not told them write 0 of 100 (difference 1.000" in verdict.sentence
-    assert verdict.sentence.endswith("chance alone brings at most one of 1,000,000.")
+    golden(verdict.sentence)
     kept = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
     page = AUDIT.certify("", CONFIG, table, lambda name: kept.get(name, pa.table({})))
     assert page is not None

@@ -40,6 +40,7 @@ from tasks.contract.summaries import Row
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.golden import Golden
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.made_up import configure
 
@@ -122,22 +123,17 @@ def test_what_decided_is_on_the_line(
     assert expected == pair_line(RULES.decide(config, evidence), evidence)
 
 
-def test_pairs_are_described_without_statistics() -> None:
+def test_pairs_are_described_without_statistics(golden: Golden) -> None:
     def told(config: UniqueFeature, evidence: PairEvidence) -> str:
         return describe_pairs(config, RULES.decide(config, evidence), evidence)
 
-    factor = "1.02 times the probability, on images they never saw, that their twins gave it, which had not seen it"
-    seen = "Networks that saw the letter A in one training image gave that image’s label"
-    counted = "One by one, 0 of 10 are told from their twins."
-    interval = "(95 % interval 0.741 to 1.4 times, over 12 pairs of trainings; 1 where nothing is memorised)."
-    assert f"{seen} {factor} {interval} {counted}" == told(UniqueFeature(), OPEN)
+    golden(told(UniqueFeature(), OPEN), "open")
     drawn = told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None))
-    assert drawn.startswith("Bets on the ranks of drawn features, whose effects are reduced by 0.1 nats, grew 53-fold")
-    assert "decided it; 1 is kept on average where nothing is memorised. Networks that saw a feature drawn by" in drawn
+    golden(drawn, "drawn")
     assert "One by one" not in drawn
-    assert f"No effect could be measured yet. {counted}" == told(UniqueFeature(), replace(OPEN, effect=None))
+    golden(told(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
     small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5))
-    assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
+    golden(told(UniqueFeature(), small), "told(UniqueFeature(), small)")
     many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
     asked = [pair_question(config) for config in (UniqueFeature(), UNTIL)]
@@ -145,66 +141,54 @@ def test_pairs_are_described_without_statistics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "answer", "evidence", "start"),
+    ("config", "answer", "evidence"),
     [
-        (NULL, "memorised", OPEN, "Nothing is disclosed by this"),
-        (UniqueFeature(), "memorised", OPEN, "Take such features out of the training data"),
-        (UniqueFeature(), "not seen", OPEN, "Ask for the other features and places"),
-        (configure(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
-        (configure(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
+        (NULL, "memorised", OPEN),
+        (UniqueFeature(), "memorised", OPEN),
+        (UniqueFeature(), "not seen", OPEN),
+        (configure(canaries=30), "undecided", OPEN),
+        (configure(canaries=9), "undecided", OPEN),
         (
             configure(canaries=30, family=Family(count=700)),
             "undecided",
             replace(OPEN, calls=None),
-            "Train more canaries (canaries=60) or rank each among more others (family.count=1400): what is stored",
         ),
         (
             configure(canaries=30),
             "undecided",
             replace(OPEN, calls=replace(SILENT, population=Population(4_457_400, True))),
-            "Train more canaries (canaries=60): what is stored",
         ),
     ],
 )
 def test_the_next_step_follows_from_the_answer_of_pairs(
-    config: UniqueFeature, answer: str, evidence: PairEvidence, start: str
+    golden: Golden, config: UniqueFeature, answer: str, evidence: PairEvidence
 ) -> None:
-    assert pair_steps(config, answer, evidence)[0].startswith(start)
+    golden(pair_steps(config, answer, evidence)[0])
 
 
 @pytest.mark.parametrize(
-    ("answer", "rank", "expected"),
+    ("answer", "rank"),
     [
         (
             "memorised",
             Rank(3, 0.015, Population(201), 1),
-            "Asked about 201 signs, the model singled out this one more than 198 of the 200 others; of 1,000 models "
-            "that never saw it about 15 would stand so far in front.",
         ),
         (
             "undecided",
             Rank(1, 0.001, Population(1000), 2),
-            "Asked about 1,000 signs, 2 models together singled out this one more than all 999 others; of 1,000 models "
-            "that never saw it about 1 would stand so far in front. A memory may be there all the same and not show.",
         ),
         (
             PARTLY,
             Rank(2, 0.0009, Population(4000), 1, references=4),
-            "Beside 4 clean models, and among 4,000 signs, the model singled out this one more than 3,998 of the 3,999 "
-            "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
-            "part with it would do the same, and it is not told from those.",
         ),
         (
             "not judged",
             Rank(120, 0.6, Population(200), 1),
-            "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
-            "that never saw it about 600 would stand so far in front. But what was sent back, or what the model "
-            "says, does not allow an answer.",
         ),
     ],
 )
-def test_the_place_is_told_without_statistics(answer: str, rank: Rank, expected: str) -> None:
-    assert expected == describe_place(GIVEN, answer, rank)
+def test_the_place_is_told_without_statistics(golden: Golden, answer: str, rank: Rank) -> None:
+    golden(describe_place(GIVEN, answer, rank))
 
 
 def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
@@ -227,22 +211,23 @@ def test_what_is_asked_of_models_names_the_feature_and_who_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "answer", "start", "count"),
+    ("config", "answer", "count"),
     [
-        (GIVEN, "memorised", "Treat it as disclosed", 2),
-        (GIVEN, "not seen", "Keep this page with the files", 2),
-        (GIVEN, PARTLY, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
-        (with_settings(GIVEN, {"family.look_alikes": 9}), PARTLY, "Ask the owner to search the training data", 1),
-        (GIVEN, "not judged", "Ask the owner how the pictures were prepared", 1),
-        (GIVEN, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
-        (SENT, "undecided", "Ask several models of the same data together, such as the folds of a cross-val", 2),
+        (GIVEN, "memorised", 2),
+        (GIVEN, "not seen", 2),
+        (GIVEN, PARTLY, 2),
+        (with_settings(GIVEN, {"family.look_alikes": 9}), PARTLY, 1),
+        (GIVEN, "not judged", 1),
+        (GIVEN, "undecided", 2),
+        (SENT, "undecided", 2),
     ],
 )
 def test_the_next_step_follows_from_the_answer_of_models(
-    config: UniqueFeature, answer: str, start: str, count: int
+    golden: Golden, config: UniqueFeature, answer: str, count: int
 ) -> None:
     steps = panel_steps(config, answer)
-    assert (True, count) == (steps[0].startswith(start), len(steps))
+    assert len(steps) == count
+    golden(steps[0])
 
 
 def test_several_models_are_asked_for_as_the_first_ones_were() -> None:
