@@ -225,11 +225,8 @@ def test_the_rules_of_documents_are_theirs_alone() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"models": 5}, "models is 5; it must be a multiple of 2, so that every document is in half of the models"),
-        ({"documents": 1}, "documents is 1; it must be at least 2"),
         ({"question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers': documents has"),
         ({"prefix": 100, "suffix": 50}, r"prefix is 100 and suffix 50, which is more than length \(128\) together"),
-        ({"attempts": (0,)}, r"attempts is \(0,\); each must be at least 1"),
         ({"attempts": ()}, "attempts is empty; it must be at least one number of attempts"),
     ],
 )
