@@ -210,9 +210,12 @@ def test_values_outside_a_range_are_refused(kind: Any, name: str, allowed: Range
             refusing.append(own)
             continue
         refusing.append(next(each for each in ranges if not each.holds(value)))
-        assert message.endswith(f" must be {refusing[-1].words}")
+        subject = "each" if isinstance(refusing[-1], Each) else "it"
+        assert message.endswith(f"; {subject} must be {refusing[-1].words}")
     assert own in refusing
     assert all(own.holds(value) for value in values_at_bounds(own))
+    if isinstance(own, Finite | Share):
+        assert not any(map(own.holds, (math.nan, math.inf)))
 
 
 @pytest.mark.parametrize(("kind", "name"), list_numbers())
