@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -12,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES, effect_row, verdict
 from tasks.audits.text.config import About, Text
@@ -40,7 +38,6 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, name_of, row
 from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import mean, proportion
-from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
 from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores
@@ -321,20 +318,3 @@ def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
     page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
     assert page is not None
     assert (page.findings[0].answer, page.findings[0].line) == ("undecided", None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"secrets": 26}, "26 secrets are ranked among 500, and no single one of them could be found at level 0.05"),
-        ({"pattern": "{number} {digits:2}"}, "24 secrets are ranked among 100"),
-        ({"pattern": "{digits:6}"}, "it must hold {number}"),
-        ({"repetitions": ()}, "repetitions is (); there must be one at least"),
-        ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
-        ({"checkpointing": True, "privacy": Privacy(1.0)}, "checkpointing is on and privacy is given"),
-        ({"precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
-    ],
-)
-def test_a_config_that_could_find_nothing_is_refused(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(told)):
-        configured(CONFIG, **fields)

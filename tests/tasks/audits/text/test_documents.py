@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
@@ -220,19 +219,6 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
 def test_the_rules_of_documents_are_theirs_alone() -> None:
     answers = [rule.answer for rule in RULES.applicable_rules(CONFIG)]
     assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers': documents has"),
-        ({"prefix": 100, "suffix": 50}, r"prefix is 100 and suffix 50, which is more than length \(128\) together"),
-        ({"attempts": ()}, "attempts is empty; it must be at least one number of attempts"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configured(CONFIG, **fields)
 
 
 @pytest.mark.trained

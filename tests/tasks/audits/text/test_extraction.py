@@ -12,7 +12,6 @@ import pytest
 import torch
 from scipy import stats
 
-from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
@@ -196,23 +195,6 @@ def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -
         p_values.append(rows[row_name("share reproduced", way="greedy", by="told")]["p_value"])
     for level in (0.05, 0.2):
         assert sum(p <= level for p in p_values) <= bounds(level, 400)[1]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"question": "documents", "question.extraction": "continuation"}, "unknown field 'question.extraction'"),
-        (
-            {"question": "planted", "outputs": "log_p.csv", "question.source.extraction": "continuation"},
-            "unknown field 'question.source.extraction': table has outputs",
-        ),
-        ({"extraction": "on"}, "question.extraction is 'on'; allowed: continuation"),
-        ({"attempts": ()}, "attempts is empty"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configured(CONFIG, **fields)
 
 
 def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:

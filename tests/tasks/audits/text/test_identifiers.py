@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import orchestrator
-from orchestrator.errors import SpecError
 from tasks.audits.text.answer import RULES, certificate, verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.given.model import IDENTIFIER_SCORES, candidate_texts
@@ -62,22 +61,6 @@ def test_identifiers_are_found_once_each_where_they_stand_first() -> None:
     assert [one, other, "key-0123456789abcdef"] == [
         texts[each.row][each.start :][: len(space_of(each.format).write(0, each.drawn))] for each in found
     ]
-
-
-@pytest.mark.parametrize(
-    ("formats", "message"),
-    [
-        (("uuid7",), "identifiers has uuid7, which grows with time; they must be drawn evenly"),
-        (("iban",), "identifiers has iban, which has check digits"),
-        (("uuids",), "each must be one of uuid4, md5, sha1, sha256, or hold"),
-        (("id-{number}-{hex:8}",), "which no identifier has"),
-        (("uuid4", "uuid4"), "each format must be given once"),
-        (("{digits:1}",), "no single one of them could be found"),
-    ],
-)
-def test_formats_that_are_not_random_by_nature_are_refused_by_name(formats: tuple[str, ...], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configured(CONFIG, identifiers=formats)
 
 
 def luhn(number: int) -> str:

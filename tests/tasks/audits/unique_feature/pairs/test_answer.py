@@ -6,7 +6,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from orchestrator.errors import SpecError
 from tasks.audits.unique_feature import AUDIT, UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.given_models import Given
@@ -378,17 +377,3 @@ def test_the_certificate_of_a_decided_run_draws_its_evidence_on_a_line(golden: G
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.null, finding.line.boundaries[0].value) == (53.0, 1.0, 20.0)
     golden(found.error)
-
-
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"drawn": False}, "add drawn=true"),
-        ({"choice": "self-influence"}, "add choice=random"),
-        ({"seeds": 2}, "add seeds=1"),
-        ({"one_seed": True}, "one_seed=false"),
-    ],
-)
-def test_pairs_without_exact_ranks_of_their_own_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        configure(UNTIL | changed)
