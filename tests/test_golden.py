@@ -85,5 +85,5 @@ def test_every_entry_has_its_test() -> None:
         if path.relative_to(FOLDER).with_suffix(".py").as_posix() != module.removeprefix("tests/"):
             assert "golden.compare(" in source
             continue
-        names = {re.split(r"\[|: ", key)[0] for key in entries}
+        names = {re.split(r"\[|: | \(", key)[0] for key in entries}
         assert [name for name in names if f"def {name}(" not in source] == []

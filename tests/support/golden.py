@@ -3,9 +3,9 @@
     def test_verdict_of_many_secrets(golden: Golden) -> None:
         golden(verdict(CONFIG, table).sentence)
 
-The value is an entry of the file that is named after the test's module, under the test's name with its parameters. The
-option `--renew-golden` writes the entries of the tests that run. It also removes the entries of a module that no test
-compares any more, unless the run was restricted to some of the module's tests.
+The file is named after the test's module; the entry's key is the test's name with its parameters, and a label. The
+option `--renew-golden` writes the entries of the tests that run, and removes those that these no longer compare. Unless
+the run was restricted to some tests, it removes all entries of the module's file that no test compared.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def is_close(value: Any, expected: Any, tolerance: float) -> bool:
 
 
 class GoldenFiles:
-    """The golden files of a session, each read once and, if they are renewed, written at its end."""
+    """The golden files of a session, each read once, and written at its end if they are renewed."""
 
     def __init__(self, renew: bool, folder: Path = FOLDER, restricted: bool = False) -> None:
         self.renew = renew
@@ -93,6 +93,7 @@ class GoldenFiles:
         self.restricted = restricted  # to some of the tests of a module
         self.entries: dict[str, dict[str, Any]] = {}
         self.compared: dict[str, dict[str, str]] = {}  # file -> keys -> the test file that compared them
+        self.ran: dict[str, set[str]] = {}  # file -> the names of the tests that ran
 
     def read(self, file: str) -> dict[str, Any]:
         if file not in self.entries:
@@ -117,11 +118,17 @@ class GoldenFiles:
         reason = "has another value" if is_present else "has no entry"
         pytest.fail("\n".join([f"{name} {reason} for {key}.", HOW.format(test=test), *difference]), pytrace=False)
 
+    def is_stale(self, file: str, key: str) -> bool:
+        """Whether no test compares an entry any more, as far as this session can tell."""
+        if key in self.compared[file]:
+            return False
+        names = self.ran.get(file, set())
+        return not self.restricted or any(key == name or key.startswith((f"{name}: ", f"{name} (")) for name in names)
+
     def write(self) -> None:
-        """Write the files whose entries were compared, without entries that were not, if all could have been."""
+        """Write the files whose entries were compared, without the stale ones."""
         for file, keys in self.compared.items():
-            entries = self.entries[file]
-            kept = entries if self.restricted else {key: entries[key] for key in keys}
+            kept = {key: value for key, value in self.entries[file].items() if not self.is_stale(file, key)}
             path = self.folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
             test = next(iter(keys.values()))
@@ -135,6 +142,8 @@ class Golden:
     def __init__(self, files: GoldenFiles, test: Path, name: str) -> None:
         self.files = files
         self.module = test.relative_to(TESTS)
+        self.file = self.module.with_suffix(".yaml").as_posix()
+        files.ran.setdefault(self.file, set()).add(name)
         self.name = name
         self.counts: Counter[str] = Counter()
 
@@ -144,7 +153,7 @@ class Golden:
         self.counts[key] += 1
         if self.counts[key] > 1:
             key = f"{key} ({self.counts[key]})"
-        self.compare(self.module.with_suffix(".yaml").as_posix(), key, value)
+        self.compare(self.file, key, value)
 
     def compare(self, file: str, key: str, value: Any, tolerance: float = 0.0) -> None:
         """Compare a value with an entry of any file, numbers within a relative tolerance."""

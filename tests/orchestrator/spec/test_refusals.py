@@ -77,15 +77,15 @@ def nested_kinds(to: Any) -> Iterator[type]:
 @functools.cache
 def config_kinds() -> tuple[Any, ...]:
     """Every class of configurations that an audit's specification can name, in the order of declaration."""
-    found: dict[Any, None] = {}
+    kinds: dict[Any, None] = {}
     waiting = [audits.find(name).audit.config for name in AUDITS]
     while waiting:
         kind = waiting.pop(0)
-        if kind not in found and not hasattr(kind, "identity"):
-            found[kind] = None
+        if kind not in kinds and not hasattr(kind, "identity"):
+            kinds[kind] = None
             for to in typing.get_type_hints(kind).values():
                 waiting.extend(nested_kinds(to))
-    return tuple(found)
+    return tuple(kinds)
 
 
 @functools.cache
@@ -200,16 +200,16 @@ def refusal(kind: Any, name: str, value: Any) -> str:
 @pytest.mark.parametrize(("kind", "name", "allowed"), list_ranges())
 def test_values_outside_a_range_are_refused(kind: Any, name: str, allowed: Range) -> None:
     to = field_types(kind)[name]
-    ranges = [resolve(each, instances()[kind]) for each in field_ranges(kind)[name]]
+    ranges = [resolve(declared, instances()[kind]) for declared in field_ranges(kind)[name]]
     own = resolve(allowed, instances()[kind])
     refusing = []
     for value in values_outside(own, to):
         message = refusal(kind, name, value)
         if isinstance(own, OneOf | SomeOf) and "; allowed: " in message:
-            assert all(str(each) in message for each in own.values)
+            assert all(str(choice) in message for choice in own.values)
             refusing.append(own)
             continue
-        refusing.append(next(each for each in ranges if not each.holds(value)))
+        refusing.append(next(other for other in ranges if not other.holds(value)))
         subject = "each" if isinstance(refusing[-1], Each) else "it"
         assert message.endswith(f"; {subject} must be {refusing[-1].words}")
     assert own in refusing

@@ -133,12 +133,12 @@ def list_settings(config: Any) -> dict[str, Any]:
 
 def describe_plan(roots: list[Roots]) -> dict[str, Any]:
     summaries = []
-    for each in roots:
-        summary = each["summary"]
+    for tables_of_cell in roots:
+        summary = tables_of_cell["summary"]
         assert isinstance(summary, Job)
         settings = flatten(plain(summary.config))
         summaries.append({name: value for name, value in settings if not isinstance(value, list)})
-    tables = [" ".join(sorted(each)) for each in roots]
+    tables = [" ".join(sorted(tables_of_cell)) for tables_of_cell in roots]
     return {"jobs": count_jobs(roots), "tables": merge(tables), "summary": merge(summaries)}
 
 
@@ -148,11 +148,11 @@ def merge(values: list[Any]) -> Any:
 
 
 def test_presets_have_their_settings_and_plans(golden: Golden, audit: str) -> None:
-    found = audits.find(audit).audit
-    for preset in found.presets:
-        cells = found.cells(preset)
+    definition = audits.find(audit).audit
+    for preset in definition.presets:
+        cells = definition.cells(preset)
         described: dict[str, Any] = {"settings": [list_settings(cell) for cell in cells]}
-        tiny = plans.planned(audit, [found.tiny(cell) for cell in cells])
+        tiny = plans.planned(audit, [definition.tiny(cell) for cell in cells])
         if all(has_data(audit, cell) for cell in cells):
             full = plan_preset(audit, preset)
             described["plan"] = describe_plan(full)

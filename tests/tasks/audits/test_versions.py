@@ -1,6 +1,6 @@
-"""What each task computes goes with its version: neither changes without the other.
+"""The tables of each task and its version: neither changes without the other.
 
-A failure means that stored results are no longer what the task would compute. If the change is meant, raise the task's
+A failure means that the task no longer computes its stored results. If the change is meant, raise the task's
 `version`, renew the golden file and review its diff. A fingerprint under an unchanged version is not renewed: if the
 table of this test was changed instead of the task, delete its entry first.
 """
@@ -25,20 +25,22 @@ def list_cases() -> list[object]:
     for audit in AUDITS:
         module = importlib.import_module(f"tests.tasks.audits.{audit}.computed_tables")
         for computed in module.TABLES:
-            named = [pytest.mark.trained] if computed.is_trained else []
-            cases.append(pytest.param(audit, computed, id=f"{audit} {computed.name}", marks=named))
+            marks_of_case = [pytest.mark.trained] if computed.is_trained else []
+            cases.append(pytest.param(audit, computed, id=f"{audit} {computed.name}", marks=marks_of_case))
     return cases
 
 
 @pytest.mark.parametrize(("audit", "computed"), list_cases())
 def test_task_computes_what_its_version_says(golden: Golden, audit: str, computed: Computed) -> None:
     file = f"versions/{audit}.yaml"
-    found = simplify(computed.describe())
-    known = load((FOLDER / file).read_text()) if (FOLDER / file).exists() else {}
-    entry = known.get(computed.name, {})
-    if golden.files.renew and entry.get("version") == found["version"]:
-        assert is_close(found, entry, computed.tolerance), f"raise the version of {computed.name}, or delete its entry"
-    golden.compare(file, computed.name, found, computed.tolerance)
+    description = simplify(computed.describe())
+    entries = load((FOLDER / file).read_text()) if (FOLDER / file).exists() else {}
+    entry = entries.get(computed.name, {})
+    if golden.files.renew and entry.get("version") == description["version"]:
+        assert is_close(description, entry, computed.tolerance), (
+            f"raise the version of {computed.name}, or delete its entry"
+        )
+    golden.compare(file, computed.name, description, computed.tolerance)
 
 
 def test_a_training_by_rank_changes_its_version_with_that_of_every_training(golden: Golden) -> None:

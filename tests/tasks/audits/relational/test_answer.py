@@ -334,7 +334,7 @@ def test_without_answers_on_both_parts_nothing_is_said() -> None:
 def test_a_run_of_the_linear_model_alone_is_no_evidence(golden: Golden) -> None:
     found = verdict(Relational(Linear()), SUMMARY.empty_table())
     golden(found.sentence)
-    assert "no evidence on any model of one's own" in found.limits
+    golden(found.limits, "found.limits")
     others = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
     assert [verdict(config, others).rows for config in (Relational(Linear()), QUICKSTART)] == [(("a", "{}"),)] * 2
 
@@ -400,14 +400,14 @@ def test_where_no_model_is_asked_there_is_no_number() -> None:
     assert (finding.answer, finding.line) == ("undecided", None)
 
 
-def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated() -> None:
+def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: Golden) -> None:
     for right, answer, step in ((30, "memorised", "Nothing is disclosed by this"), (5, "undecided", "Keep this page")):
         scores = counted((right, 100), (5, 100))
         made = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [measured(scores)]))
         assert made is not None
         (finding,) = made.findings
         assert answer == finding.answer
-        assert finding.sentence.startswith(f"{TOLD}With the answers taken out")
+        golden(finding.sentence)
         assert made.steps[0].startswith(step)
         assert "run the audit itself: relation=kept." in made.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())

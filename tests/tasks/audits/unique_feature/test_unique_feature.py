@@ -25,11 +25,9 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, glyph_pixels
 from tasks.training.classifier import NearestImages, Training, batch_key, train
-from tasks.training.recipe import Privacy
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
-PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
 SMOKE = with_settings(
     PRESETS["smoke"], data=pin(Dataset("digits")), probe=pin(Dataset("photos")), family=Family(count=20)

@@ -385,21 +385,21 @@ def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_
     golden(found.error, "found.error")
 
 
-def test_given_models_are_called_by_their_files() -> None:
+def test_given_models_are_called_by_their_files(golden: Golden) -> None:
     models = tuple(ModelFile(f"folds/fold{at}.pt") for at in range(5))
     config = asked(models=models[:1])
     rows = pushed(0.4, 0.2, 0.6, 3 / 201)
     found = AUDIT.certify("Is it?", config, rows)
     assert found is not None
     assert [each.target for each in found.findings] == ["fold0"]
-    assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
+    golden(AUDIT.verdict(config, rows).sentence)
     assert asked(models=models).given.describe == "fold0, fold1, fold2, fold3 and 1 more"
 
 
-def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
+def test_the_error_rate_is_that_of_a_family_of_its_size(golden: Golden) -> None:
     found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
     assert found is not None
-    assert "at most about 0 are called so" in found.error
+    golden(found.error)
     assert found.findings[0].line is not None
     assert (found.findings[0].line.usual, found.findings[0].line.boundaries) == (None, ())
     twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))
