@@ -18,7 +18,7 @@ from orchestrator.store import Store, open_store
 from tests.support import forks
 from tests.support.azurite import Azurite
 from tests.support.azurite import served as serve_azure
-from tests.support.golden import Golden, GoldenFiles, is_restricted
+from tests.support.golden import TESTS, Golden, GoldenFiles, golden_file, is_restricted
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
 from tests.support.searches import Made, search
@@ -112,6 +112,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is equal to the bit on a processor is not on a GPU
     if config.getoption("--cpu-durations"):
         config.pluginmanager.register(CpuDurations())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Note every test before some are deselected, so that entries of tests that are gone can be told."""
+    files = item.config.stash[GOLDEN]
+    if files.renew and item.path.is_relative_to(TESTS) and not any("::" in argument for argument in item.config.args):
+        files.collected.setdefault(golden_file(item.path), set()).add(item.name)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -258,7 +258,6 @@ def test_the_quantiles_of_both_kinds_are_in_the_words(golden: Golden, store: Sto
 def test_duplicates_tell_exact_ones_and_different_labels(golden: Golden, store: Store) -> None:
     found = drawn(store, duplicates=scored.duplicates(30))["duplicates"]
     golden(found.alt, "found.alt")
-    golden(found.alt)
     bare = named(run(store, "density-2", duplicates=scored.duplicates(30, labelled=False)))["duplicates"]
     assert "different labels" not in bare.alt
     assert "pairs, 30" in words(bare)

@@ -116,9 +116,9 @@ def test_the_four_curves_say_their_ends_and_how_many_were_asked(golden: Golden, 
     ends = {"Training, whole context": "1", "Held out, whole context": "0.5"}
     ends |= {"Training, corrupted": "0.3", "Held out, corrupted": "0"}
     for name, value in ends.items():
-        golden(found.alt, "found.alt")
         assert f"{name}, F1: {value} [" in found.alt
-    golden(found.caption)
+    golden(found.alt, "alt")
+    golden(found.caption, "caption")
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -107,7 +107,6 @@ def test_another_evaluation_of_the_same_models_is_no_further_sample(golden: Gold
 def test_the_course_says_from_which_epoch_the_effect_is_seen(golden: Golden, store: Store) -> None:
     found = drawn(store, course=made.course(6, epochs=30, onset=5))["course"]
     golden(found.alt, "found.alt")
-    golden(found.alt)
     assert "0.025 where kept" in found.alt  # the mean M
     golden(found.caption, "found.caption")
 
@@ -146,7 +145,6 @@ def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(go
     assert "Pearson's r 0.21 [-0.17, 0.53] (published 0.43)" in found.svg
     golden(found.alt, "found.alt")
     # Canaries 0 to 3 have M_w of 0, .1, .2, .3, and self-influence rises with their number.
-    golden(found.alt)
 
 
 def test_the_chosen_images_are_shown_among_all(golden: Golden, store: Store) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,16 @@ def is_close(value: Any, expected: Any, tolerance: float) -> bool:
     return bool(value == expected and type(value) is type(expected))
 
 
+def find_owner(key: str, tests: Iterable[str]) -> str | None:
+    """The name of the test that compares an entry."""
+    return next((test for test in tests if key == test or key.startswith((f"{test}: ", f"{test} ("))), None)
+
+
+def golden_file(test: Path) -> str:
+    """The golden file of a test module, relative to the folder."""
+    return test.relative_to(TESTS).with_suffix(".yaml").as_posix()
+
+
 class GoldenFiles:
     """The golden files of a session, each read once, and written at its end if they are renewed."""
 
@@ -94,6 +104,7 @@ class GoldenFiles:
         self.entries: dict[str, dict[str, Any]] = {}
         self.compared: dict[str, dict[str, str]] = {}  # file -> keys -> the test file that compared them
         self.ran: dict[str, set[str]] = {}  # file -> the names of the tests that ran
+        self.collected: dict[str, set[str]] = {}  # file -> the names of its tests, if all were collected
 
     def read(self, file: str) -> dict[str, Any]:
         if file not in self.entries:
@@ -122,8 +133,11 @@ class GoldenFiles:
         """Whether no test compares an entry any more, as far as this session can tell."""
         if key in self.compared[file]:
             return False
-        names = self.ran.get(file, set())
-        return not self.restricted or any(key == name or key.startswith((f"{name}: ", f"{name} (")) for name in names)
+        if not self.restricted:
+            return True
+        if find_owner(key, self.ran.get(file, set())):
+            return True
+        return file in self.collected and not find_owner(key, self.collected[file])
 
     def write(self) -> None:
         """Write the files whose entries were compared, without the stale ones."""
@@ -142,7 +156,7 @@ class Golden:
     def __init__(self, files: GoldenFiles, test: Path, name: str) -> None:
         self.files = files
         self.module = test.relative_to(TESTS)
-        self.file = self.module.with_suffix(".yaml").as_posix()
+        self.file = golden_file(test)
         files.ran.setdefault(self.file, set()).add(name)
         self.name = name
         self.counts: Counter[str] = Counter()

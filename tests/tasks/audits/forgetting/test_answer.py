@@ -176,7 +176,6 @@ def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do(golden
     found = said(share, config=TABLE1)
     assert found.answer == "not judged"
     golden(found.sentence, "found.sentence")
-    golden(found.sentence)
     assert found.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
 
 

@@ -89,7 +89,6 @@ def test_the_interval_decides(golden: Golden, estimate: float, low: float, high:
     for number in (estimate, low, high):
         assert f"{number:.4g}" in said.sentence
     golden(said.sentence, "said.sentence")
-    golden(said.sentence)
     assert [EFFECT[0], CALLED, BEYOND] == [metric for metric, _ in said.rows]
 
 
