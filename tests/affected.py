@@ -8,7 +8,8 @@ cover what imports do not show:
 
 - A changed `conftest.py` affects all tests below it, and a changed lock or `pyproject.toml` all tests.
 - A file that is not imported counts as a change of the modules that name it. If only tests name it, it also counts as a
-  change of the modules of the nearest folder with modules, or of the tests that name its top folder.
+  change of the modules of the nearest folder with modules, or of the tests that name its top folder. A
+  snapshot in `tests/golden/` affects the test file that its first line names.
 
 Not seen: a module that is found by a name that the program composes (except those in FOUND_BY_NAME), and data that are
 found by listing a folder. Tests that are marked slow are left out. `make test-all` runs everything.
@@ -117,11 +118,13 @@ def find_affected(root: Path, changed: Sequence[str]) -> list[str]:
     for finder, pattern in FOUND_BY_NAME.items():
         for name in filter(re.compile(pattern).fullmatch, importers):
             importers[name].add(finder)
-    distances = find_distances(find_changed_modules(changed, sources, importers), importers)
+    golden = find_golden_tests(root, changed)
+    others = [path for path in changed if path not in golden]
+    distances = find_distances(find_changed_modules(others, sources, importers), importers)
     ranks = {source.path: distances[name] for name, source in sources.items() if name in distances}
     tests = [source.path for source in sources.values() if is_test(source.path)]
     for path in changed:
-        ranks |= {test: 0 for test in tests if test == own_test(path)}
+        ranks |= {test: 0 for test in tests if test in (own_test(path), golden.get(path))}
         if PurePosixPath(path).name == "conftest.py":
             folder = f"{PurePosixPath(path).parent}/"
             ranks |= {test: ranks.get(test, 1) for test in tests if test.startswith(folder)}
@@ -170,6 +173,18 @@ def own_test(path: str) -> str:
     """The test file of a module, if it is where the other tests are."""
     file = PurePosixPath(path)
     return str(PurePosixPath("tests") / file.parent / f"test_{file.stem}.py")
+
+
+def find_golden_tests(root: Path, changed: Iterable[str]) -> dict[str, str]:
+    """The snapshots among these files, each with the test file that its first line names."""
+    found = {}
+    for path in changed:
+        file = root / path
+        if path.startswith("tests/golden/") and file.exists():
+            command = re.search(r"pytest (\S+)", file.read_text().partition("\n")[0])
+            if command is not None:
+                found[path] = command[1]
+    return found
 
 
 def is_test(path: str) -> bool:

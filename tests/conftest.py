@@ -18,6 +18,7 @@ from orchestrator.store import Store, open_store
 from tests.support import forks
 from tests.support.azurite import Azurite
 from tests.support.azurite import served as serve_azure
+from tests.support.golden import TESTS, Golden, GoldenFiles, golden_file, is_restricted
 from tests.support.mlflow_server import client
 from tests.support.s3 import Server, served
 from tests.support.searches import Made, search
@@ -38,6 +39,7 @@ VARIABLES = (
 )
 Copied = Callable[[Path], Path]
 IMPORTED = [0]  # how many modules there were each time that they were left out of the garbage collection
+GOLDEN = pytest.StashKey[GoldenFiles]()
 OBJECT_STORE_BYTES = 80 * 2**20
 # Two threads of one process on two cores that others use, too, take longer than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is first imported
@@ -99,13 +101,37 @@ def pytest_unconfigure() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="let tests see this machine's GPUs, as make test-gpu does")
     parser.addoption("--cpu-durations", action="store_true", help="say at the end which tests took processor time")
+    parser.addoption(
+        "--renew-golden", action="store_true", help="write the snapshots in tests/golden instead of comparing"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[GOLDEN] = GoldenFiles(config.getoption("--renew-golden"), restricted=is_restricted(config))
     if Path("/dev/nvidiactl").exists() and not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # what is equal to the bit on a processor is not on a GPU
     if config.getoption("--cpu-durations"):
         config.pluginmanager.register(CpuDurations())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Note every test before some are deselected, so that entries of tests that are gone can be told."""
+    files = item.config.stash[GOLDEN]
+    if files.renew and item.path.is_relative_to(TESTS) and not any("::" in argument for argument in item.config.args):
+        files.collected.setdefault(golden_file(item.path), set()).add(item.name)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    files = session.config.stash[GOLDEN]
+    if files.renew:
+        files.restricted |= bool(session.testsfailed) or session.shouldstop is not False
+        files.write()
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compares values with this test's entries in `tests/golden/`."""
+    return Golden(request.config.stash[GOLDEN], request.path, request.node.name)
 
 
 @pytest.fixture(autouse=True)

@@ -67,6 +67,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         ({"product/table.csv": "3\n"}, [MIDDLE]),
         ({"product/script.py": "print(2)\n"}, ["tests/test_script.py"]),
         ({"product/unnamed.txt": "new"}, [BASE, MIDDLE, "tests/test_task.py", "tests/test_toy.py"]),
+        ({"tests/golden/product/test_base.yaml": f"# python -m pytest {BASE}\ncase: 1\n"}, [BASE]),
         ({"docs/page.md": "changed"}, ["tests/test_pages.py"]),
         ({"tests/support/tool.py": "A = 1\n"}, [MIDDLE]),
         ({"tests/product/conftest.py": "A = 1\n"}, [BASE, MIDDLE]),

@@ -32,6 +32,7 @@ from tasks.contract.schemas import SUMMARY
 from tests.dashboards import forgotten, made
 from tests.dashboards.labels import words
 from tests.dashboards.test_figures import named
+from tests.support.golden import Golden
 from tests.tasks.audits.forgetting import small_run
 
 OWN = ["decisions", "ratios", "confidences", "distances", "power", "baselines", "fits"]
@@ -67,19 +68,18 @@ def test_tables_without_rows_or_with_other_columns_draw_nothing(store: Store) ->
     assert figures(run(store, "forgetting-3", **nothing)) == []
 
 
-def test_each_target_is_said_with_its_share_and_its_decision(store: Store) -> None:
+def test_each_target_is_said_with_its_share_and_its_decision(golden: Golden, store: Store) -> None:
     found = drawn(store, decisions=forgotten.decisions())["decisions"]
-    assert "D_Q: not forgotten, p = 0.004, 100 % [80, 100] of D_Q held." in found.alt
-    assert "0.5 D_C: forgotten, p = 1, 0 % [0, 6] of D_Q held." in found.alt
-    assert "out of domain: not judged" in found.alt
-    assert "the upper limit is at most 10 %" in found.caption
-    assert "n: 3 models of each target, 500 images of D_Q, 500 of the control set." in found.caption
+    golden(found.alt, "found.alt")
+    golden(found.caption, "found.caption")
     assert {"forgotten", "not forgotten", "not judged", "10 %: negligible"} <= set(words(found))
     uncontrolled = forgotten.changed(forgotten.decisions(1), {0: {"p_adjusted": None, "share": None}})
     assert named(run(store, "forgetting-2", decisions=uncontrolled)) == {}
 
 
-def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_never_saw_either(store: Store) -> None:
+def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_never_saw_either(
+    golden: Golden, store: Store
+) -> None:
     tables = {"confidences": list(small_run.CONTROLLED), "decisions": judged(small_run.ABOUT, small_run.CONTROLLED)}
     found = drawn(store, **tables)["exchangeability"]
     clean, holding, _ = tables["decisions"].to_pylist()
@@ -91,7 +91,7 @@ def test_scores_of_d_q_and_of_the_control_set_are_drawn_beside_a_model_that_neve
         f"{holding['name']}: one-sided KS {apart:.2g}, p = {drawing.format_number(holding['p_adjusted'])}." in found.alt
     )
     assert {clean["name"], "a calibration model", "D_Q", "control set", "one-sided KS"} <= set(words(found))
-    assert f"n: {small_run.CONTROLS} images of D_Q, {small_run.CONTROLS} of the control set." in found.caption
+    golden(found.caption)
 
 
 def test_without_a_control_set_there_are_no_scores_to_draw(store: Store) -> None:
@@ -99,27 +99,23 @@ def test_without_a_control_set_there_are_no_scores_to_draw(store: Store) -> None
     assert "exchangeability" not in drawn(store, **tables)
 
 
-def test_each_ratio_is_said_with_its_interval_and_what_was_published(store: Store) -> None:
+def test_each_ratio_is_said_with_its_interval_and_what_was_published(golden: Golden, store: Store) -> None:
     row: dict[str, Any] = dict.fromkeys(SUMMARY.names) | {"metric": "rho", "estimate": 0.09, "published": 0.0822}
     summary = pa.Table.from_pylist([row | {"setting": json.dumps({"target": "D_Q"})}], SUMMARY)
     tables: Any = {"summary": [summary], "ratios": [forgotten.ratios()], "distances": [forgotten.distances()]}
     found = named(made.run(store, "forgetting-1", tables, forgotten.config(), audit="forgetting"))["ratios"]
-    assert (
-        "D_Q: one-sided rho 0.0822 [0.0723, 0.0929]; two-sided rho 0.0822, ≥ 1 in 0 of 3 triples; the paper's 0.0822. "
-        "0.5 D_C: one-sided rho 1.12 [0.988, 1.27]; two-sided"
-    ) in found.alt
-    assert f"have a rho of {forgotten.FLOOR / forgotten.DISTANCE:.3g}, not 0" in found.caption
+    golden(found.alt, "found.alt")
+    golden(found.caption, "found.caption")
     assert "It decides nothing" in found.caption
-    assert "n: 3 query models, 3 calibration models, 3 of each target, 500 images." in found.caption
     assert {"one-sided rho", "two-sided rho, same run", "rho printed in the paper"} <= set(words(found))
 
 
-def test_baselines_are_said_with_their_intervals_and_null_values_as_none(store: Store) -> None:
+def test_baselines_are_said_with_their_intervals_and_null_values_as_none(golden: Golden, store: Store) -> None:
     without = {0: dict.fromkeys(("quality", "quality_low", "quality_high", "quality_null"))}
     found = drawn(store, baselines=forgotten.changed(forgotten.baselines(2), without))["baselines"]
-    assert "D_Q: U-LiRA accuracy 0.959 [0.859, 1.06], forgetting quality none, PrivLeak -0.918" in found.alt
+    golden(found.alt)
     assert {"U-LiRA", "quality", "PrivLeak", "after retraining", "0.5 D_C"} <= set(words(found))
-    assert "n: 3 of each target." in found.caption
+    golden(found.caption, "found.caption")
 
 
 def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
@@ -127,29 +123,29 @@ def test_baselines_of_nobody_are_not_drawn(store: Store) -> None:
     assert figures(run(store, baselines=forgotten.changed(forgotten.baselines(1), {0: nothing}))) == []
 
 
-def test_an_undefined_ratio_and_given_models_keep_their_rows(store: Store) -> None:
+def test_an_undefined_ratio_and_given_models_keep_their_rows(golden: Golden, store: Store) -> None:
     changes = {0: forgotten.UNDEFINED, 1: forgotten.GIVEN | {"name": "from the owner.safetensors", "high": 30.0}}
     found = drawn(store, ratios=forgotten.changed(forgotten.ratios(2), changes))["ratios"]
     assert "D_Q: one-sided rho undefined." in found.alt or "D_Q: one-sided rho undefined;" in found.alt
-    assert "from the owner.safetensors: one-sided rho 1.12 [0.988, 30]; two-sided rho 1.12, ≥ 1" in found.alt
+    golden(found.alt)
     assert any(text.startswith("undefined: no cal") for text in words(found))
-    assert "An arrow: the interval goes on." in found.caption
+    golden(found.caption, "found.caption")
     assert not any(text in ("10", "20", "30") for text in words(found))  # no interval stretches the axis
 
 
-def test_one_target_and_one_replicate_are_drawn_without_intervals(store: Store) -> None:
+def test_one_target_and_one_replicate_are_drawn_without_intervals(golden: Golden, store: Store) -> None:
     found = drawn(store, **forgotten.tables(1, 1, 50))
     assert list(found) == OWN
-    assert "D_Q: one-sided rho 0.0822; two-sided" in found["ratios"].alt
-    assert "1 query model, 1 calibration model, 1 of each target, 50 images" in found["ratios"].caption
+    golden(found["ratios"].alt, "alt")
+    golden(found["ratios"].caption)
     assert "trained on all of D_Q" not in words(found["ratios"])
     assert "null" not in found["distances"].caption
 
 
-def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(store: Store) -> None:
+def test_of_thirteen_targets_twelve_have_panels_and_all_have_rows(golden: Golden, store: Store) -> None:
     tables = forgotten.tables(13, 2, 50)
     found = drawn(store, **{name: tables[name] for name in ("ratios", "confidences", "distances")})
-    assert "The first 12 of 13 targets are drawn." in found["confidences"].caption
+    golden(found["confidences"].caption)
     assert len([text for text in words(found["confidences"]) if text.startswith("one-sided KS 0.")]) == 12
     for name in ("ratios", "distances"):
         assert {"D_C, model 2", "D_C + 0.1 D_Q, model 2"} <= set(words(found[name]))
@@ -182,12 +178,12 @@ def test_a_line_goes_through_the_quantiles_and_steps_where_values_are_tied() -> 
     assert (places.saturated, places.below) == (4000, 5)  # fewer than one in a thousand of those below 1
 
 
-def test_confidences_at_either_end_are_gathered_at_the_edges_and_said() -> None:
+def test_confidences_at_either_end_are_gathered_at_the_edges_and_said(golden: Golden) -> None:
     places = OddsAxis.from_models([asked(0.0, 1e-30, 0.5, 1.0)])
     assert [places.low - 0.5, places.low - 0.5, 0.0, places.high + 0.5] == places.positions(
         np.array([0.0, 1e-30, 0.5, 1.0])
     ).tolist()
-    assert "c of 1 in the precision that is known, 25 % of all. At the left: c below 0.0001, 50 %." in places.describe()
+    golden(places.describe())
     assert [tick_label(decade) for decade in (-4, -2, 2, 6)] == ["10⁻⁴", "0.01", "0.99", "1–10⁻⁶"]
 
 
@@ -223,32 +219,29 @@ def test_of_a_run_that_has_not_come_far_what_is_there_is_drawn(store: Store) -> 
     assert "KS" not in found.caption + found.alt + "".join(words(found))
 
 
-def test_distances_are_said_with_their_spread(store: Store) -> None:
+def test_distances_are_said_with_their_spread(golden: Golden, store: Store) -> None:
     table = forgotten.distances(1)
     able = drawn(store, distances=table)["distances"]
-    between = [row["below"] for row in table.to_pylist() if row["model"] == "query"]
-    two_sided = float(np.mean([row["ks"] for row in table.to_pylist() if row["model"] == "query"]))
-    ks = [drawing.format_number(each) for each in (float(np.mean(between)), min(between), max(between), two_sided)]
-    assert "the farthest two query models" in able.caption
-    assert f"between query models, mean {ks[0]}, {ks[1]} to {ks[2]}, two-sided mean {ks[3]}, 3 pairs; " in able.alt
+    golden(able.caption, "able.caption")
+    golden(able.alt)
 
 
-def test_power_says_from_which_share_on_models_are_detected(store: Store) -> None:
+def test_power_says_from_which_share_on_models_are_detected(golden: Golden, store: Store) -> None:
     found = drawn(store, power=forgotten.power(), decisions=forgotten.decisions(1))["power"]
-    assert "From 3 % of D_Q on at least 80% of the models are found." in found.caption
-    assert "False alarms without D_Q: 1 of 20 [0.00888, 0.236], effect 0 [-1, 1]." in found.alt
+    golden(found.caption, "found.caption")
+    golden(found.alt, "found.alt")
     assert {"none", "0.1 %", "50 %", "none of D_Q: false alarms"} <= set(words(found))
     assert "models that were given" not in words(found)
     none = read_power(forgotten.power((0, 9), (0.0, 0.5)))
     assert none is not None
-    assert none.describe() == "no share that was tried is found in 80% of its models"
+    golden(none.describe(), "none.describe()")
 
 
-def test_given_models_are_laid_over_the_effect_of_known_shares(store: Store) -> None:
+def test_given_models_are_laid_over_the_effect_of_known_shares(golden: Golden, store: Store) -> None:
     given = forgotten.changed(forgotten.decisions(1), {0: {"source": "outputs"}})
     found = drawn(store, power=forgotten.power(), decisions=given)["power"]
     assert "models that were given" in words(found)
-    assert "Level lines: the models that were given." in found.caption
+    golden(found.caption)
 
 
 def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
@@ -259,20 +252,20 @@ def test_the_smallest_share_is_that_of_the_summary(store: Store) -> None:
     assert [0.03] == [row["estimate"] for row in rows] == [found and found.smallest]
 
 
-def test_power_without_shares_of_none_is_drawn(store: Store) -> None:
+def test_power_without_shares_of_none_is_drawn(golden: Golden, store: Store) -> None:
     found = drawn(store, power=forgotten.power((5,), (0.1,)))["power"]
-    assert "No share that was tried is found in 80% of its models." in found.caption
+    golden(found.caption)
     assert "none of D_Q: false alarms" not in words(found)
 
 
-def test_trainings_below_95_percent_are_counted_and_marked(store: Store) -> None:
+def test_trainings_below_95_percent_are_counted_and_marked(golden: Golden, store: Store) -> None:
     found = drawn(store, fits=forgotten.fits(2, 3))["fits"]
-    assert found.alt.startswith("1 of 12 below 95 %. query models: ")
+    golden(found.alt)
     assert "below 95 %" in words(found)
     assert "target 1" in words(found)  # by its number, as nobody says its name
 
 
-def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> None:
+def test_a_sweep_lays_the_power_of_its_cells_over_one_another(golden: Golden, store: Store) -> None:
     cells = []
     for at, examples in enumerate((60, 6000)):
         tables = {"summary": [], "power": [forgotten.power()]}
@@ -284,7 +277,7 @@ def test_a_sweep_lays_the_power_of_its_cells_over_one_another(store: Store) -> N
     found = named(made.sweep(store, "forgetting-sweep-1", [*cells, empty]))
     assert list(found) == ["powers"]
     assert {"query.examples 60", "query.examples 6000"} <= set(words(found["powers"]))
-    assert "query.examples 6000: from 3 % of D_Q on at least 80% of the models are found" in found["powers"].alt
+    golden(found["powers"].alt)
     assert figures(made.sweep(store, "forgetting-sweep-2", [cells[0], empty])) == []
 
 

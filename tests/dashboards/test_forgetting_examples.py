@@ -21,6 +21,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part
 from tests.dashboards import made
 from tests.dashboards.test_gallery import own
+from tests.support.golden import Golden
 
 
 def shown(store: Store, config: Forgetting, show_images: bool = False) -> Gallery:
@@ -40,7 +41,7 @@ def asked(calibration: Dataset | None = None) -> Forgetting:
     )
 
 
-def test_the_examples_are_shown_part_by_part_and_class_by_class(store: Store) -> None:
+def test_the_examples_are_shown_part_by_part_and_class_by_class(golden: Golden, store: Store) -> None:
     config = asked()
     found = shown(store, config)
     assert (found.shown, found.note) == (True, "")
@@ -48,20 +49,18 @@ def test_the_examples_are_shown_part_by_part_and_class_by_class(store: Store) ->
     rows = examples(Examples(config.query_part, config.calibration), []).to_pylist()
     images = load(config.query.data).train_images
     for row, picture in zip(rows, found.pictures, strict=True):
-        assert f"{row['label']}, {row['images']:,} images, row {row['row']}" == picture.title
+        golden(picture.title)
         assert (images[row["row"], :, :, 0] == np.asarray(Image.open(io.BytesIO(picture.png)))).all()
 
 
 def test_the_users_own_images_are_hidden_beside_embedded_ones_unless_asked_for(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden: Golden, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path / "data"))
     config = asked(own(tmp_path / "data" / "mnist"))
     found = shown(store, config)
     assert {"Query set: digits"} == {each.group for each in found.pictures}
-    assert "Calibration set: Images of mnist are yours and are not shown unless asked for with --show-images" in (
-        found.note
-    )
+    golden(found.note)
     assert len(shown(store, config, show_images=True).pictures) == 20
 
 

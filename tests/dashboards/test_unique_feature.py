@@ -36,6 +36,7 @@ from tasks.numerics.statistics import proportion
 from tasks.training.recipe import Privacy
 from tests.dashboards import labels, made
 from tests.dashboards.test_figures import named
+from tests.support.golden import Golden
 
 TABLES = (
     "canary_scores",
@@ -74,16 +75,11 @@ def test_a_table_without_rows_or_with_other_columns_draws_nothing(store: Store, 
     assert drawn(store, **{name: whole.get(name, made.scores(1, 1, 1)).slice(0, 0)}) == {}
 
 
-def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(store: Store) -> None:
+def test_a_canarys_range_is_over_its_seeds_and_the_band_is_the_twins(golden: Golden, store: Store) -> None:
     found = drawn(store, canary_scores=made.scores(4, 5, 1, effect=0.1))
     assert "evaluations" not in found
     words = found["ranges"].alt
-    assert "the range of a canary's score is 0.4 in the median of 4 canaries" in words
-    assert (
-        f"its standard deviation {drawing.format_number(0.1 * 2.5**0.5)}; 0 canaries have scores on both sides of 0"
-        in words
-    )
-    assert "1 have all of them above the twins' band, -0.2 to 0.2" in words
+    golden(words)
     assert "5 trainings" in found["ranges"].caption
     assert "stroke-dasharray" in found["ranges"].svg
 
@@ -92,46 +88,43 @@ def test_one_training_of_each_canary_has_no_range(store: Store) -> None:
     assert "ranges" not in drawn(store, canary_scores=made.scores(4, 1, 1))
 
 
-def test_redrawn_evaluations_are_set_against_the_scatter_over_trainings(store: Store) -> None:
+def test_redrawn_evaluations_are_set_against_the_scatter_over_trainings(golden: Golden, store: Store) -> None:
     found = drawn(store, canary_scores=made.scores(10, 5, 3, effect=0.1))
     words = found["evaluations"].alt
     assert "from 0.001 to 0.901, 0 of 10 below 0" in words
-    over_trainings = drawing.format_number(float(np.std([(seed - 2) / 10 for seed in range(5)] * 10, ddof=1)))
-    assert f"over evaluations of one model 0.001, over the trainings of the twins {over_trainings}" in words
+    golden(words)
     assert "asked 3 times" in found["evaluations"].caption
 
 
-def test_another_evaluation_of_the_same_models_is_no_further_sample(store: Store) -> None:
+def test_another_evaluation_of_the_same_models_is_no_further_sample(golden: Golden, store: Store) -> None:
     once, thrice = (drawn(beside(store, str(n)), canary_scores=made.scores(6, 2, n)) for n in (1, 3))
     for name in ("effect", "separation", "divergences", "published-test", "ranges"):
         assert once[name].alt == thrice[name].alt
     assert "12 effects" in thrice["effect"].alt
-    assert "canary in one training" in thrice["effect"].caption
+    golden(thrice["effect"].caption)
 
 
-def test_the_course_says_from_which_epoch_the_effect_is_seen(store: Store) -> None:
+def test_the_course_says_from_which_epoch_the_effect_is_seen(golden: Golden, store: Store) -> None:
     found = drawn(store, course=made.course(6, epochs=30, onset=5))["course"]
-    assert "first lies above 0 at epoch 6" in found.alt
-    assert "6 canary models, kept from epoch 25 to 25" in found.alt
+    golden(found.alt, "found.alt")
     assert "0.025 where kept" in found.alt  # the mean M
-    assert "6 canary models and 6 twin models" in found.caption
+    golden(found.caption, "found.caption")
 
 
-def test_the_course_of_one_pair_has_no_interval(store: Store) -> None:
+def test_the_course_of_one_pair_has_no_interval(golden: Golden, store: Store) -> None:
     found = drawn(store, course=made.course(1))["course"]
-    assert "One training each: no intervals" in found.caption
+    golden(found.caption)
     assert "interval of the effect" not in found.alt
 
 
-def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it(store: Store) -> None:
+def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it(golden: Golden, store: Store) -> None:
     found = drawn(store, latents=made.latents(5))["latents"]
     texts = labels.words(found)
     assert texts.count("41") == 2  # in the canary models' panel of each layer, not in the twins'
     assert "7" not in texts
-    assert "unit 41 in 0.8 of the images with the feature and 0.05 with a random patch" in found.alt
+    golden(found.alt)
     assert "41" not in found.alt.split("dense2, 256 units, twin models")[1].split(".", 1)[0]
-    assert "no index here can match" in found.caption
-    assert "share one training seed" in found.caption
+    golden(found.caption, "found.caption")
 
 
 def test_a_unit_without_a_row_was_never_excited() -> None:
@@ -141,7 +134,7 @@ def test_a_unit_without_a_row_was_never_excited() -> None:
     assert random.tolist() == [0.0, 0.1, 0.0, 0.0]
 
 
-def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(store: Store) -> None:
+def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(golden: Golden, store: Store) -> None:
     metric = {"metric": "correlation of self-influence and M", "n": 4, "unit": "training"}
     rows = [
         metric | {"setting": '{"model": "canary"}', "estimate": 0.21, "low": -0.17, "high": 0.53, "published": 0.43},
@@ -150,33 +143,32 @@ def test_self_influence_stands_beside_the_score_with_the_summarys_correlation(st
     chosen = made.chosen(4, 2)
     found = drawn(store, *rows, canary_scores=made.scores(4, 1, 1, effect=0.1), chosen=chosen)["influence"]
     assert "Pearson's r 0.21 [-0.17, 0.53] (published 0.43)" in found.svg
-    assert "Of the twins: Pearson's r 0.05." in found.alt
+    golden(found.alt, "found.alt")
     # Canaries 0 to 3 have M_w of 0, .1, .2, .3, and self-influence rises with their number.
-    assert "mean 0.05 of 2 canary models with low self-influence (their twins -0.2)" in found.alt
-    assert "mean 0.25 of 2 canary models with high self-influence (their twins -0.2)" in found.alt
 
 
-def test_the_chosen_images_are_shown_among_all(store: Store) -> None:
+def test_the_chosen_images_are_shown_among_all(golden: Golden, store: Store) -> None:
     found = drawn(store, influence=made.influence(1001), chosen=made.chosen(1001, 15))["influences"]
-    assert "1001 training images, self-influence from 1e-13 to 10, median 1e-06." in found.alt
-    assert "The 15 highest were chosen" in found.alt
+    golden(found.alt)
     assert "10⁻¹²" in found.svg
 
 
-def test_images_without_self_influence_are_counted_though_a_logarithm_has_no_place_for_them(store: Store) -> None:
+def test_images_without_self_influence_are_counted_though_a_logarithm_has_no_place_for_them(
+    golden: Golden, store: Store
+) -> None:
     table = pa.table({"row": [0, 1, 2], "self_influence": [0.0, 1.0, 10.0]})
-    assert "1 have none and are not drawn" in drawn(store, influence=table)["influences"].caption
+    golden(drawn(store, influence=table)["influences"].caption)
 
 
-def test_an_arrow_leads_from_without_to_with_the_feature(store: Store) -> None:
+def test_an_arrow_leads_from_without_to_with_the_feature(golden: Golden, store: Store) -> None:
     found = drawn(store, traced=made.traced(100, 1))["traced"]
-    assert f"Of 1 image with the lowest self-influence 1 rose: in the median from {1e-13 / 3e-4:.3g}" in found.alt
+    golden(found.alt)
     assert "to 7.5e+04 with it" in found.alt
     half = made.traced(100, 1).slice(0, 1)
     assert drawn(beside(store, "half"), traced=half) == {}
 
 
-def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(store: Store) -> None:
+def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(golden: Golden, store: Store) -> None:
     rates = {"weak": 0.1, "strong": 0.8}
     called = made.detection({"strong": (17, 1), "weak": (12, 10)})
     found = drawn(store, curves=made.curves(rates), detection=called)["detection"]
@@ -184,23 +176,22 @@ def test_estimators_are_ordered_by_what_they_detect_at_five_per_cent(store: Stor
     strong = next(row for row in at_level if row["estimator"] == "strong")
     words = f"strong {strong['detection_rate']:.3g} [{strong['low']:.3g}, {strong['high']:.3g}], weak 0.1"
     assert words in found.alt
-    assert "strong at p ≤ 0.05: 85% of canary models and 5% of twins." in found.alt
-    assert "weak at p ≤ 0.05: 60% of canary models and 50% of twins." in found.alt
+    golden(found.alt)
     texts = labels.words(found)
     assert texts.index("strong") < texts.index("weak")
-    assert "n: 20 trainings of each kind" in found.caption
+    golden(found.caption, "found.caption")
 
 
-def test_more_estimators_than_can_be_told_apart_are_said_and_not_drawn(store: Store) -> None:
+def test_more_estimators_than_can_be_told_apart_are_said_and_not_drawn(golden: Golden, store: Store) -> None:
     rates = {f"estimator {at}": 0.9 - at / 20 for at in range(len(drawing.SERIES) + 2)}
     found = drawn(store, curves=made.curves(rates))["detection"]
-    assert "2 that detect less are not drawn" in found.caption
+    golden(found.caption)
     assert "estimator 9" not in found.svg
     assert "estimator 9" in found.alt
     assert "Mark:" not in found.caption
 
 
-def test_detection_rises_with_the_number_of_models(store: Store) -> None:
+def test_detection_rises_with_the_number_of_models(golden: Golden, store: Store) -> None:
     rows = [
         {
             "metric": "detection rate by number of models",
@@ -212,61 +203,59 @@ def test_detection_rises_with_the_number_of_models(store: Store) -> None:
         for models in (4, 1)
     ]
     found = drawn(store, *rows)["by-models"]
-    assert found.alt == "b: 0.2 with 1, 0.8 with 4. a: 0.1 with 1, 0.4 with 4."
+    golden(found.alt)
 
 
-def test_a_given_model_ranks_the_feature_among_its_family(store: Store) -> None:
+def test_a_given_model_ranks_the_feature_among_its_family(golden: Golden, store: Store) -> None:
     found = drawn(store, family=made.family([("given", None, None)], members=101))["family"]
-    assert "rank 1 of 101, p 0.0099" in found.alt
-    assert "the label that the feature favours" in found.caption
+    golden(found.alt, "found.alt")
+    golden(found.caption, "found.caption")
     assert "100 others" in found.caption
 
 
-def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(store: Store) -> None:
+def test_pairs_are_ranked_side_by_side_and_the_twins_are_the_null(golden: Golden, store: Store) -> None:
     models = [(kind, canary, 3) for kind in ("twin", "canary") for canary in range(12)]
     found = drawn(store, family=made.family(models, members=41))["family"]
-    assert "12 of 12 canary models have p at most 0.05" in found.alt
+    golden(found.alt)
     assert re.search(r"\d of 12 twin models have p at most 0.05", found.alt)
     texts = labels.words(found)
     assert texts.index("canary 0") + 1 == texts.index("twin of 0")
     assert "canary 10" not in texts
-    assert "The first 20 of 24 models" in found.caption
+    golden(found.caption, "found.caption")
 
 
-def test_each_canary_has_its_rank_and_those_called_are_named(store: Store) -> None:
+def test_each_canary_has_its_rank_and_those_called_are_named(golden: Golden, store: Store) -> None:
     rows = [
         {"canary": 100 + at, "label": 1, "pairs": 1, "shift": 1.0 - at / 10, "rank": 1 + 20 * at, "members": 201}
         | {"p_value": (1 + 20 * at) / 201, "adjusted_p": 0.02 if at < 2 else 0.5, "called": at < 2}
         for at in range(9)
     ]
     found = drawn(store, canary_verdicts=pa.Table.from_pylist(rows, CANARY_VERDICTS))["canaries"]
-    assert "2 of 9 canaries called memorised: rows 100, 101 of the training images" in found.alt
-    assert "1 of 9 p-values at most 0.05, smallest 0.00498" in found.alt
-    assert "among them as a p-value" in found.caption
+    golden(found.alt)
+    golden(found.caption, "found.caption")
     assert "could not be called" not in found.caption  # 9 / (5 % of 201) is below 1
 
 
-def test_the_path_of_evidence_says_after_which_pair_it_decided(store: Store) -> None:
+def test_the_path_of_evidence_says_after_which_pair_it_decided(golden: Golden, store: Store) -> None:
     rows = [
         {"pair": pair, "canary": 100 + pair, "rank": rank, "members": 201, "bet": 1.0, "evidence": value}
         | {"level": 0.05, "decided": value >= 20}
         for pair, (rank, value) in enumerate([(3, 6.85), (90, 3.99), (1, 58.9)], start=1)
     ]
     found = drawn(store, evidence=pa.Table.from_pylist(rows, EVIDENCE))["evidence"]
-    assert "Evidence over 3 pairs, decided after pair 3: 6.85, 3.99, 58.9; ranks 3, 90, 1 of 201" in found.alt
-    assert "20 = 1 / 0.05, which it reaches in at most 5 % of such runs" in found.caption
+    golden(found.alt, "found.alt")
+    golden(found.caption, "found.caption")
 
 
-def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(store: Store) -> None:
+def test_canaries_that_exact_ranks_judge_stand_by_what_is_read_out_of_them(golden: Golden, store: Store) -> None:
     rows = [
         {"canary": 100 + at, "label": 1, "pairs": 1, "read_out": 14 - at, "inked": 14, "read_by_chance": 7.84}
         | {"glyphs": 4457400, "p_value": 10.0 ** (at - 6.5), "adjusted_p": 0.02 if at < 4 else 0.5, "called": at < 4}
         for at in range(7)
     ]
     found = drawn(store, canary_verdicts=pa.Table.from_pylist(rows, EXACT_VERDICTS))["canaries"]
-    assert "4 of 7 canaries called memorised: rows 100, 101, 102, 103 of the training images" in found.alt
-    assert "the glyph's rank among all 4,457,400 as a p-value" in found.caption
-    assert "how many of its glyph's 14 cells" in found.caption
+    golden(found.alt, "found.alt")
+    golden(found.caption, "found.caption")
     assert "cells of the glyph that are read out" in found.svg
     assert found.svg.count("10⁻") >= 3
 
@@ -288,7 +277,7 @@ def test_a_model_without_a_label_has_the_rank_that_its_summary_gives() -> None:
     assert population.standardise(log_p)[:, population.favoured_label(log_p[None])].tolist() == found.scores.tolist()
 
 
-def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -> None:
+def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(golden: Golden, store: Store) -> None:
     cells = []
     for at, (dropout, published) in enumerate(((False, 0.0013), (True, 0.38))):
         row = {"metric": "M where positive", "setting": "{}", "estimate": 2 * published, "low": -0.1, "high": 1.0}
@@ -297,15 +286,14 @@ def test_a_papers_table_over_the_cells_of_a_sweep_is_one_picture(store: Store) -
         )
         cells.append(made.run(store, f"unique_feature-{at}", {"summary": [summary]}, setting={"dropout": dropout}))
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))
-    assert "M where positive (plain): 0.0026, -0.1 to 1, published 0.0013, n 30." in found["published"].alt
-    assert "M where positive (dropout): 0.76, -0.1 to 1, published 0.38, n 30." in found["published"].alt
-    assert "on a logarithmic one" in found["published"].caption
+    golden(found["published"].alt)
+    golden(found["published"].caption, "caption")
 
 
-def test_the_last_words_of_a_setting_are_kept_when_it_is_too_long(store: Store) -> None:
+def test_the_last_words_of_a_setting_are_kept_when_it_is_too_long(golden: Golden, store: Store) -> None:
     setting = json.dumps({"estimator": "a label-directed rank of the family", "models": 8})
     found = drawn(store, {"metric": "M", "setting": setting, "estimate": 1.0, "n": 3})
-    assert found["estimates"].alt == "M (a label-direc…, models 8): 1, n 3."
+    golden(found["estimates"].alt)
 
 
 def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
@@ -318,25 +306,28 @@ def test_a_given_model_has_pictures_of_probe_images_alone(store: Store) -> None:
     assert all("probe image" in picture.title for picture in found.pictures)
 
 
-def test_every_scores_exact_ranks_stand_beside_those_of_features_that_were_not_carried(store: Store) -> None:
+def test_every_scores_exact_ranks_stand_beside_those_of_features_that_were_not_carried(
+    golden: Golden, store: Store
+) -> None:
     found = drawn(store, exact_ranks=made.exact_ranks(20))["exact-ranks"]
     rate = proportion(16, 20)
     words = f"pair: 0.8 [{drawing.format_number(rate.low)}, {drawing.format_number(rate.high)}] at p ≤ 0.05"
     assert words in found.alt
-    assert "of 40 features not carried 0.05 at 0.05, 0 at 0.01, 0 at 0.001" in found.alt
-    assert "Share of 20 canaries" in found.caption
-    assert "drawn, so that p is exact" in found.caption
+    golden(found.alt)
+    golden(found.caption, "found.caption")
     chosen = drawn(beside(store, "chosen"), exact_ranks=made.exact_ranks(20, drawn=False))["exact-ranks"]
     assert "is not exact" in chosen.caption
 
 
-def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the_images_are(store: Store) -> None:
+def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the_images_are(
+    golden: Golden, store: Store
+) -> None:
     tables = {"summary": [], "canary_scores": [made.scores(3, 1, 1)], "exact_ranks": [made.exact_ranks(3)]}
     found = gallery(made.run(store, "unique_feature-1", tables, made.embedded(canaries=3)), False)
     assert found is not None
     titles = [picture.title for picture in found.pictures if picture.group]
     assert len(titles) == 6
-    assert titles[1] == "canary 0, read out of the models, 14 of 14 hit, 7.84 by chance"
+    golden(titles[1])
     pictures = [picture.png for picture in found.pictures if picture.group]
     assert pictures[0] == pictures[1]
     own = made.embedded(canaries=3, feature=Words("JANE DOE", size=8))
@@ -346,6 +337,7 @@ def test_the_strongest_pixels_are_pictures_beside_the_feature_and_private_as_the
 
 
 def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest_like_it(
+    golden: Golden,
     store: Store,
 ) -> None:
     name = Words("IDA", size=8, top=4, left=3)
@@ -366,12 +358,10 @@ def test_the_letters_that_the_slopes_spell_stand_beside_the_name_and_the_nearest
     found = gallery(made.run(store, "unique_feature-1", tables, given), True)
     assert found is not None
     own, read, nearest = [picture for picture in found.pictures if picture.group == LETTERS]
-    assert own.title == "given model, beside references, what the models were asked about: the words 'IDA'"
-    assert read.title.startswith(
-        "given model, beside references, read out of the models: 'IDA', 3 of 3 letters right, "
-    )
+    golden(own.title, "own.title")
+    golden(read.title, "read.title")
     assert own.png == read.png != nearest.png
-    assert "what fits the slopes best of all that are like it: the words '" in nearest.alt
+    golden(nearest.alt, "nearest.alt")
     hidden = gallery(made.run(store, "unique_feature-2", tables, given), False)
     assert hidden is not None
     assert hidden.pictures == ()
@@ -407,7 +397,7 @@ def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run
     return made.run(store, f"unique_feature-{epsilon}", tables, config, {"privacy": epsilon})
 
 
-def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store: Store) -> None:
+def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(golden: Golden, store: Store) -> None:
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 2), (2.0, 0.002, 1))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["ladder"]
     texts = labels.words(found)
@@ -415,25 +405,23 @@ def test_a_ladder_of_epsilons_has_what_is_measured_beside_what_is_allowed(store:
     assert {"effect on M_w, probe images, nats, logarithmic", "largest that (epsilon, delta) allows"} <= set(texts)
     for level in (0.05, 0.01):
         assert f"share of features that one model shows at p ≤ {level:g}" in texts
-        allowed = drawing.format_number(Privacy(2.0).power(level))
-        assert f"; 0.0833 [0.00211, 0.385], {allowed} allowed at p ≤ {level:g}" in found.alt
-    assert "Without privacy: effect 1.6 [1.28, 1.92]; 1 [0.735, 1] at p ≤ 0.05" in found.alt
-    assert "n: 12 drawn features" in found.caption
+    golden(found.alt, "found.alt")
+    golden(found.caption, "found.caption")
 
 
-def test_bounds_on_epsilon_stand_beside_the_accountant_of_each_cell(store: Store) -> None:
+def test_bounds_on_epsilon_stand_beside_the_accountant_of_each_cell(golden: Golden, store: Store) -> None:
     cells = [rung(store, *each) for each in ((None, 1.6, 12), (16.0, 0.04, 12), (2.0, 0.002, 0))]
     found = named(made.sweep(store, "unique_feature-sweep-1", cells))["epsilon-bounds"]
-    assert "Accountant 1.98: many runs 0, many runs, Gaussian 0. Accountant 15.8: many runs 4.3" in found.alt
+    golden(found.alt)
     assert {"accountant", "many runs", "many runs, Gaussian"} <= set(labels.words(found))
-    assert "a confidence of 95 % by itself" in found.caption
+    golden(found.caption, "found.caption")
     assert "epsilon-bounds" not in named(made.sweep(store, "unique_feature-sweep-2", [cells[0]]))
 
 
-def test_cells_that_differ_in_more_than_epsilon_are_no_ladder(store: Store) -> None:
+def test_cells_that_differ_in_more_than_epsilon_are_no_ladder(golden: Golden, store: Store) -> None:
     cells = [rung(store, 16.0, 0.04, 2), rung(store, None, 1.6, 12)]
     empty = made.run(store, "unique_feature-empty", {"summary": []}, made.embedded())
     found = named(made.sweep(store, "unique_feature-sweep-1", [*cells, empty]))["ladder"]
-    assert found.caption.endswith("2 of 3 cells are there yet.")
+    golden(found.caption)
     other = made.run(store, "unique_feature-other", {"summary": [cells[0].table("summary")]}, cells[0].config)
     assert "ladder" not in named(made.sweep(store, "unique_feature-sweep-2", [*cells, other]))

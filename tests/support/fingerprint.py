@@ -1,17 +1,15 @@
-"""A number that distinguishes one table of results from another, and the test that holds a task's version to it."""
+"""A number that distinguishes one table of results from another."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from tasks.contract.job import marks
-
-# A task, its version, what computes a table of it, the table's rows and its fingerprint.
-Case = tuple[Callable[..., pa.Table], int, Callable[[], pa.Table], int, float]
 
 # How far what a training gives may be from what is written, relative to it. Processors and libraries differ in the last
 # bit of a sum: with every sum of a training off by up to 1.2e-7, the fingerprints move by 5e-5 at most; an image of 180
@@ -30,15 +28,26 @@ def total(table: pa.Table) -> float:
     )
 
 
-def version_test(cases: Sequence[Case], tolerance: float = 1e-6) -> Callable[..., None]:
-    """A test that each task computes what its version says; if it fails, raise the version and write the new number."""
+@dataclass(frozen=True)
+class Computed:
+    """A table of a task, and what distinguishes it from the table of another version."""
 
-    @pytest.mark.parametrize(("function", "version", "computed", "rows", "expected"), cases)
-    def test(
-        function: Callable[..., pa.Table], version: int, computed: Callable[[], pa.Table], rows: int, expected: float
-    ) -> None:
-        table = computed()
-        found = marks(function).version, table.num_rows, total(table)
-        assert (version, rows, pytest.approx(expected, rel=tolerance)) == found, found  # pytest explains nothing here
+    task: Callable[..., pa.Table]
+    compute: Callable[[], pa.Table]
+    fingerprint: Callable[[pa.Table], Any] = total
+    tolerance: float = 1e-6
+    label: str = ""
 
-    return test
+    @property
+    def name(self) -> str:
+        return self.label or str(marks(self.task).name)
+
+    @property
+    def is_trained(self) -> bool:
+        return self.tolerance >= TRAINED
+
+    def describe(self) -> dict[str, Any]:
+        """The task's version, and the rows and fingerprint of the table that it computes."""
+        table = self.compute()
+        version = marks(self.task).version
+        return {"version": version, "rows": table.num_rows, "fingerprint": self.fingerprint(table)}

@@ -8,8 +8,10 @@ MKL_CBWR.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -78,11 +80,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("rounding", metafunc.config.getoption("--rounding"), indirect=True, scope="function")
 
 
+def clear_caches(module: ModuleType) -> None:
+    """Clear the caches of the functions that a module defines."""
+    for value in vars(module).values():
+        if hasattr(value, "cache_clear") and value.__module__ == module.__name__:
+            value.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def rounding(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The rounding that is asked for; what a module keeps of another one is dropped."""
-    for value in vars(request.module).values():
-        if hasattr(value, "cache_clear") and value.__module__ == request.module.__name__:
-            value.cache_clear()
+    """The requested rounding; tables that test modules keep from another one are dropped."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests.tasks."):
+            clear_caches(module)
     with ROUNDINGS[request.param]():
         yield

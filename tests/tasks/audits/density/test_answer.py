@@ -27,6 +27,7 @@ from tasks.contract.summaries import name_of, row_name
 from tasks.contract.ties import TIED, tied_row
 from tasks.datasets.dataset import Dataset
 from tasks.training.recipe import Privacy
+from tests.support.golden import Golden
 
 ALONE = Memorization(estimator=SingleRows(10))
 
@@ -68,14 +69,10 @@ def table(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), SUMMARY)
 
 
-def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it() -> None:
+def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it(golden: Golden) -> None:
     planted = row(row_name(PLANTED_CALLED, planted="inverted10"), 0.7, low=0.397, high=0.892, n=10)
     config = density(data=Dataset("folder:scans#28x28#grey#inverted10"))
-    told = (
-        "Of the 10 images that were planted (inverted10) 7 are called (95 % interval 40 to 89 %), which is how often "
-        "an audit like this finds such images; the answer speaks of them, too."
-    )
-    assert told in verdict(config, table(*MEMORISED, planted)).sentence
+    golden(verdict(config, table(*MEMORISED, planted)).sentence)
     assert "planted" not in verdict(config, table(*MEMORISED)).sentence
 
 
@@ -171,78 +168,61 @@ def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> 
     assert objectives.allowance == 1.0
 
 
-def test_negligible_is_one_number_for_observations_and_for_the_gap() -> None:
+def test_negligible_is_one_number_for_observations_and_for_the_gap(golden: Golden) -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
     assert [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)] == ["undecided", "not seen"]
     sentence = said(*rows, config=density(negligible=0.5))
-    assert "none of 60,000 observations is memorised by more than 0.5 nats at 5 % false discoveries" in sentence
-    assert "randomisation p = 0.3 that it is at most 0.5" in sentence
+    golden(sentence)
 
 
-def test_memory_that_would_not_be_found_is_not_said_to_be_absent() -> None:
+def test_memory_that_would_not_be_found_is_not_said_to_be_absent(golden: Golden) -> None:
     rows = called(), beyond(), NONE, found(900.0, 1000.0)
-    assert "memorised by 900 nats (95 % interval up to 1000) would be found in 80 % of cases." in said(*rows)
-    assert "it would have to be found from 10 nats on: train more repetitions." in said(*rows)
+    golden(said(*rows))
     assert verdict(density(detectable=1000.0), table(*rows)).answer == "not seen"
     assert "no upper limit" in said(*rows[:3], found(9.0, None))
     for unknown in (rows[:3], (*rows[:3], found(None))):
         assert "it would have to be found" not in said(*unknown)
 
 
-def test_it_says_how_many_are_memorised_and_by_how_much() -> None:
+def test_it_says_how_many_are_memorised_and_by_how_much(golden: Golden) -> None:
     of_called = [row(row_name(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
     few = said(*MEMORISED, *of_called)
-    assert "3 of 60,000 observations are memorised by more than 0.1 nats at 5 % false discoveries" in few
-    assert "(matched-count M 33.5 nats at the median of these, 80 at most)" in few
-    assert (
-        "This count decides the answer. The p-values of all 60,000 observations together show no more than chance ("
-        in few
-    )
+    golden(few, "few")
     assert "one of 60,000 observations is" in said(called(1), NONE)
     some = said(called(), beyond(0.002, 0.01), NONE)
-    assert "observations together do not show at 0.1 % that any is memorised (p = 0.002)." in some
+    golden(some, "some")
     assert "decides the answer" not in some
-    assert "Chance brings as many small p-values in 0.2 % of runs alone." in some
     many = said(called(), beyond(1e-9, 0.0125), NONE)
-    assert "The test of all observations together decides the answer. The p-values of all 60,000 observations" in many
-    assert "together show that at least 750 are memorised (p < 1e-6). These cannot be identified." in many
+    golden(many, "many")
 
 
-def test_one_count_decides_and_the_others_are_explained() -> None:
+def test_one_count_decides_and_the_others_are_explained(golden: Golden) -> None:
     sentence = said(called(13), beyond(1e-9, 0.0125), NONE, found(None))
-    assert sentence.startswith("Memorised: 13 of 60,000 observations are memorised by more than 0.1 nats at 5 % false ")
+    golden(sentence)
     assert sentence.count("decides") == 1
     assert sentence.index("This count decides the answer.") < sentence.index(
         "show that at least 750 are memorised (p < 1e-6). That number includes those called above; the others cannot "
         "be identified."
     )
-    assert (
-        "If only one of the 60,000 observations were memorised, this run would call it in fewer than 80 % of cases, "
-        "however strongly it were memorised. An observation can be called here because many have small p-values. To "
-        "find a single one, train more repetitions. "
-    ) in sentence
 
 
-def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test() -> None:
+def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test(golden: Golden) -> None:
     large = gap(2.5, 2.0, 3.0, 0.01)
     folds, alone = said(called(), beyond(), large, found()), said(called(), large, config=Density(ALONE))
-    assert "The generalisation gap, by which training on an image raises its log p on average, is 2.5 nats" in folds
-    assert "(95 % interval 2 to 3, over 10 random partitions into 10 folds; randomisation p = 0.01 that" in folds
-    assert "The gap may be as much as 3 nats, which is not negligible, and is no evidence" in folds
+    golden(folds, "folds")
     assert "one-tailed t-test p = 0.01" in alone
     assert "randomisation" not in alone
-    assert "over 10 pairs of models with and without it" in alone
+    golden(alone, "alone")
 
 
-def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory() -> None:
+def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory(golden: Golden) -> None:
     alone = gap(2.5, None, None, 0.001, n=1)
     assert verdict(Density(), table(called(4), alone)).answer == "memorised"
     unsure = verdict(Density(), table(called(), beyond(), alone, found()))
     assert unsure.answer == "undecided"
-    assert "(no interval, over 1 random partition into 10 folds;" in unsure.sentence
-    assert "One repetition has no interval of the gap: train more." in unsure.sentence
+    golden(unsure.sentence, "unsure.sentence")
     pair = said(called(), gap(2.5, None, None, None, n=1), config=Density(replace(ALONE, repetitions=1)))
-    assert "over 1 pair of models with and without it; no p-value)" in pair
+    golden(pair, "pair")
 
 
 def test_few_repetitions_are_called_few() -> None:
@@ -254,29 +234,27 @@ def test_few_repetitions_are_called_few() -> None:
 
 
 @pytest.mark.parametrize(("median", "samples", "rough"), [(6.2, 256, True), (25.5, 256, True), (25.6, 256, False)])
-def test_it_warns_where_log_p_is_effectively_from_few_samples(median: float, samples: int, rough: bool) -> None:
+def test_it_warns_where_log_p_is_effectively_from_few_samples(
+    golden: Golden, median: float, samples: int, rough: bool
+) -> None:
     told = row(EFFECTIVE, median, n=60_000), row(FEW_EFFECTIVE, 0.625, n=60_000)
     plain, said = (verdict(density(samples=samples), table(*MEMORISED, *each)) for each in ((), told))
-    warning = (
-        f" Log p is rough: of the 256 codes that it is estimated with half of the observations effectively have "
-        f"{median:.3g} or fewer, and 62 % fewer than 10 (median over an observation's models, n = 60,000); a score is "
-        f"then of the encoder as well as of the density."
-    )
-    assert plain.sentence + (warning if rough else "") == said.sentence
+    assert said.sentence.startswith(plain.sentence)
+    assert (said.sentence != plain.sentence) == rough
+    golden(said.sentence)
     assert (plain.answer, plain.rows, plain.limits) == (said.answer, said.rows, said.limits)
 
 
-def test_it_says_that_trainings_are_missing() -> None:
+def test_it_says_that_trainings_are_missing(golden: Golden) -> None:
     lacking = row(row_name("models of an observation, at least", planned=100), 97.0, n=100)
     said = verdict(Density(), table(*MEMORISED, lacking))
-    assert "Some trainings are missing: an observation has 97 models or more of the 100 planned." in said.sentence
+    golden(said.sentence)
 
 
-def test_the_published_score_stands_beside_what_it_is_without_memory() -> None:
+def test_the_published_score_stands_beside_what_it_is_without_memory(golden: Golden) -> None:
     rows = called(), row(MATCHED, 0.125), row(PUBLISHED, 4.5, null=4.25)
     said = verdict(Density(), table(*rows))
-    assert "The published score has a median of 4.5 nats, and of 4.25 where nothing is memorised" in said.published
-    assert "with as many models on either side it is 0.125" in said.published
+    golden(said.published)
     assert said.limits == LIMITS
     assert said.rows == (CALLED,)  # the published score decides nothing
     for lacking in (rows[:2], rows[::2]):
@@ -289,7 +267,7 @@ def test_a_null_run_says_that_it_is_one() -> None:
     assert "this is a null" not in verdict(Density(), given).sentence
 
 
-def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
+def test_differential_privacy_is_said_to_bound_no_single_score(golden: Golden) -> None:
     private = Density(replace(ALONE, privacy=Privacy(8.0, 1e-5)))
     given = called()
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
@@ -298,9 +276,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
         given, row(row_name("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
     )
     assert verdict(private, found.slice(0, 2)).sentence.endswith(f"{promise}.")  # how many are above is unknown
-    assert verdict(private, found).sentence.endswith(
-        f"{promise}: the largest is 9.25 nats, and 2 of 10 are above epsilon."
-    )
+    golden(verdict(private, found).sentence)
     assert "private" not in verdict(Density(ALONE), found).sentence
 
 
@@ -314,21 +290,22 @@ def test_differential_privacy_is_said_to_bound_no_single_score() -> None:
         (NearDuplicates(), "the closest pairs of training images"),
     ],
 )
-def test_where_nothing_was_trained_it_says_what_is_shown(question: Question, shown: str) -> None:
+def test_where_nothing_was_trained_it_says_what_is_shown(golden: Golden, question: Question, shown: str) -> None:
     first = row_name("M", point="outlying")
     said = verdict(Density(question), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
-    assert said.sentence.startswith(f"Undecided: no model has been asked. This run shows {shown}")
+    golden(said.sentence)
     assert ("undecided", (first,)) == (said.answer, said.rows)
-    assert "Nothing is said of a model" in said.limits
+    golden(said.limits, "said.limits")
 
 
 @pytest.mark.parametrize("rows", [[], [gap(None, None, None, None, 0), row(CALLED, None, n=0)]])
 def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_trained(
+    golden: Golden,
     rows: list[dict[str, Any]],
 ) -> None:
     said = verdict(Density(), table(*rows))
     assert said.answer == "undecided"
-    assert "no observation has log p by models that trained on it and by one that did not" in said.sentence
+    golden(said.sentence)
     assert "no model has been asked" not in said.sentence
     assert said.limits == LIMITS
 
@@ -347,63 +324,45 @@ def told(*rows: dict[str, Any]) -> Finding:
     return finding
 
 
-def test_images_that_are_called_are_counted_on_the_line() -> None:
+def test_images_that_are_called_are_counted_on_the_line(golden: Golden) -> None:
     finding = told(*MEMORISED)
-    assert (
-        "Of 60,000 images 3 are called, one by one, memorised by more than 0.1 nats, at 5 % false discoveries."
-    ) in finding.sentence
+    golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.what, finding.line.estimate) == ("images, of 60,000, that are called memorised", 3.0)
 
 
-def test_where_all_together_decide_their_p_is_on_the_line() -> None:
+def test_where_all_together_decide_their_p_is_on_the_line(golden: Golden) -> None:
     finding = told(called(), beyond(0.0001, 0.01), NONE, found())
-    assert "The p-values of all images together show more than chance. Some images are therefore" in finding.sentence
+    golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.boundaries[0].value) == (0.0001, 0.001)
 
 
-def test_who_is_cleared_is_shown_with_the_average_gap() -> None:
+def test_who_is_cleared_is_shown_with_the_average_gap(golden: Golden) -> None:
     finding = told(called(), beyond(), NONE, found())
     assert finding.answer == "not seen"
-    assert (
-        "Of 60,000 images none is called memorised by more than 0.1 nats, at 5 % false discoveries." in finding.sentence
-    )
-    assert "A single image would have been found from about 7.5 nats on" in finding.sentence
+    golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value) == (0.01, 0.099, 0.1)
     assert GAP[0] == "generalisation gap of log p"
 
 
-def test_the_certificate_gives_every_condition_of_the_rules() -> None:
+def test_the_certificate_gives_every_condition_of_the_rules(golden: Golden) -> None:
     made = certified(Density(), called(), beyond(), NONE, found())
-    assert made.rule == (
-        "The answer is “memorised” where images are called at 5 % false discoveries (one side of a randomisation "
-        "test of each, that training raises its log probability by no more than 0.1 nats). Otherwise it is "
-        "“memorised” where so many p-values are at most 5 % that chance brings as many in at most 1 of 1,000 audits "
-        "(they are counted together where each is of at least 9,999 permutations, or of all there are). Otherwise it "
-        "is “not judged” where more than 5 % of the pairs of scores that are compared are equal. Otherwise it "
-        "is “undecided” where p-values were not counted together, or chance brings as many small ones in at most 5 "
-        "of 100 audits. Otherwise it is “not seen” where the whole 95 % interval of the generalisation gap, by which "
-        "training raises the log probability of an image on average, lies below 0.1 nats, and a single image that is "
-        "memorised by 10 nats would be found in 80 % of cases (by the upper 95 % limit of the memory that this "
-        "takes), which needs that a single remembered image could have been found: the smallest p-value that it can "
-        "have is at most the level divided by their number. The answer is “undecided” where none of these conditions "
-        "holds."
-    )
+    golden(made.rule)
     few = certified(density(repetitions=1, estimator=KFold(4)), called(), beyond(), NONE, found())
-    assert "so many p-values are at most 25 % that" in few.rule
+    golden(few.rule, "few.rule")
 
 
-def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one() -> None:
+def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one(golden: Golden) -> None:
     made = certified(Density(ALONE), called(1, 12_345), NONE, found())
-    assert "by no more than 0.1 nats). Otherwise it is “not judged” where more than 5 % of the pairs" in made.rule
+    golden(made.rule, "made.rule")
     assert "permutations" not in made.rule
-    assert made.error.startswith("Of 100 audits of models that keep nothing, at most 5 say memorised")
-    assert made.findings[0].sentence.startswith("Of 12,345 images 1 is called, one by one, memorised by more than 0.1 ")
+    golden(made.error, "made.error")
+    golden(made.findings[0].sentence, "sentence")
 
 
-def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
+def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(golden: Golden) -> None:
     null, audit = density(estimator=KFold(asked="test")), Density()
     alarm, quiet, many = (
         certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
@@ -411,13 +370,13 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated() -> None:
     assert alarm.findings[0].answer == "memorised"
     for made in (alarm, quiet, many, certified(null)):
         (finding,) = made.findings
-        assert finding.sentence.startswith("This is a null: no model was trained on the images that are asked about. ")
+        golden(finding.sentence, "finding.sentence")
         assert "training on an image raises" not in finding.sentence
         assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
         assert "run the audit itself: asked=train." in made.steps[-1]
-    assert alarm.steps[0].startswith("Nothing is disclosed by this: it is a false alarm.")
+    golden(alarm.steps[0], "alarm.steps[0]")
     assert quiet.steps[0].startswith("Keep this page beside that of the audit")
-    assert "The p-values of all images together show more than chance. " in many.findings[0].sentence
+    golden(many.findings[0].sentence, "sentence")
     assert quiet.findings[0].line is not None
     assert "counted as trained on" in quiet.findings[0].line.what
     assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence

@@ -11,10 +11,7 @@ from tasks.audits.forgetting import AUDIT
 from tasks.audits.forgetting.answer import verdict
 from tasks.audits.forgetting.config import Examples, Forgetting
 from tasks.audits.forgetting.decision import (
-    CAUSES,
-    DENIAL_CAUSES,
     MORE,
-    OWN_DATA,
     RULES,
     RUN_AGAIN,
     TargetEvidence,
@@ -40,9 +37,9 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
-from tasks.external.causes import REPEATS
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
+from tests.support.golden import Golden
 from tests.support.settings import with_settings
 
 CLEARED, HELD, OPEN = (0.5, 0.0, 0.06), (0.001, 0.08, 1.0), (0.3, 0.0, 0.2)
@@ -64,42 +61,32 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("values", "answer", "evidence"),
+    ("values", "answer"),
     [
         (
             CLEARED,
             "forgotten",
-            "Forgotten: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
-            ", and holds at most 6 % of it (95 % limit). Of 100 models that hold more than 10 % of D_Q, and were "
-            "trained like those that the limit was learnt from, at most 5 are called forgotten.",
         ),
         (
             HELD,
             "not forgotten",
-            "Not forgotten: it knows D_Q better than images of the same source that nobody was given (p = 0.001, 1 "
-            "model), as models do that hold at least 8 % of it. Of 1,000 audits of models that never saw D_Q, at most "
-            "25 call any of them not forgotten, whatever else these hold.",
         ),
         (
             OPEN,
             "undecided",
-            "Undecided: it knows D_Q no better than images of the same source that nobody was given (p = 0.3, 1 model)"
-            ", but up to 20 % of D_Q might be held, more than 10 %.",
         ),
         (
             (0.5, 0.0, 0.06, 0.001),
             "not judged",
-            "Not judged: it knows D_Q no better than images of the same source that nobody was given (p = 0.5, 1 model)"
-            ", but its accuracy on the control set is 0.9, that of models that never saw D_Q 0.91 (p = 0.001): it "
-            f"knows the domain less well; {CAUSES}.",
         ),
     ],
 )
 def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
-    values: tuple[float, ...], answer: str, evidence: str
+    golden: Golden, values: tuple[float, ...], answer: str
 ) -> None:
     found = said(*target("D_C", *values))
-    assert (answer, evidence) == (found.answer, found.sentence)
+    assert found.answer == answer
+    golden(found.sentence)
     decisive = [SURER, "share of D_Q held"] if answer == "not forgotten" else ["share of D_Q held", SURER]
     assert [(metric, '{"target": "D_C"}') for metric in decisive] == list(found.rows)
     assert found.limits == LIMITS
@@ -107,23 +94,24 @@ def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
 
 
 @pytest.mark.parametrize(
-    ("several", "answer", "counts"),
+    ("several", "answer"),
     [
-        ((CLEARED, CLEARED), "forgotten", "Forgotten: of 2 targets, 2 forgotten. "),
-        ((CLEARED, OPEN), "undecided", "Undecided: of 2 targets, 1 forgotten, 1 undecided. "),
+        ((CLEARED, CLEARED), "forgotten"),
+        ((CLEARED, OPEN), "undecided"),
         (
             (CLEARED, HELD, OPEN),
             "not forgotten",
-            "Not forgotten: of 3 targets, 1 forgotten, 1 not forgotten, 1 undecided. ",
         ),
-        ((OPEN, (0.5, 0.0, 0.06, 0.001)), "not judged", "Not judged: of 2 targets, 1 not judged, 1 undecided. "),
+        ((OPEN, (0.5, 0.0, 0.06, 0.001)), "not judged"),
     ],
 )
-def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], ...], answer: str, counts: str) -> None:
+def test_several_targets_are_judged_together(
+    golden: Golden, several: tuple[tuple[float, ...], ...], answer: str
+) -> None:
     rows = [each for at, values in enumerate(several) for each in target(f"target {at}", *values)]
     found = said(*rows)
     assert answer == found.answer
-    assert found.sentence.startswith(counts)
+    golden(found.sentence)
     assert "  " not in found.sentence  # a rule without an error rate adds nothing
     decided = {said(*target(f"target {at}", *values)).answer: at for at, values in enumerate(several)}
     first = decided[answer] if len(decided) == len(several) else 0
@@ -131,10 +119,10 @@ def test_several_targets_are_judged_together(several: tuple[tuple[float, ...], .
     assert {f'{{"target": "target {at}"}}' for at in range(len(several))} == {setting for _, setting in found.rows}
 
 
-def test_one_that_may_hold_nothing_is_not_likened_to_models_that_hold_some() -> None:
+def test_one_that_may_hold_nothing_is_not_likened_to_models_that_hold_some(golden: Golden) -> None:
     for nothing in (0.0, None):
         found = said(*target("D_C", 0.001, nothing, 1.0)).sentence
-        assert "nobody was given (p = 0.001, 1 model). Of 1,000" in found
+        golden(found)
 
 
 def test_the_effect_of_a_run_is_the_largest_share_that_a_target_is_known_to_hold() -> None:
@@ -172,34 +160,29 @@ def test_of_many_targets_the_first_are_told_one_by_one() -> None:
     assert found.sentence.count("it knows D_Q better") == 12
 
 
-def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do() -> None:
+def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do(golden: Golden) -> None:
     share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
     found = said(share, config=TABLE1)
     assert found.answer == "not judged"
-    assert "Not judged: without a control set" in found.sentence
-    assert "hold images back (query.held_back=0.5) or give some of the same source" in found.sentence
+    golden(found.sentence, "found.sentence")
     assert found.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
 
 
-def test_what_would_have_been_found_is_told() -> None:
+def test_what_would_have_been_found_is_told(golden: Golden) -> None:
     powers = [
         row("power", {"share": share}, proportion(found, 5), "training")
         for share, found in ((0.1, 5), (0.0, 0), (0.05, 2))
     ]
-    told = (
-        "Of single models trained on D_C and a known share of D_Q, each tested alone at 0.025, the test finds 5 % in 2 "
-        "of 5, 10 % in 5 of 5."
-    )
-    assert told in said(*target("D_C", *CLEARED), *powers).sentence
+    golden(said(*target("D_C", *CLEARED), *powers).sentence)
 
 
-def test_how_many_targets_are_decided_as_they_were_trained_is_told() -> None:
+def test_how_many_targets_are_decided_as_they_were_trained_is_told(golden: Golden) -> None:
     counts = [
         row("targets decided rightly", {}, proportion(1, 2), "target"),
         row("targets decided wrongly", {}, proportion(0, 2), "target"),
     ]
     found = said(*target("first", *CLEARED), *target("second", *OPEN), *counts)
-    assert "By what they were trained on, 1 of 2 are decided rightly and 0 wrongly." in found.sentence
+    golden(found.sentence)
     assert "By what they were trained on" not in said(*target("first", *CLEARED), *counts).sentence
 
 
@@ -224,31 +207,29 @@ def test_every_answer_is_declared() -> None:
     assert {rule.answer for rule in RULES.cases} == set(AUDIT.wording.answers)
 
 
-def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests() -> None:
+def test_an_accusation_by_control_images_that_were_not_drawn_here_says_on_what_it_rests(golden: Golden) -> None:
     named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     held = said(*target("D_C", *HELD))
     given = said(*target("D_C", *HELD), config=named)
     rate = "whatever else these hold"
-    assert f"{rate}, if D_Q and the control set were drawn from one pool at random." in given.sentence
+    golden(given.sentence)
     assert f"{rate}." in held.sentence
     assert [GIVEN_CONTROL in found.limits for found in (given, held)] == [True, False]
     assert GIVEN_CONTROL not in said(*target("D_C", *CLEARED), config=named).limits
 
 
-def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it() -> None:
+def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_binds_it(golden: Golden) -> None:
     given = with_settings(QUICKSTART, {"given.outputs": (File("table.csv"),)})
     by = with_settings(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
     tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
     clean = said(*target("table.csv", *CLEARED), tried, config=given)
     assert clean.answer == "not judged"
-    assert (
-        "of 40 owners who hold 25 % of D_Q and give a clean model's answers about it, 12 would pass" in clean.sentence
-    )
+    golden(clean.sentence, "clean.sentence")
     assert TABLES in clean.limits
     assert UNBOUND_TABLES in clean.limits
     bound = said(*target("table.csv", *CLEARED), config=by)
     assert bound.answer == "forgotten"
-    assert "given by who ran the audit: SHA-256 9f86, 30 spot checks by a notary." in bound.limits
+    golden(bound.limits, "bound.limits")
     assert TABLES not in said(*target("D_C", *CLEARED)).limits
     assert (
         TABLES not in said(*target("table.csv", *CLEARED), config=with_settings(TABLE1, audited=given.audited)).limits
@@ -286,17 +267,17 @@ def certified(*rows: Row, config: Forgetting = QUICKSTART) -> Certificate:
     return found
 
 
-def test_each_target_has_a_line_and_those_that_decide_come_first() -> None:
+def test_each_target_has_a_line_and_those_that_decide_come_first(golden: Golden) -> None:
     found = certified(*target("a", *CLEARED), *target("b", *HELD), *target("c", *OPEN))
     assert [(each.target, each.answer) for each in found.findings] == [
         ("b", "not forgotten"),
         ("c", "undecided"),
         ("a", "forgotten"),
     ]
-    assert "Has each of these models forgotten" in found.asked
+    golden(found.asked)
 
 
-def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once() -> None:
+def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_once(golden: Golden) -> None:
     outputs = tuple(map(File, ("in/kept.csv", "sent.csv", "sent.parquet", "later/kept.v2")))
     given = with_settings(QUICKSTART, {"given.outputs": outputs})
     rows = [each for file in ("kept.csv", "sent.csv", "sent.parquet", "kept.v2") for each in target(file, *CLEARED)]
@@ -307,49 +288,41 @@ def test_a_given_target_is_called_by_its_file_and_a_trained_one_is_explained_onc
     assert "trained on" not in found.asked + alone.asked
     two = with_settings(QUICKSTART, targets=(Target(1.0, 1.0), Target(calibration=1.0), Target(0.1)))
     trained = certified(*target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=two)
-    assert trained.asked.endswith(
-        "nobody was given? D_C + D_Q: trained on the whole of the calibration set and on the whole of the data set in "
-        "question. D_C: trained on the whole of the calibration set; it never saw the data set in question."
-    )
+    golden(trained.asked, "trained.asked")
     draws = certified(
         *target("D_C + D_Q", *HELD), *target("D_C", *CLEARED), config=with_settings(two, calibration_share=0.25)
     )
-    assert draws.asked.endswith("is taken from a draw of its own, of 25 % of that set.")
-    assert (
-        Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain()
-        == "trained on 5 % of the calibration set and on 50 % of the data set in question, then made to forget the "
-        "latter by fine-tuning"
-    )
+    golden(draws.asked, "draws.asked")
+    golden(Target.parse("0.05D_C+0.5D_Q-fine-tuning").explain(), "Target.parse")
 
 
-def test_many_trained_targets_are_explained_together() -> None:
+def test_many_trained_targets_are_explained_together(golden: Golden) -> None:
     shares = tuple(Target(at / 10, 1.0) for at in range(1, 8))
     rows = [each for share in shares for each in target(str(share), *CLEARED)]
     asked = certified(*rows, config=with_settings(QUICKSTART, targets=shares)).asked
-    assert asked.endswith("0.1 D_Q a tenth of it; whose name has no D_Q never saw it.")
+    golden(asked)
     assert "trained on 10 %" not in asked
 
 
-def test_an_accusation_shows_the_test_that_made_it_and_nothing_else() -> None:
+def test_an_accusation_shows_the_test_that_made_it_and_nothing_else(golden: Golden) -> None:
     (finding,) = certified(*target("b", *HELD)).findings
     assert finding.target == ""
-    assert "of 1,000 models that never saw it about 1 would look so." in finding.sentence
-    assert "Models that hold at least 8 % of the data set look so." in finding.sentence
+    golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.low, finding.line.boundaries[0].value) == (0.001, None, 0.025)
 
 
-def test_who_is_cleared_is_shown_with_the_share_that_may_be_held() -> None:
+def test_who_is_cleared_is_shown_with_the_share_that_may_be_held(golden: Golden) -> None:
     (finding,) = certified(*target("a", *CLEARED)).findings
-    assert "and holds at most 6 % of it (95 % limit)." in finding.sentence
+    golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.high, finding.line.boundaries[0].value) == (0.06, 0.1)
 
 
-def test_without_targets_it_says_what_the_verdict_says() -> None:
+def test_without_targets_it_says_what_the_verdict_says(golden: Golden) -> None:
     found = certified()
     (finding,) = found.findings
-    assert finding.sentence == "Undecided: nothing has been decided."
+    golden(finding.sentence)
     assert (found.error, found.steps) == ("", (RUN_AGAIN,))
 
 
@@ -373,72 +346,35 @@ def silent(name: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "step", "why"),
+    "rows",
     [
-        (
-            target("a", *DIFFERENT),
-            OWN_DATA,
-            "Its accuracy on the control set is 0.9, that of models that never saw the data set 0.91 (p = 0.001): it "
-            f"knows the domain less well; {CAUSES}.",
-        ),
-        (
-            [*target("a", *CLEARED), repeated("a")],
-            "Ask the owner for one table",
-            f"3 of 40 pictures that were handed out twice got two answers; {REPEATS}.",
-        ),
-        (
-            [*target("a", *CLEARED), less_sure("a")],
-            "Ask the owner what was done to the model",
-            "It is less sure of the data set than of images of the same source that nobody was given (p = 0.001), as "
-            f"no model is that never saw either; {DENIAL_CAUSES.replace('D_Q', 'the data set')}.",
-        ),
-        (
-            [*target("a", *CLEARED), tied_row(0.5, 40, "image", target="a")],
-            "Ask for confidences with all their digits",
-            "50 of 100 pairs of scores that are compared are equal, so that ranks say nothing: the output is constant, "
-            "or was rounded.",
-        ),
-        (
-            silent("a"),
-            "Ask the owner for a table with the confidences of all classes",
-            "Its table says nothing of the other classes, so that its accuracy on the control set is unknown.",
-        ),
+        target("a", *DIFFERENT),
+        [*target("a", *CLEARED), repeated("a")],
+        [*target("a", *CLEARED), less_sure("a")],
+        [*target("a", *CLEARED), tied_row(0.5, 40, "image", target="a")],
+        silent("a"),
     ],
 )
-def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(
-    rows: list[Row], step: str, why: str
-) -> None:
+def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(golden: Golden, rows: list[Row]) -> None:
     found = certified(*rows)
     (finding,) = found.findings
-    assert ("not judged", why, None) == (finding.answer, finding.sentence, finding.line)
-    (advised,) = found.steps
-    assert advised.startswith(step)
+    assert (finding.answer, finding.line) == ("not judged", None)
+    golden(finding.sentence, "finding")
+    golden(found.steps, "steps")
 
 
-def test_the_rule_names_every_reason_for_which_nobody_is_judged() -> None:
-    assert certified(*target("a", *DIFFERENT)).rule == (
-        "The answer is “not forgotten” where a model is surer of the data set than of the control set, images of the "
-        "same source that nobody was given (one side of a randomisation test, p at most 0.025 over all models "
-        "together). Otherwise it is “undecided” where it has not answered. Otherwise it is “not judged” where there is "
-        "no control set, or no model that never saw the data set to compare it with. Otherwise it is “not judged” "
-        "where a picture that was handed out twice got two answers. Otherwise it is “not judged” where its table says "
-        "nothing of the other classes. Otherwise it is “not judged” where more than 5 % of the pairs of scores that "
-        "are compared are equal. Otherwise it is “not judged” where on the control set its accuracy, or its "
-        "agreement with models that never saw the data set, is unlike theirs (p below 0.01 each). Otherwise it is “not "
-        "judged” where it is less sure of the data set than of the control set, as no model is that never saw either "
-        "(p below 0.01). Otherwise it is “forgotten” where it may hold at most 10 % of the data set (95 % limit). The "
-        "answer is “undecided” where none of these conditions holds."
-    )
+def test_the_rule_names_every_reason_for_which_nobody_is_judged(golden: Golden) -> None:
+    golden(certified(*target("a", *DIFFERENT)).rule)
 
 
-def test_without_a_control_set_no_test_has_an_error_rate() -> None:
+def test_without_a_control_set_no_test_has_an_error_rate(golden: Golden) -> None:
     found = certified(share("a", 5), config=TABLE1)
     (finding,) = found.findings
-    assert "Without a control set and calibration models knowing the data set cannot be told from" in finding.sentence
+    golden(finding.sentence)
     assert (finding.answer, finding.line, found.error, found.steps) == ("not judged", None, "", (HOLD_BACK,))
 
 
-def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
+def test_the_error_of_a_share_is_told_where_one_is_known(golden: Golden) -> None:
     first = "Of 1,000 audits of models that never saw the data set, at most 25 call any of them not forgotten, whatever"
     known = certified(*target("a", *CLEARED)).error
     assert known.startswith(first)
@@ -448,7 +384,7 @@ def test_the_error_of_a_share_is_told_where_one_is_known() -> None:
     assert unknown.steps == (MORE,)
     named = with_settings(QUICKSTART, {"query.control.images": NamedImages(QUICKSTART.query.data, 1400, 30)})
     of_named = certified(*target("a", *CLEARED), config=named).error
-    assert "whatever else these hold, if the data set and the control set were drawn from one pool" in of_named
+    golden(of_named)
 
 
 def test_where_images_alone_are_shown_scores_are_asked_for() -> None:

@@ -38,22 +38,10 @@ BOUND = ReturnedTables((File("theirs.csv"),), bound_by="a notary")
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"replicates": 0}, "replicates is 0; it must be at least 1"),
-        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
-        ({"batch": 0}, "batch is 0; it must be at least 1"),
-        ({"link": -1}, "link is -1; it must be at least 0"),
-        ({"permutations": 0}, "permutations is 0; it must be at least 1"),
         ({"permutations": 300}, "permutations is 300; it must be at least 319, or no target could be not forgotten"),
-        ({"crop": -1}, "crop is -1; it must be at least 0"),
-        ({"seed": -1}, "seed is -1; it must be at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number"),
         ({"schedule": ((5, 0.1), (2, 0.5))}, "it must be pairs of an epoch from 1, ascending, and a factor above 0"),
-        ({"negligible": 1.0}, "negligible is 1.0; it must be between 0 and 1"),
-        ({"partial": (0.0,)}, "partial is (0.0,); each must be above 0 and at most 1"),
         ({"partial": (0.1, 0.1)}, "partial has 0.1 twice; each must be there once"),
         ({"optimiser": "best"}, "optimiser is 'best'; allowed: adam, rmsprop"),
-        ({"query.held_back": 1.0}, "held_back is 1.0; it must be between 0 and 1"),
         ({"query.secret": "1234"}, "secret has 4 characters; it must have at least 16"),
         ({"targets": ()}, "targets is empty; there must be at least one, or a given model or table of outputs"),
         ({"targets": (Target(0.5), Target(0.5, 0))}, "targets has 0.5 D_Q twice; each must be there once"),
@@ -67,18 +55,9 @@ def test_what_cannot_be_is_refused_by_name(fields: dict[str, Any], told: str) ->
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("shares", "told"),
-    [
-        ({"query": 1.5}, "query is 1.5; it must be a share from 0 to 1"),
-        ({"calibration": -0.1}, "calibration is -0.1; it must be a share from 0 to 1"),
-        ({"outside": float("nan")}, "outside is nan; it must be a share from 0 to 1"),
-        ({}, "a target is trained on nothing; one of query, calibration and outside must be above 0"),
-    ],
-)
-def test_a_target_is_trained_on_shares_of_something(shares: dict[str, float], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
-        Target(**shares)
+def test_a_target_is_trained_on_shares_of_something() -> None:
+    with pytest.raises(ValueError, match="a target is trained on nothing; one of query, calibration and outside must"):
+        Target()
 
 
 def test_targets_are_called_by_what_they_are_trained_on() -> None:

@@ -21,6 +21,7 @@ from tasks.contract.power import Resolution
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.contract.ties import tied_row
+from tests.support.golden import Golden
 from tests.tasks.audits.membership.made_up import make_answers
 
 HALVES = Halves(models=18, negligible=0.03, examples=400)
@@ -119,27 +120,23 @@ def test_halves_are_judged_by_size_ties_attacks_and_resolution(
     assert ANSWERING.of(CONFIG).rules.decide(CONFIG, evidence).answer == answer
 
 
-def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_strongest() -> None:
+def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_strongest(golden: Golden) -> None:
     areas = [attack("loss", 0.52, 0.51, 0.525), attack("LiRA", 0.515, 0.495, 0.5291), attack("none", 0.9, None, None)]
     rows = pa.Table.from_pylist([found(0.2), *areas], SUMMARY)
     given = verdict(CONFIG, rows)
-    assert given.sentence == (
-        "Not seen: of 1,200 records 0 are found to change what models say of them (exact test, false discoveries at "
-        "most 5 %; that any does: p = 0.2); the strongest attack, LiRA, tells members from others with an area under "
-        "the curve of 0.515 (95 % interval 0.495 to 0.529 over 30 targets; .5 where nothing is told)."
-    )
+    golden(given.sentence, "given.sentence")
     assert given.rows == ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}'))
     page = certificate(CONFIG, rows, given)
     (finding,) = page.findings
     assert ("not seen", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
     assert STEPS["cleared"] == page.steps
     assert "at most 5 %" in page.rule
-    assert "ends below 0.53, no record is found, and a single remembered record could have been found" in page.rule
+    golden(page.rule, "page.rule")
     found_row = effect(CONFIG, rows)
     assert found_row is not None
     assert (found_row["metric"], found_row["estimate"]) == (FOUND, 0.0)
     alone = pa.Table.from_pylist([found(0.2)], SUMMARY)
-    assert verdict(CONFIG, alone).sentence.endswith("that any does: p = 0.2).")
+    golden(verdict(CONFIG, alone).sentence, "sentence")
     assert len(verdict(CONFIG, alone).rows) == 1
     null = Membership(replace(HALVES, unseen=True))
     said = verdict(null, rows)

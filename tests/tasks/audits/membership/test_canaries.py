@@ -46,6 +46,7 @@ from tasks.numerics.epsilon import (
 from tasks.numerics.one_run_epsilon import decisive_bound, decisive_p_value
 from tasks.training.mixed import logits, train
 from tasks.training.recipe import Privacy
+from tests.support.golden import Golden
 from tests.tasks.audits.membership.made_up import make_canaries
 
 LADDER = PRESETS["one_run"]
@@ -69,39 +70,38 @@ def answer_of(tables: list[pa.Table], config: Membership) -> tuple[pa.Table, Ver
     return rows, verdict(config, rows)
 
 
-def test_a_kept_promise_is_told_with_the_bound_beside_it() -> None:
+def test_a_kept_promise_is_told_with_the_bound_beside_it(golden: Golden) -> None:
     rows, given = answer_of(make_canaries(gaussian_mu(4.0, 1e-5), 4.0), PRIVATE[1])
     assert given.answer == "memorised"
-    assert "of 700 canaries shows that its epsilon is at least 1.58 (confidence 95 %" in given.sentence
-    assert given.sentence.endswith("which its accountant's 4 allows.")
+    golden(given.sentence)
     by_bound = {json.loads(row["setting"]).get("bound"): row for row in rows.to_pylist() if "at least" in row["metric"]}
     assert {"bets", "one run", "one run, Gaussian"} == set(by_bound)
     assert all(0 < row["estimate"] < 4 for row in by_bound.values())
 
 
-def test_a_bound_above_the_accountant_is_a_broken_promise() -> None:
+def test_a_bound_above_the_accountant_is_a_broken_promise(golden: Golden) -> None:
     rows, given = answer_of(make_canaries(3.0, 1.0), PROMISED)
     assert given.answer == "promise broken"
-    assert "which is more than the 1 that its accountant says: a broken promise." in given.sentence
+    golden(given.sentence, "given.sentence")
     (spent,) = [row for row in rows.to_pylist() if row["metric"] == "epsilon by the accountant"]
     assert spent["p_value"] <= 0.05
     page = certificate(PROMISED, rows, given)
-    assert "lies above the epsilon that the accountant says was spent" in page.rule
-    assert "Of 100 audits of trainings that are as private as promised, at most 5 are called so." in page.error
+    golden(page.rule, "page.rule")
+    golden(page.error, "page.error")
 
 
 @pytest.mark.parametrize(
-    ("bound", "spent", "answer", "words"),
+    ("bound", "spent", "answer"),
     [
-        (1.01, 1.0, "promise broken", "which is more than the 1 that its accountant says: a broken promise."),
-        (1.0, None, "memorised", "it was not private."),
-        (1.0, 1.0, "memorised", "which its accountant's 1 allows."),
-        (0.001, None, "memorised", "it was not private."),
-        (0.0, 1.0, "undecided", "which its accountant's 1 allows."),
+        (1.01, 1.0, "promise broken"),
+        (1.0, None, "memorised"),
+        (1.0, 1.0, "memorised"),
+        (0.001, None, "memorised"),
+        (0.0, 1.0, "undecided"),
     ],
 )
 def test_a_bound_is_judged_by_what_was_spent_and_by_0(
-    bound: float, spent: float | None, answer: str, words: str
+    golden: Golden, bound: float, spent: float | None, answer: str
 ) -> None:
     metrics = [(AT_LEAST, bound), (AT_LEAST, 9.0), *([] if spent is None else [(SPENT, spent)])]
     about = [
@@ -112,9 +112,7 @@ def test_a_bound_is_judged_by_what_was_spent_and_by_0(
     given = verdict(config, rows)
     assert (answer, (AT_LEAST, '{"bound": 0}')) == (given.answer, given.rows[0])
     assert (1 if spent is None else 2) == len(given.rows)
-    assert given.sentence.startswith(f"{answer.capitalize()}: what the training says of 700 canaries shows that")
-    shown = f"is at least {bound:.3g} (confidence 95 %; 0 where nothing is told)"
-    assert given.sentence.endswith(f"{shown}{', ' if spent else '; '}{words}")
+    golden(given.sentence)
     effect_row, page = effect(config, rows), certificate(config, rows, given)
     assert effect_row is not None
     assert bound == effect_row["estimate"]
@@ -123,9 +121,9 @@ def test_a_bound_is_judged_by_what_was_spent_and_by_0(
     assert answer == said
     assert page.steps[0].startswith("Nothing follows" if answer == "undecided" else "Treat what")
     assert bound == line.estimate
-    assert "at a confidence of 95 %" in page.rule
+    golden(page.rule, "page.rule")
     assert ("promise broken" in page.rule) == (spent is not None)
-    assert "at most 5 are called so." in page.error
+    golden(page.error, "page.error")
     assert certificate(config, pa.Table.from_pylist([], SUMMARY), given).findings[0].line is None
 
 

@@ -20,7 +20,7 @@ from tasks.audits.relational.measures.evasions import EVASIONS
 from tasks.audits.relational.measures.repeats import TWICE
 from tasks.audits.relational.plain_words import NOTICE_OF_NULL
 from tasks.audits.relational.presets import PRESETS, QUICKSTART
-from tasks.audits.relational.repeated_questions import GUESSED, QUESTION_CAUSES, Repeats
+from tasks.audits.relational.repeated_questions import GUESSED, Repeats
 from tasks.audits.relational.sentences import ADEQUATE
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
@@ -28,6 +28,7 @@ from tasks.contract.verdict import DETECTABLE, Verdict
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
 from tests.support.calibration import assert_rate, bounds
+from tests.support.golden import Golden
 from tests.support.settings import with_settings
 from tests.tasks.audits.relational.made_up import NUMERIC, counted, drawn, judged, measured, questions, scored, table
 
@@ -36,25 +37,20 @@ assert isinstance(NULL, Relational)
 DECISIVE = {"at": "end", "golds": "one", "questions": "numeric", "score": "exact match"}
 
 
-def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers() -> None:
+def test_m_above_zero_is_memorised_and_the_sentence_has_its_numbers(golden: Golden) -> None:
     scores = counted((30, 100), (5, 100))
-    found, (m, *_) = judged(scores), measured(scores).to_pylist()
+    found = judged(scores)
     assert found.answer == "memorised"
-    assert (
-        "Memorised: with the digits taken out of the contexts, 30.0 % of training questions with a numeric answer are "
-        "still answered rightly and 5.0 % of held-out ones; corrected for answers that are merely common, the "
-        f"difference, relational m, is 0.250 (95 % interval {m['m_low']:.3f} to {m['m_high']:.3f} over 200 contexts; 0 "
-        f"where nothing is memorised). {ERROR}"
-    ) == found.sentence
+    golden(found.sentence)
     assert (("relational m", json.dumps(DECISIVE, sort_keys=True)),) == found.rows
     assert (found.limits, found.published) == (LIMITS, "")  # with one gold answer each, m is as published
 
 
-def test_m_between_is_undecided_and_it_is_said_how_much_is_possible() -> None:
+def test_m_between_is_undecided_and_it_is_said_how_much_is_possible(golden: Golden) -> None:
     scores = counted((10, 100), (10, 100))
-    found, high = judged(scores), measured(scores).to_pylist()[0]["m_high"]
+    found = judged(scores)
     assert found.answer == "undecided"
-    assert f"; as much as {high:.2g} cannot be excluded: ask more questions." in found.sentence
+    golden(found.sentence)
     assert judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer == "not seen"
 
 
@@ -71,12 +67,6 @@ GIVEN = with_settings(QUICKSTART, given=Predictions("theirs"))
 BLINDED = with_settings(QUICKSTART, given=Predictions("theirs.json"))
 CLEAR = {"low": -0.01, "high": 0.0199}
 PARTS = ("train", "validation")
-BIASED = "As published, with all gold answers of held-out questions counted, m is -0.050, which is biased downwards."
-FOUND = (
-    "with the digits taken out of the contexts, 30.0 % of training questions with a numeric answer are still answered "
-    "rightly and 5.0 % of held-out ones; corrected for answers that are merely common, the difference, relational m, "
-    "is 0.012 (95 % interval -0.010 to 0.020 over 1,200 contexts; 0 where nothing is memorised)"
-)
 
 
 def evidence_of(m: dict[str, float], evasions: tuple[Evasion, ...] = (), repeats: Repeats | None = None) -> Evidence:
@@ -112,48 +102,48 @@ def test_the_first_rule_that_holds_decides(
     assert RULES.decide(config, evidence_of(m, evasions, repeats)).answer == answer
 
 
-def test_a_deficit_clears_nobody_and_is_explained() -> None:
+def test_a_deficit_clears_nobody_and_is_explained(golden: Golden) -> None:
     evidence = evidence_of({"low": -0.04, "high": -0.001}, (HONEST, HONEST))
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == "undecided"
-    assert "; but the whole interval lies below 0, and training questions" in rule.because(GIVEN, evidence)
+    golden(rule.because(GIVEN, evidence))
 
 
 MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
 
 
 @pytest.mark.parametrize(
-    ("train", "held_out", "answer", "words"),
+    ("train", "held_out", "answer"),
     [
-        (HONEST, MOSTLY, "not judged", "96 % of the answers are not of the kind of the reference answers once"),
-        (replace(MOSTLY, unanswered=0.5), HONEST, "not judged", "reference answers (50 % are empty) once"),
-        (HONEST, replace(HONEST, one_text=MOST_FIXED + 0.01), "not judged", "91 % more of the answers to corrupted"),
+        (HONEST, MOSTLY, "not judged"),
+        (replace(MOSTLY, unanswered=0.5), HONEST, "not judged"),
+        (HONEST, replace(HONEST, one_text=MOST_FIXED + 0.01), "not judged"),
         (
             HONEST,
             replace(HONEST, right=0.01, constant=0.04, p_value=FEW_RIGHT),
             "not judged",
-            "of 600 answers to corrupted contexts 1.0 % are right, fewer than the 4.0 % of the best constant",
         ),
         (
             HONEST,
             replace(HONEST, other_kind=0.5, right=0.01, constant=0.04, p_value=FEW_RIGHT),
             "not judged",
-            "of 300 answers to corrupted contexts 1.0 % are right",
         ),
-        (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not seen", "0.02 or more is unlikely"),
+        (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not seen"),
         # Evaded answers might have been right as often as the others.
-        (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided", "as much as 50 % of the answers"),
-        (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not seen", "0.02 or more is unlikely"),
+        (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided"),
+        (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not seen"),
         # An owner may recognise training questions and evade those that it remembers.
-        (replace(HONEST, other_kind=0.1), HONEST, "undecided", "as much as 10 % of the answers"),
-        (HONEST, replace(HONEST, other_kind=0.1), "undecided", "as much as 10 % of the answers"),
+        (replace(HONEST, other_kind=0.1), HONEST, "undecided"),
+        (HONEST, replace(HONEST, other_kind=0.1), "undecided"),
     ],
 )
-def test_answers_that_evade_questions_clear_nobody(train: Evasion, held_out: Evasion, answer: str, words: str) -> None:
+def test_answers_that_evade_questions_clear_nobody(
+    golden: Golden, train: Evasion, held_out: Evasion, answer: str
+) -> None:
     evidence = evidence_of(CLEAR, (train, held_out))
     rule = RULES.decide(GIVEN, evidence)
     assert rule.answer == answer
-    assert words in rule.because(GIVEN, evidence)
+    golden(rule.because(GIVEN, evidence))
     accused = evidence_of({"low": 0.03, "high": 0.3}, (train, held_out))
     assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
     assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not seen"  # a model asked here hides nothing
@@ -218,37 +208,21 @@ def test_the_evidence_is_read_from_the_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "changes", "expected", "published"),
+    ("config", "changes"),
     [
-        (QUICKSTART, {}, f"Not seen: {FOUND}; 0.02 or more is unlikely.", ""),
-        (
-            QUICKSTART,
-            {"s train": 0.0499, "m of all golds": -0.05},
-            f"Not seen: {FOUND}; 0.02 or more is unlikely. Warning: even on whole contexts only 5 % of the training "
-            "questions are answered rightly; a model that has learnt nothing has nothing to show.",
-            BIASED,
-        ),
-        (QUICKSTART, {"s train": ADEQUATE}, f"Not seen: {FOUND}; 0.02 or more is unlikely.", ""),
-        (
-            NULL,
-            {},
-            f"Not seen: {FOUND}; 0.02 or more is unlikely. Answers were drawn anew in every "
-            "epoch of training: this is a null.",
-            "",
-        ),
-        (
-            BLINDED,
-            {},
-            f"Not judged: {FOUND}; but the questions that were handed out twice could not be checked.",
-            "",
-        ),
+        pytest.param(QUICKSTART, {}, id="plain"),
+        pytest.param(QUICKSTART, {"s train": 0.0499, "m of all golds": -0.05}, id="nothing learnt"),
+        pytest.param(QUICKSTART, {"s train": ADEQUATE}, id="enough learnt"),
+        pytest.param(NULL, {}, id="null"),
+        pytest.param(BLINDED, {}, id="blinded"),
     ],
 )
 def test_the_answer_has_its_reason_and_its_remarks(
-    config: Relational, changes: dict[str, float], expected: str, published: str
+    golden: Golden, config: Relational, changes: dict[str, float]
 ) -> None:
     found = verdict(config, stored(decisive(config), **changes))
-    assert (expected, published) == (found.sentence, found.published)
+    golden(found.sentence, "sentence")
+    golden(found.published, "published")
     assert (decisive_name("relational m", decisive(config)),) == found.rows
 
 
@@ -265,7 +239,7 @@ def test_the_silence_of_a_model_that_is_asked_here_is_told(silence: float, told:
     assert words not in verdict(GIVEN, stored(**shares)).sentence
 
 
-def test_who_knows_the_order_of_the_questions_is_told() -> None:
+def test_who_knows_the_order_of_the_questions_is_told(golden: Golden) -> None:
     secret = with_settings(BLINDED, secret="s" * 16)
     twice = row(TWICE, {"key": "ab12"}, Estimate(0.05, None, None, 20), "share")
     rows = pa.concat_tables([stored(), pa.Table.from_pylist([twice], SUMMARY)])
@@ -284,22 +258,17 @@ def test_who_knows_the_order_of_the_questions_is_told() -> None:
     assert "Not judged" not in verdict(secret, rows).sentence
     many = twice | {"estimate": 0.15}
     said = verdict(secret, pa.concat_tables([stored(), pa.Table.from_pylist([many], SUMMARY)])).sentence
-    assert said.endswith(f"; but 3 of 20 questions that were handed out twice got two answers ({QUESTION_CAUSES}).")
+    golden(said)
 
 
-def test_the_first_rule_that_holds_decides_and_the_last_always_does() -> None:
+def test_the_first_rule_that_holds_decides_and_the_last_always_does(golden: Golden) -> None:
     answers = [rule.answer for rule in RULES.cases]
     assert answers == ["memorised", *["not judged"] * 5, DETECTABLE, "not seen", "undecided"]
     answers = [rule.answer for rule in RULES.applicable_cases(QUICKSTART)]
     assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
     told = RULES.explain(QUICKSTART)
-    assert told.startswith("The answer is “memorised” where the whole 95 % interval of relational m")
-    assert "Otherwise it is “not seen” where the whole interval lies below 2 percentage points; of answers" in told
-    assert told.endswith("The answer is “undecided” where none of these conditions holds.")
-    assert (
-        "Otherwise it is “not judged” where more than 95 % of the answers to the corrupted contexts"
-        in RULES.explain(GIVEN)
-    )
+    golden(told, "told")
+    golden(RULES.explain(GIVEN), "RULES.explain(GIVEN)")
 
 
 def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> None:
@@ -314,13 +283,14 @@ def test_a_search_lowers_m_and_keeps_what_is_answered_from_whole_contexts() -> N
     assert [each.row(QUICKSTART, SUMMARY.empty_table()) for each in both] == [None, None]
 
 
-def test_the_published_m_is_told_where_it_is_another() -> None:
+def test_the_published_m_is_told_where_it_is_another(golden: Golden) -> None:
     several = table(
         scored("train", [1.0] * 30 + [0.0] * 70), scored("validation", [0.0] * 100, several=[1.0] * 35 + [0.0] * 65)
     )
     found = judged(several)
     assert found.answer == "memorised"
-    assert (found.published, found.limits) == (BIASED, LIMITS)
+    assert found.limits == LIMITS
+    golden(found.published)
 
 
 @pytest.mark.parametrize(
@@ -332,12 +302,14 @@ def test_the_published_m_is_told_where_it_is_another() -> None:
         (Corruption(), "the digits", True),
     ],
 )
-def test_what_is_taken_out_says_which_questions_decide(corruption: Corruption, what: str, numeric: bool) -> None:
+def test_what_is_taken_out_says_which_questions_decide(
+    golden: Golden, corruption: Corruption, what: str, numeric: bool
+) -> None:
     names = [question.id for question in questions("train")[30:60]]
     train = [*scored("train", [1.0] * 30), *scored("train", [0.0] * 30, ids=names, numeric=False)]
     config = with_settings(QUICKSTART, corruption=corruption)
     found = judged(table(train, scored("validation", [0.0] * 60)), config=config, about=About("all"))
-    assert f"with {what} taken out of the contexts, {'100.0' if numeric else '50.0'} % of training" in found.sentence
+    golden(found.sentence)
     assert numeric == ("with a numeric answer" in found.sentence)
     assert ("numeric" if numeric else "all") == json.loads(found.rows[0][1])["questions"]
 
@@ -350,10 +322,10 @@ def test_without_answers_on_both_parts_nothing_is_said() -> None:
         ) == ("undecided", "Undecided: no questions have been answered on both parts.")  # fmt: skip
 
 
-def test_a_run_of_the_linear_model_alone_is_no_evidence() -> None:
+def test_a_run_of_the_linear_model_alone_is_no_evidence(golden: Golden) -> None:
     found = verdict(Relational(Linear()), SUMMARY.empty_table())
-    assert found.sentence == "Undecided: this run computes the paper's linear model only."
-    assert "no evidence on any model of one's own" in found.limits
+    golden(found.sentence)
+    golden(found.limits, "found.limits")
     others = pa.Table.from_pylist([row(name, {}, Estimate(0.5, None, None, 9), "step") for name in "ab"], SUMMARY)
     assert [verdict(config, others).rows for config in (Relational(Linear()), QUICKSTART)] == [(("a", "{}"),)] * 2
 
@@ -400,13 +372,13 @@ def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused
     assert found["undecided"] >= 36
 
 
-def test_the_share_from_memory_is_told_with_its_interval() -> None:
+def test_the_share_from_memory_is_told_with_its_interval(golden: Golden) -> None:
     scores = counted((30, 100), (5, 100))
     made = AUDIT.certify("Does it?", QUICKSTART, summary(NUMERIC, [measured(scores)]))
     assert made is not None
     (finding,) = made.findings
     assert finding.answer == "memorised"
-    assert "still gives is 25 percentage points higher for texts that it was trained on than" in finding.sentence
+    golden(finding.sentence)
     assert finding.line is not None
     assert [boundary.value for boundary in finding.line.boundaries] == [0.0, Answers().negligible]
     assert made.error == ERROR
@@ -419,14 +391,14 @@ def test_where_no_model_is_asked_there_is_no_number() -> None:
     assert (finding.answer, finding.line) == ("undecided", None)
 
 
-def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated() -> None:
+def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: Golden) -> None:
     for right, answer, step in ((30, "memorised", "Nothing is disclosed by this"), (5, "undecided", "Keep this page")):
         scores = counted((right, 100), (5, 100))
         made = AUDIT.certify("Does it?", NULL, summary(NUMERIC, [measured(scores)]))
         assert made is not None
         (finding,) = made.findings
         assert answer == finding.answer
-        assert finding.sentence.startswith(f"{NOTICE_OF_NULL}With the answers taken out")
+        golden(finding.sentence)
         assert made.steps[0].startswith(step)
         assert "run the audit itself: relation=kept." in made.steps[-1]
     unanswered = AUDIT.certify("Does it?", NULL, SUMMARY.empty_table())
@@ -434,10 +406,10 @@ def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated() -> None
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)
 
 
-def test_who_is_not_judged_is_told_why_and_is_shown_no_share() -> None:
+def test_who_is_not_judged_is_told_why_and_is_shown_no_share(golden: Golden) -> None:
     made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(96)]))
     assert made is not None
     (finding,) = made.findings
     assert (finding.answer, finding.line) == ("not judged", None)
-    assert "96 % of the answers are not of the kind of the reference answers" in finding.sentence
-    assert made.steps[0].startswith("Ask for a system that answers every question by its best guess")
+    golden(finding.sentence, "finding.sentence")
+    golden(made.steps[0], "made.steps[0]")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -12,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES, effect_row, verdict
 from tasks.audits.text.config import About, Text
@@ -40,8 +38,8 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, name_of, row
 from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import mean, proportion
-from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
+from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores
 
 CONFIG = Text()
@@ -253,7 +251,7 @@ def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, ex
     assert RULES.decide(CONFIG, evidence).answer == "memorised"  # secrets were drawn here
 
 
-def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
+def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Golden) -> None:
     found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     uneven, even = (
@@ -266,42 +264,33 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even() -> None:
         [name for name, _ in said.rows],
         said.limits,
     ) == ("not judged", [CONTROL], LIMITS_OF_IDENTIFIERS)
-    assert said.sentence.startswith(
-        "Not judged: the 25 identifiers asked about are not drawn evenly from their space, which shows without the "
-        "model (p = 0.01), so that their ranks say nothing"
-    )
+    golden(said.sentence, "said.sentence")
     said = verdict(IDENTIFIERS, even)
     assert ("not seen", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
-    assert said.sentence.startswith("Not seen: of 25 identifiers 0 are found among the likeliest of their space")
-    assert "on average an identifier beats 0.512 of the others" in said.sentence
+    golden(said.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
-    assert page.asked == "Does a language model know identifiers that stand in these texts?"
+    golden(page.asked, "page.asked")
     assert (said.sentence, chances(0.2, 0.05)) == (page.findings[0].sentence, page.findings[0].line)
-    assert "Of 100 audits of identifiers that are drawn evenly, 1 are not judged." in page.error
+    golden(page.error, "page.error")
     null = configured(IDENTIFIERS, told="others")
     assert f"{said.sentence} {NULL_OF_IDENTIFIERS}" == verdict(null, even).sentence
 
 
-def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together() -> None:
+def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_together(golden: Golden) -> None:
     found = row(FOUND, {}, Estimate(0.0, None, None, 25), "secret", 0.0, 0.2)
     beaten = row(BEATEN, {}, Estimate(0.512, 0.49, 0.53, 25), "secret", 0.5, 0.3)
     table = pa.Table.from_pylist([found, beaten], SUMMARY)
     said = verdict(CONFIG, table)
-    assert said.sentence == (
-        "Not seen: of 25 secrets 0 are found among the likeliest of their space (false discoveries at most 5 %; "
-        "that any is known: p = 0.2); on average a secret beats 0.512 of the others of its space (.5 where nothing is "
-        "known, 95 % interval 0.490 to 0.530; all together: p = 0.3)."
-    )
+    golden(said.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", CONFIG, table)
     assert page is not None
     assert (RULES.explain(CONFIG), STEPS["cleared"]) == (page.rule, page.steps)
-    assert "at most 5.1 are called memorised" in page.error
-    assert page.asked == "Does a language model give away secrets that stood in its training texts?"
+    golden(page.error, "page.error")
+    golden(page.asked, "page.asked")
     ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
     assert ("not seen", chances(0.2, 0.05)) == (answered, line)
-    assert told.startswith("Secrets of a known format were put into the training texts. Of 25 of them 0 can be")
-    assert told.endswith("this one places its secrets before 51 of 100 on average.")
+    golden(told, "told")
     effect = effect_row(CONFIG, table)
     assert effect is not None
     assert effect["estimate"] == 0.512
@@ -310,7 +299,7 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     together = verdict(CONFIG, pa.Table.from_pylist([found, beaten, reduced], SUMMARY))
     assert ("memorised", (name_of(beaten), name_of(found))) == (together.answer, together.rows)
     wide = pa.Table.from_pylist([found, beaten | {"low": None, "high": None}], SUMMARY)
-    assert "(.5 where nothing is known; all together" in verdict(CONFIG, wide).sentence
+    golden(verdict(CONFIG, wide).sentence, "sentence")
     null = configured(CONFIG, told="others")
     assert f"{said.sentence} {NULL}" == verdict(null, table).sentence
     page = AUDIT.certify("Does it?", null, table)
@@ -329,20 +318,3 @@ def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
     page = AUDIT.certify("Does it?", CONFIG, SUMMARY.empty_table())
     assert page is not None
     assert (page.findings[0].answer, page.findings[0].line) == ("undecided", None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"secrets": 26}, "26 secrets are ranked among 500, and no single one of them could be found at level 0.05"),
-        ({"pattern": "{number} {digits:2}"}, "24 secrets are ranked among 100"),
-        ({"pattern": "{digits:6}"}, "it must hold {number}"),
-        ({"repetitions": ()}, "repetitions is (); there must be one at least"),
-        ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
-        ({"checkpointing": True, "privacy": Privacy(1.0)}, "checkpointing is on and privacy is given"),
-        ({"precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
-    ],
-)
-def test_a_config_that_could_find_nothing_is_refused(fields: dict[str, object], told: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(told)):
-        configured(CONFIG, **fields)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.answer import RULES
 from tasks.audits.text.config import About, Text
@@ -220,22 +219,6 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
 def test_the_rules_of_documents_are_theirs_alone() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
     assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"models": 5}, "models is 5; it must be a multiple of 2, so that every document is in half of the models"),
-        ({"documents": 1}, "documents is 1; it must be at least 2"),
-        ({"question.identifiers": ("uuid4",)}, "unknown field 'question.identifiers': documents has"),
-        ({"prefix": 100, "suffix": 50}, r"prefix is 100 and suffix 50, which is more than length \(128\) together"),
-        ({"attempts": (0,)}, r"attempts is \(0,\); each must be at least 1"),
-        ({"attempts": ()}, "attempts is empty; it must be at least one number of attempts"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configured(CONFIG, **fields)
 
 
 @pytest.mark.trained

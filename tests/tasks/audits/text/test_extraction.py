@@ -12,7 +12,6 @@ import pytest
 import torch
 from scipy import stats
 
-from orchestrator.errors import SpecError
 from tasks.audits.text import AUDIT
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.continuations import edit_distance, score_secret_ends, shared_beginning
@@ -38,6 +37,7 @@ from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.pretrained import prepare_model
 from tests.support.calibration import bounds
+from tests.support.golden import Golden
 from tests.tasks.audits.text.made_up import configured, make_scores, pair_of, planted_of
 from tests.tasks.audits.text.test_identifiers import made
 
@@ -143,16 +143,12 @@ def test_without_a_twin_there_is_chance_alone_and_a_model_that_cannot_be_asked_h
     assert extraction(replace(ASKED, pattern=""), [unasked]).num_rows == 0
 
 
-def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them() -> None:
+def test_the_answer_says_whether_secrets_come_out_and_the_certificate_names_them(golden: Golden) -> None:
     tables = with_ends(make_scores(8.0, 1), 1.0, 1)
     table = summed(tables)
     verdict = AUDIT.answer(CONFIG, table)
     assert verdict is not None
-    assert (
-        "Given what stands before them, models that were told 24 secrets write 100 of 100 word for word (95 % interval "
-    ) in verdict.sentence
-    assert "models that were not told them write 0 of 100 (difference 1.000" in verdict.sentence
-    assert verdict.sentence.endswith("chance alone brings at most one of 1,000,000.")
+    golden(verdict.sentence)
     kept = {"secrets": secrets(Ranking(0.05), tables), "extraction": extraction(ASKED, tables)}
     page = AUDIT.certify("", CONFIG, table, lambda name: kept.get(name, pa.table({})))
     assert page is not None
@@ -199,23 +195,6 @@ def test_a_model_that_was_not_told_them_is_called_no_more_often_than_is_said() -
         p_values.append(rows[row_name("share reproduced", way="greedy", by="told")]["p_value"])
     for level in (0.05, 0.2):
         assert sum(p <= level for p in p_values) <= bounds(level, 400)[1]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"question": "documents", "question.extraction": "continuation"}, "unknown field 'question.extraction'"),
-        (
-            {"question": "planted", "outputs": "log_p.csv", "question.source.extraction": "continuation"},
-            "unknown field 'question.source.extraction': table has outputs",
-        ),
-        ({"extraction": "on"}, "question.extraction is 'on'; allowed: continuation"),
-        ({"attempts": ()}, "attempts is empty"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configured(CONFIG, **fields)
 
 
 def test_what_is_not_asked_for_changes_no_key_and_no_table() -> None:

@@ -192,18 +192,6 @@ def test_records_without_duplicates_are_refused_in_one_line(tmp_path: Path) -> N
         trainings(configured(CONFIG, data=pin(Dataset(f"records:{file}")), examples=0))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"question": "planted", "base": None, "question.prefix": 1}, "unknown field 'question.prefix': planted has"),
-        ({"prefix": 80}, r"prefix is 80 and suffix 20, which is more than length \(96\) together"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configured(CONFIG, **fields)
-
-
 def test_insertions_need_a_base() -> None:
     with pytest.raises(SpecError, match=r"question\.base is missing"):
         configured(question="insertions")

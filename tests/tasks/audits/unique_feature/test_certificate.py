@@ -33,6 +33,7 @@ from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.golden import Golden
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.made_up import CLEAR, configure, judge
 
@@ -117,22 +118,17 @@ def test_what_decided_is_on_the_line(
     assert page.findings[0].line == expected
 
 
-def test_pairs_are_described_without_statistics() -> None:
+def test_pairs_are_described_without_statistics(golden: Golden) -> None:
     def told(config: UniqueFeature, evidence: PairEvidence) -> str:
         return judge(pairs.ANSWERING, config, evidence)[1].findings[0].sentence
 
-    factor = "1.02 times the probability, on images they never saw, that their twins gave it, which had not seen it"
-    seen = "Networks that saw the letter A in one training image gave that image’s label"
-    counted = "One by one, 0 of 10 are told from their twins."
-    interval = "(95 % interval 0.741 to 1.4 times, over 12 pairs of trainings; 1 where nothing is memorised)."
-    assert f"{seen} {factor} {interval} {counted}" == told(UniqueFeature(), OPEN)
+    golden(told(UniqueFeature(), OPEN), "open")
     drawn = told(UNTIL, replace(OPEN, bets=Bets(53.0, 0.05, 3), calls=None))
-    assert drawn.startswith("Bets on the ranks of drawn features, whose effects are reduced by 0.1 nats, grew 53-fold")
-    assert "decided it; 1 is kept on average where nothing is memorised. Networks that saw a feature drawn by" in drawn
+    golden(drawn, "drawn")
     assert "One by one" not in drawn
-    assert f"No effect could be measured yet. {counted}" == told(UniqueFeature(), replace(OPEN, effect=None))
+    golden(told(UniqueFeature(), replace(OPEN, effect=None)), "no effect")
     small = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE, largest=0.5))
-    assert told(UniqueFeature(), small).endswith(" Chance alone brings so many small ranks with p = 0.0002.")
+    golden(told(UniqueFeature(), small), "told(UniqueFeature(), small)")
     many = replace(OPEN, calls=replace(SILENT, beyond=BEYOND_CHANCE | {"p_value": 0.4}, largest=0.5))
     assert told(UniqueFeature(), many) == told(UniqueFeature(), OPEN)
     asked = [judge(pairs.ANSWERING, config, OPEN)[1].asked for config in (UniqueFeature(), UNTIL)]
@@ -140,34 +136,33 @@ def test_pairs_are_described_without_statistics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "answer", "evidence", "start"),
+    ("config", "answer", "evidence"),
     [
-        (NULL, "memorised", LARGE, "Nothing is disclosed by this"),
-        (UniqueFeature(), "memorised", LARGE, "Take such features out of the training data"),
-        (UniqueFeature(), "not seen", replace(OPEN, effect=effect(0.0, -0.01, 0.01)), "Ask for the other features"),
-        (UniqueFeature(), DETECTABLE, replace(OPEN, effect=effect(0.02, 0.01, 0.03)), "Nothing that matters is kept"),
-        (UniqueFeature(), NOT_JUDGED, replace(OPEN, tied=tied_row(0.5, 10, "canary")), "Check the network"),
-        (configure(canaries=30), "undecided", OPEN, "Train more canaries (canaries=60) or rank each among more "),
-        (configure(canaries=9), "undecided", OPEN, "Train more canaries (canaries=40) or rank each among more "),
+        (NULL, "memorised", LARGE),
+        (UniqueFeature(), "memorised", LARGE),
+        (UniqueFeature(), "not seen", replace(OPEN, effect=effect(0.0, -0.01, 0.01))),
+        (UniqueFeature(), DETECTABLE, replace(OPEN, effect=effect(0.02, 0.01, 0.03))),
+        (UniqueFeature(), NOT_JUDGED, replace(OPEN, tied=tied_row(0.5, 10, "canary"))),
+        (configure(canaries=30), "undecided", OPEN),
+        (configure(canaries=9), "undecided", OPEN),
         (
             configure(canaries=30, family=Family(count=700)),
             "undecided",
             replace(OPEN, calls=None),
-            "Train more canaries (canaries=60) or rank each among more others (family.count=1400): what is stored",
         ),
         (
             configure(canaries=30),
             "undecided",
             replace(OPEN, calls=replace(SILENT, population=Population(4_457_400, True))),
-            "Train more canaries (canaries=60): what is stored",
         ),
     ],
 )
 def test_the_next_step_follows_from_the_answer_of_pairs(
-    config: UniqueFeature, answer: str, evidence: PairEvidence, start: str
+    golden: Golden, config: UniqueFeature, answer: str, evidence: PairEvidence
 ) -> None:
     verdict, page = judge(pairs.ANSWERING, config, evidence)
-    assert (verdict.answer, page.steps[0].startswith(start)) == (answer, True)
+    assert verdict.answer == answer
+    golden(page.steps[0])
 
 
 SMALL = replace(CLEAR, rank=Rank(3, 0.015, Population(201), 1))
@@ -177,45 +172,34 @@ TIED = replace(CLEAR, tied=tied_row(0.5, 1, "model"))
 
 
 @pytest.mark.parametrize(
-    ("answer", "evidence", "expected"),
+    ("answer", "evidence"),
     [
         (
             "memorised",
             APART,
-            "Asked about 201 signs, the model singled out this one more than 198 of the 200 others; of 1,000 models "
-            "that never saw it about 15 would stand so far in front.",
         ),
         (
             "undecided",
             replace(DOUBTED, rank=Rank(1, 0.06, Population(1000), 2)),
-            "Asked about 1,000 signs, 2 models together singled out this one more than all 999 others; of 1,000 models "
-            "that never saw it about 60 would stand so far in front. A memory may be there all the same and not show.",
         ),
         (
             PARTLY,
             replace(CLEAR, rank=Rank(2, 0.0009, Population(4000), 1, references=4)),
-            "Beside 4 clean models, and among 4,000 signs, the model singled out this one more than 3,998 of the 3,999 "
-            "others; of 1,000 models that never saw it fewer than 1 would stand so far in front. But one that shares a "
-            "part with it would do the same, and it is not told from those.",
         ),
         (
             "not judged",
             replace(TIED, rank=Rank(120, 0.6, Population(200), 1)),
-            "Asked about 200 signs, the model singled out this one more than 80 of the 199 others; of 1,000 models "
-            "that never saw it about 600 would stand so far in front. But what was sent back, or what the model "
-            "says, does not allow an answer.",
         ),
         (
             "not seen",
             CLEAR,
-            "Asked about 201 signs, the model singled out this one more than 101 of the 200 others; of 1,000 models "
-            "that never saw it about 500 would stand so far in front. A push that matters would have shown.",
         ),
     ],
 )
-def test_place_is_explained_without_statistics(answer: str, evidence: PanelEvidence, expected: str) -> None:
+def test_place_is_explained_without_statistics(golden: Golden, answer: str, evidence: PanelEvidence) -> None:
     (finding,) = judge(single_models.ANSWERING, GIVEN, evidence)[1].findings
-    assert (finding.answer, finding.sentence) == (answer, expected)
+    assert finding.answer == answer
+    golden(finding.sentence)
 
 
 def test_question_names_the_feature_and_the_owner_of_models() -> None:
@@ -237,34 +221,31 @@ def test_question_names_the_feature_and_the_owner_of_models() -> None:
     )
 
 
-ASK_SEVERAL = "Ask several models of the same data together, such as the folds of a cross-val"
-
-
 @pytest.mark.parametrize(
-    ("config", "answer", "evidence", "start", "count"),
+    ("config", "answer", "evidence", "count"),
     [
-        (GIVEN, "memorised", APART, "Treat it as disclosed", 2),
-        (GIVEN, "not seen", CLEAR, "Keep this page with the files", 2),
-        (GIVEN, PARTLY, SMALL, "Ask about its look-alikes, too: family.look_alikes=100.", 2),
+        (GIVEN, "memorised", APART, 2),
+        (GIVEN, "not seen", CLEAR, 2),
+        (GIVEN, PARTLY, SMALL, 2),
         (
             with_settings(GIVEN, {"family.look_alikes": 9}),
             PARTLY,
             SMALL,
-            "Ask the owner to search the training data",
             1,
         ),
-        (GIVEN, "not judged", TIED, "Ask the owner how the pictures were prepared", 1),
-        (SENT, "not judged", replace(CLEAR, unchecked=1), "Ask the owner how the pictures were prepared", 1),
-        (GIVEN, "undecided", DOUBTED, ASK_SEVERAL, 2),
-        (SENT, "undecided", DOUBTED, ASK_SEVERAL, 2),
-        (GIVEN, "undecided", None, ASK_SEVERAL, 2),
+        (GIVEN, "not judged", TIED, 1),
+        (SENT, "not judged", replace(CLEAR, unchecked=1), 1),
+        (GIVEN, "undecided", DOUBTED, 2),
+        (SENT, "undecided", DOUBTED, 2),
+        (GIVEN, "undecided", None, 2),
     ],
 )
 def test_next_step_follows_from_the_answer_of_models(
-    config: UniqueFeature, answer: str, evidence: PanelEvidence | None, start: str, count: int
+    golden: Golden, config: UniqueFeature, answer: str, evidence: PanelEvidence | None, count: int
 ) -> None:
     verdict, page = judge(single_models.ANSWERING, config, evidence)
-    assert (verdict.answer, page.steps[0].startswith(start), len(page.steps)) == (answer, True, count)
+    assert (verdict.answer, len(page.steps)) == (answer, count)
+    golden(page.steps[0])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from orchestrator.errors import SpecError
 from orchestrator.planning.plan import Plan
 from orchestrator.spec.resolve import Cell, pin_cells
 from tasks.audits.unique_feature import AUDIT, PRESETS, UniqueFeature, plan, tiny
@@ -25,14 +24,10 @@ from tasks.contract.schemas import SUMMARY
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, glyph_pixels
-from tasks.models.catalog import Network
 from tasks.training.classifier import NearestImages, Training, batch_key, train
-from tasks.training.recipe import Privacy
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
-from tests.tasks.audits.unique_feature.made_up import configure
 
-PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
 SMOKE = with_settings(
     PRESETS["smoke"], data=pin(Dataset("digits")), probe=pin(Dataset("photos")), family=Family(count=20)
@@ -154,85 +149,6 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
     assert {replace(training, burnt=()) for training in quickstart} == {
         replace(training, burnt=()) for training in configs(roots, train)
     }
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"canaries": 0},
-            "canaries is 0; it must be at least 1; question=panel evaluates models that are trained on the unchanged "
-            "data",
-        ),
-        ({"epochs": 0}, "epochs is 0; it must be at least 1"),
-        ({"patience": -1}, "patience is -1; it must be at least 0"),
-        ({"link": -1}, "link is -1; it must be at least 0"),
-        (
-            {"schedule": ((5, 0.1), (2, 0.5))},
-            "schedule is ((5, 0.1), (2, 0.5)); it must be pairs of an epoch from 1, ascending, and a factor above 0",
-        ),
-        (
-            {"measures": ()},
-            "measures is (); it must be some of scores, family, ranks",
-        ),
-        ({"beside_plain": True}, "beside_plain is on; it must be off for a network without a regulariser"),
-        ({"batch": -3}, "batch is -3; it must be at least 1"),
-        ({"examples": -1}, "examples is -1; it must be at least 0"),
-        ({"seed": -1}, "seed is -1; it must be at least 0"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be a finite number"),
-        (
-            {"network": Network("mlp9")},
-            "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
-        ),
-        ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
-        ({"privacy": Privacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
-        (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
-        (PRIVATE | {"link": 5}, "privacy is given and link is 5; it must be 0: private training is one job"),
-        (PRIVATE | {"choice": "self-influence"}, "privacy is given and choice is self-influence; it must be random"),
-        (
-            {"width": 0.5, "network": Network("densenet100")},
-            "width is 0.5 and network is densenet100; network must be one of mlp1, cnn1, cnn2 for it",
-        ),
-        ({"neighbours_left_out": -1}, "neighbours_left_out is -1; it must be at least 0"),
-        (
-            PRIVATE | {"neighbours_left_out": 10},
-            "neighbours_left_out is 10 and privacy is given; it must be 0: epsilon does not count what the choice of "
-            "images says of the canary",
-        ),
-    ],
-)
-def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        configure(fields)
-    assert str(caught.value).endswith(message)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"question": "latents", "network": "cnn1"}, "network is not a field of question=latents"),
-        ({"question": "course", "measures": "family"}, "measures is not a field of question=course"),
-        ({"question": "course", "link": 2}, "link is not a field of question=course"),
-        ({"question": "pictures", "epochs": 2}, "epochs is not a field of question=pictures"),
-        ({"question": "panel", "neighbours_left_out": 10}, "neighbours_left_out is not a field of question=panel"),
-        ({"question": "panel", "judged_by": "references"}, "question.judged_by is 'references'; allowed: answers, "),
-        (
-            {"choice": "self-influence", "neighbours_left_out": 10},
-            "neighbours_left_out is not a field of question.choice=self-influence",
-        ),
-        ({"choice": "best"}, "question.choice is 'best'; allowed: random, self-influence"),
-        ({"family.look_alikes": 9}, "unknown field 'question.family.look_alikes'"),
-        ({"given.shape": "28,28,1", "epochs": 3}, "epochs is not a field of question=given"),
-        ({"given.shape": "28,28,1", "given.models": "m.pt", "outputs": "o.csv"}, "outputs is not a field of"),
-        ({"given.models": "m.pt"}, "question.shape is missing"),
-        ({"first_layer": True}, "'first_layer' is not a field but a choice of question.judged_by"),
-    ],
-)
-def test_question_has_only_its_own_fields(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        configure(settings)
-    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(

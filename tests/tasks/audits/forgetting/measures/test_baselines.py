@@ -11,6 +11,7 @@ from tasks.audits.forgetting.measures.baselines import BASELINES, Baselines, bas
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.unlearning_scores import u_lira_accuracy
 from tasks.contract.measure import Tables
+from tests.support.golden import Golden
 from tests.tasks.audits.forgetting.made_up import models, table
 
 N, CONTROL = 120, 40
@@ -60,21 +61,18 @@ def test_the_query_set_alone_is_compared_by_log_odds(found: pa.Table) -> None:
     assert expected.value == found["u_lira"][0].as_py()
 
 
-def test_a_single_table_has_no_measure_that_needs_several(found: pa.Table) -> None:
+def test_a_single_table_has_no_measure_that_needs_several(golden: Golden, found: pa.Table) -> None:
     theirs = found.to_pylist()[2]
     assert (theirs["u_lira"], theirs["quality"], theirs["quality_p"]) == (None, None, None)
     assert theirs["privleak"] < -0.3
-    assert (
-        theirs["missing"]
-        == "U-LiRA and forgetting quality need 3 models of the target and 3 calibration models; there are 1 and 4"
-    )
+    golden(theirs["missing"])
 
 
-def test_without_a_control_set_there_is_no_privleak() -> None:
+def test_without_a_control_set_there_is_no_privleak(golden: Golden) -> None:
     alone = [table("calibration", None, 0, CALIBRATION[0]), table("target", 0, 0, NULL[0])]
     (row,) = baselines(Baselines(TARGETS), alone).to_pylist()
     assert row["privleak"] is None
-    assert row["missing"].endswith("there are 1 and 1; PrivLeak needs a control set")
+    golden(row["missing"])
 
 
 def test_the_summary_has_three_rows_for_each_target_with_their_units(found: pa.Table) -> None:

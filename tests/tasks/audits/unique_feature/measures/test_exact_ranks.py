@@ -5,14 +5,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
-from orchestrator.errors import SpecError
 from tasks.audits.unique_feature import AUDIT, PRESETS
 from tasks.audits.unique_feature import plan as plan_audit
 from tasks.audits.unique_feature.config import UniqueFeature
@@ -39,7 +37,7 @@ from tasks.models.networks import weights_of_model
 from tasks.training.classifier import Burnt, Training, train_many
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
-from tests.tasks.audits.unique_feature.made_up import LABEL, configure, reads_the_letter
+from tests.tasks.audits.unique_feature.made_up import LABEL, reads_the_letter
 
 DIGITS, PHOTOS = pin(Dataset("digits")), pin(Dataset("photos"))
 ALL_GLYPHS = 4_457_400
@@ -302,20 +300,3 @@ def test_a_probe_set_without_images_of_the_label_is_refused_before_anything_is_a
 ) -> None:
     with pytest.raises(ValueError, match="probe photos has no test image of label 4"):
         plan_audit(replace(config(files, "clean"), probe=pin(Dataset("photos"))))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"given.references": "a.pt", "given.label": 3}, "references has 1 model; it must have at least 2"),
-        (
-            {"given.references": "a.pt,b.pt", "given.label": 3, "given.models": "b.pt"},
-            "references has b.pt, which is given twice",
-        ),
-        ({"given.references": "a.pt,a.pt", "given.label": 3}, "references has a.pt, which is given twice"),
-        ({"given.references": "a.pt,b.pt"}, "question.source.judged_by.label is missing"),
-    ],
-)
-def test_references_that_cannot_serve_are_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        configure({"given.shape": "28,28,1", **fields})

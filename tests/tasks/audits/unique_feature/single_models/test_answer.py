@@ -37,9 +37,9 @@ from tasks.contract.summaries import index_rows
 from tasks.contract.ties import tied_row
 from tasks.contract.verdict import Verdict
 from tasks.datasets.features import Feature, Glyph, Words
-from tasks.external.causes import MISSES, REPEATS
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
+from tests.support.golden import Golden
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.made_up import CLEAR, configure, judge
 
@@ -217,52 +217,40 @@ def test_evidence_with_a_small_rank_is_not_clear() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "doubts"),
+    "changes",
     [
-        ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, ""),
-        ({"checks": (TableCheck(1, 40, 0, 20, 9, None, 0.001),)}, ""),
-        ({"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, None),)}, ""),
-        (
-            {"checks": (TableCheck(1, 40, 1), TableCheck(2, 40, 0, 20, 9, 0.9, 0.0012)), "unchecked": 1},
-            f"in table 1 1 of 40 pictures that were handed out twice got two answers ({REPEATS}) and table 2 names the "
-            f"labels of 9 of 20 pictures, where 90 % are stated (p = 0.0012; {MISSES}) and of 1 of 3 tables the "
-            "pictures handed out twice could not be checked",
-        ),
+        {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)},
+        {"checks": (TableCheck(1, 40, 0, 20, 9, None, 0.001),)},
+        {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, None),)},
+        {"checks": (TableCheck(1, 40, 1), TableCheck(2, 40, 0, 20, 9, 0.9, 0.0012)), "unchecked": 1},
     ],
 )
-def test_a_table_that_no_model_says_is_doubted(changes: dict[str, Any], doubts: str) -> None:
-    assert doubts == replace(CLEAR, **changes).describe_doubts()
+def test_a_table_that_no_model_says_is_doubted(golden: Golden, changes: dict[str, Any]) -> None:
+    golden(replace(CLEAR, **changes).describe_doubts())
 
 
 @pytest.mark.parametrize(
-    ("config", "changes", "end"),
+    ("config", "changes"),
     [
-        (ASKED, {}, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
-        (ASKED, APART, "(95 % of these by -0.5 to 0.4); more than 0.1 nats is unlikely."),
-        (ASKED, {"push": Push(-0.3, 4, None, None, 0.1, 0.8)}, "by -0.3 nats more than the mean of the others; as much "
-         "as any nats cannot be excluded: ask more models of the same data."),
-        (ASKED, {"push": replace(CLEAR.push, upper=0.25)}, "; as much as 0.25 nats cannot be excluded: ask more models "
-         "of the same data."),
-        (ASKED, {"push": replace(CLEAR.push, power=0.79)}, "; a push of 0.1 nats would have been found in 79 % of "
-         "cases: ask more models of the same data."),
-        (ASKED, {"tied": tied_row(0.5, 1, "model")}, "; but 50 of 100 pairs of scores that are compared are equal, so "
-         "that ranks say nothing: the output is constant, or was rounded."),
-        (REFERENCE, {"lacks_beside": True}, "; the rank by which it is judged is missing: run the same command again."),
-        (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}, "; beside 2 clean models "
-         "it ranks 70 of all 1,000 glyphs by the slopes of its pixels, p = 0.07, by which alone it is judged: ask "
-         "more models of the same data."),
-        (REFERENCE, {"beside": Rank(7, 0.05, Population(100), 1, 2)} | APART, "; among look-alikes that share all "
-         "parts with it but one, it is number 100 of 201 (p = 0.05) where part 1 differs and number 100 of 201 (p = "
-         "0.05) where part 2 differs."),
-        (LAYER, {"beside": Rank(70, 0.07, Population(100), 1)}, "; by the weights of the first layer it ranks 70 of "
-         "100 features of its kind, p = 0.07; more than 0.1 nats is unlikely."),
-        (TABLE, {"unchecked": 1}, "; but of 1 of 1 tables the pictures handed out twice could not be checked."),
+        (ASKED, {}),
+        (ASKED, APART),
+        (ASKED, {"push": Push(-0.3, 4, None, None, 0.1, 0.8)}),
+        (ASKED, {"push": replace(CLEAR.push, upper=0.25)}),
+        (ASKED, {"push": replace(CLEAR.push, power=0.79)}),
+        (ASKED, {"tied": tied_row(0.5, 1, "model")}),
+        (REFERENCE, {"lacks_beside": True}),
+        (REFERENCE, {"beside": Rank(70, 0.07, Population(1000, True), 1, 2), "rank": SMALL}),
+        (REFERENCE, {"beside": Rank(7, 0.05, Population(100), 1, 2)} | APART),
+        (LAYER, {"beside": Rank(70, 0.07, Population(100), 1)}),
+        (TABLE, {"unchecked": 1}),
     ],
 )  # fmt: skip
-def test_the_reason_of_an_answer_ends_its_sentence(config: UniqueFeature, changes: dict[str, Any], end: str) -> None:
+def test_the_reason_of_an_answer_ends_its_sentence(
+    golden: Golden, config: UniqueFeature, changes: dict[str, Any]
+) -> None:
     evidence = replace(CLEAR, **changes)
     said, _page = judge(ANSWERING, config, evidence)
-    assert said.sentence.endswith(end)
+    golden(said.sentence)
     assert [LIMITS in said.limits, BESIDE_LIMITS in said.limits, WEIGHT_LIMITS in said.limits] == [
         True,
         evidence.beside is not None and config is REFERENCE,
@@ -296,14 +284,16 @@ def test_the_key_of_what_was_handed_out_is_told() -> None:
         (-0.3, SMALLEST, 0.051, "undecided"),
     ],
 )
-def test_the_rank_decides_of_a_model_that_is_asked_alone(low: float, high: float, p_value: float, answer: str) -> None:
+def test_the_rank_decides_of_a_model_that_is_asked_alone(
+    golden: Golden, low: float, high: float, p_value: float, answer: str
+) -> None:
     said = panel_verdict(pushed(0.4, low, high, p_value))
     assert answer == said.answer
     words = "asked about the letter A and 200 others of its family, the model answers to it as number"
     assert said.sentence.startswith(
         f"{answer.capitalize()}: {words} {201 * p_value:.0f} of 201 (rank p = {p_value:.2g})"
     )
-    assert f"by 0.4 nats more than the mean of the others (95 % of these by {low:.3g} to 0.375)" in said.sentence
+    golden(said.sentence)
     assert ((RANK, "{}"), f"{LIMITS} {asked(Glyph()).describe_draw()}") == (said.rows[0], said.limits)
     assert [metric for metric, _ in said.rows] == [RANK, PUSH, OTHERS]
 
@@ -321,27 +311,23 @@ def test_it_says_who_chose_the_draw_and_what_the_auditor_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    "parts",
     [
-        ((), "trained on: family.look_alikes=100 asks about those, too."),
-        (
-            (0.5, 1 / 101),
-            "among look-alikes that share all parts with it but one, it is number 50 of 101 (p = 0.5) where part 1 "
-            "differs and number 1 of 101 (p = 0.0099) where part 2 differs; so this feature or another that shares a "
-            "part with it was trained on, which may differ in part 1.",
-        ),
-        ((0.5, 0.5), "which may differ in part 1 or 2."),
+        (),
+        (0.5, 1 / 101),
+        (0.5, 0.5),
     ],
 )
 def test_a_feature_that_is_not_told_from_its_look_alikes_is_partly_memorised(
-    parts: tuple[float, ...], words: str
+    golden: Golden, parts: tuple[float, ...]
 ) -> None:
     rows = pushed(0.4, 0.2, 0.6, 0.01, parts=parts)
     said = panel_verdict(rows)
-    assert (said.answer, said.sentence.endswith(words)) == (PARTLY, True)
+    assert said.answer == PARTLY
+    golden(said.sentence)
     found = AUDIT.certify("Is it?", asked(), rows)
     assert found is not None
-    assert "But one that shares a part with it would do the same" in found.findings[0].sentence
+    golden(found.findings[0].sentence)
     assert "family.look_alikes=100" in found.steps[0]
 
 
@@ -350,14 +336,10 @@ def test_the_first_push_of_a_summary_decides() -> None:
     assert [panel_verdict(pa.concat_tables(each)).answer for each in (rows, rows[::-1])] == ["memorised", "undecided"]
 
 
-def test_it_says_how_many_models_were_asked_and_about_which_label() -> None:
-    assert (
-        "2 models together answer to it as number 2 of 201" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence
-    )
-    assert "the log odds of the canary's label by 0.4 nats" in panel_verdict(pushed(0.4, 0.2, 0.6, 0.01)).sentence
-    assert "it raises the log odds of label 3, which it favours most, by" in (
-        panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence
-    )
+def test_it_says_how_many_models_were_asked_and_about_which_label(golden: Golden) -> None:
+    golden(panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, n=2)).sentence, "sentence")
+    golden(panel_verdict(pushed(0.4, 0.2, 0.6, 0.01)).sentence, "sentence")
+    golden(panel_verdict(pushed(0.4, 0.2, 0.6, 0.01, known=False)).sentence, "sentence")
 
 
 @pytest.mark.parametrize("nothing", [SUMMARY.empty_table(), pushed(None, 0.0, 0.0, 1.0)])
@@ -370,40 +352,39 @@ def test_where_no_model_was_asked_alone_nothing_is_decided(nothing: pa.Table) ->
 # For somebody who knows no machine learning
 
 
-def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_the_answer_rests() -> None:
+def test_of_a_model_that_was_given_it_tells_the_place_among_the_family_on_which_the_answer_rests(
+    golden: Golden,
+) -> None:
     found = of_models(3 / 201)
     (finding,) = found.findings
     assert finding.answer == "memorised"
-    assert finding.sentence == (
-        "Asked about 201 names, the model singled out this one more than 198 of the 200 others; of 1,000 models that "
-        "never saw it about 15 would stand so far in front."
-    )
+    golden(finding.sentence, "finding.sentence")
     line = finding.line
     assert line is not None
     assert (line.estimate, line.low, line.null, line.usual) == (3, None, 101.0, (11, 201))
     assert [(each.value, each.words) for each in line.boundaries] == [
         (10, "memorised, at least in part, at place 10 and before")
     ]
-    assert found.asked == "Does a model know the words 'JANE DOE' from the training data?"
-    assert "at place 10 or before (a test on one side, p at most 0.05)" in found.rule
-    assert "Of 100 models that never saw the feature, at most about 5 are called so" in found.error
+    golden(found.asked, "found.asked")
+    golden(found.rule, "found.rule")
+    golden(found.error, "found.error")
 
 
-def test_given_models_are_called_by_their_files() -> None:
+def test_given_models_are_called_by_their_files(golden: Golden) -> None:
     models = tuple(ModelFile(f"folds/fold{at}.pt") for at in range(5))
     config = asked(models=models[:1])
     rows = pushed(0.4, 0.2, 0.6, 3 / 201)
     found = AUDIT.certify("Is it?", config, rows)
     assert found is not None
     assert [each.target for each in found.findings] == ["fold0"]
-    assert "the model (fold0) answers" in AUDIT.verdict(config, rows).sentence
+    golden(AUDIT.verdict(config, rows).sentence)
     assert asked(models=models).given.describe == "fold0, fold1, fold2, fold3 and 1 more"
 
 
-def test_the_error_rate_is_that_of_a_family_of_its_size() -> None:
+def test_the_error_rate_is_that_of_a_family_of_its_size(golden: Golden) -> None:
     found = AUDIT.certify("Is it?", asked(members=10), pushed(0.4, 0.2, 0.6, 0.5, members=10))
     assert found is not None
-    assert "at most about 0 are called so" in found.error
+    golden(found.error)
     assert found.findings[0].line is not None
     assert (found.findings[0].line.usual, found.findings[0].line.boundaries) == (None, ())
     twenty = AUDIT.certify("Is it?", asked(members=20), pushed(0.4, 0.2, 0.6, 0.5, members=20))

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from orchestrator.errors import SpecError
 from orchestrator.planning.commitment import commitment_of
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan
 from tasks.audits.unique_feature.given_models import AnswerRank, Given, ModelFiles
@@ -155,31 +154,6 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
     for task in (ask, ask_family):
         with pytest.raises(ValueError, match="label is 3; the model's classes are 0 to 2"):
             task(config, ())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"given.models": "nets:build+w.pt"},
-            "classes is none; it must be the number of classes, which nets",
-        ),
-        ({"given.shape": "28,28,2"}, "shape is (28, 28, 2); it must be height, width and 1 or 3 channels"),
-        ({"given.label": -1}, "label is -1; it must be at least 0"),
-        ({"given.models": ()}, "models is empty; it must name at least one file"),
-        ({"given.secret": "short"}, "secret has 5 characters; it must have at least 16"),
-        (
-            {"given.models": "m.pt", "given.secret": "0" * 16},
-            "secret is given with models; it must be left out, since these are handed no images",
-        ),
-        ({"given.accuracy": 0.9}, "accuracy is given; labelled must name a data set on which it can be checked"),
-        ({"given.accuracy": 1.2, "given.labelled": "digits"}, "accuracy is 1.2; it must be"),
-    ],
-)
-def test_models_that_cannot_be_evaluated_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        configure({"given.shape": "28,28,1", **settings})
-    assert message in str(caught.value)
 
 
 def computed(config: UniqueFeature) -> pa.Table:

@@ -20,6 +20,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily
 from tasks.worker import files
 from tasks.worker.files import File
+from tests.support.golden import Golden
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 
@@ -98,12 +99,14 @@ def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobo
     assert "are stated" not in found.sentence
 
 
-def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_orders_are_said(tmp_path: Path) -> None:
+def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_orders_are_said(
+    golden: Golden, tmp_path: Path
+) -> None:
     config = asked((sent(tmp_path, 93),))
     summary = tables(plan(config))["summary"]
     without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
     unchecked = verdict(config, without)
     assert unchecked.answer == "not judged"
-    assert "of 1 of 1 tables the pictures handed out twice could not be checked" in unchecked.sentence
+    golden(unchecked.sentence)
     said = [AUDIT.answer(each, summary) for each in (config, with_settings(config, {"given.secret": ""}))]
     assert ["an owner who tries seeds" in each.limits for each in said if each is not None] == [False, True]

@@ -1,16 +1,9 @@
-"""What the tasks compute, beside their versions: neither may change without the other.
-
-A test here that fails says that stored results are no longer what the task would compute. If that is meant, raise the
-task's version and write the new numbers below.
-"""
+"""Tables of each task, for the test that compares their fingerprints with the task's version."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.duplicates import Duplicates, duplicates
@@ -20,9 +13,10 @@ from tasks.audits.density.measures.losses import losses
 from tasks.audits.density.measures.neighbours import Neighbouring, Ratios, neighbours, ratios
 from tasks.audits.density.measures.outliers import Outliers, outliers
 from tasks.audits.density.measures.scores import Scores, scores
-from tasks.contract.job import NoSettings, marks
+from tasks.contract.job import NoSettings
 from tasks.datasets.catalog import load
 from tasks.models.catalog import DensityModel
+from tests.support.fingerprint import Computed
 from tests.tasks.audits.density import made_up
 
 DIGITS, MODELS = made_up.DIGITS, made_up.folds(90, 3, 5)
@@ -63,43 +57,36 @@ def total(table: pa.Table, floats: bool) -> float:
     return together
 
 
+def weigh_floats(table: pa.Table) -> float:
+    return total(table, floats=True)
+
+
+def weigh_all(table: pa.Table) -> float:
+    return total(table, floats=False)
+
+
 # Fewer permutations and draws than there are, so that chance has a part.
-@pytest.mark.parametrize(
-    ("function", "version", "computed", "rows", "floats", "expected"),
-    [
-        (
-            scores, 5, lambda: scores(Scores(MODELS, 2, permutations=99, draws=6, seed=3), trainings()),
-            90, True, -9416827.398623072,
-        ),
-        (
-            distribution, 2, lambda: distribution(Distribution(MODELS, (1, 2), draws=6, seed=3), trainings()),
-            242, True, 9672.83613773,
-        ),
-        (
-            learning, 1, lambda: learning(CONSTANT, [scores(Scores(MODELS, 2, permutations=9, draws=2), trainings())]),
-            1, True, 902.8810688199735,
-        ),
-        (losses, 1, lambda: losses(NoSettings(), trainings()), 6, True, 77868.37833707),
-        (outliers, 2, lambda: outliers(Outliers(seed=3), [scored()]), 18, False, 97397.34998335),
-        (neighbours, 1, near, 100, False, 834089.42673458),
-        (ratios, 3, lambda: ratios(Ratios(), [scored(), near()]), 11, False, 7679.22329066),
-        (duplicates, 1, lambda: duplicates(Duplicates(DIGITS, 300), ()), 20, False, 75121.53335315),
-        (kernel, 1, lambda: kernel(Kernel(grid=50), ()), 50, False, 475.05196657),
-        (points, 1, lambda: points(Kernel(), ()), 21, False, -190.61030052),
-    ],
-)  # fmt: skip
-def test_a_task_computes_what_its_version_says(
-    function: Callable[..., pa.Table],
-    version: int,
-    computed: Callable[[], pa.Table],
-    rows: int,
-    floats: bool,
-    expected: float,
-) -> None:
-    table = computed()
-    assert (f"density.{function.__name__}", version, rows) == (
-        marks(function).name,
-        marks(function).version,
-        table.num_rows,
-    )
-    assert expected == pytest.approx(total(table, floats), rel=1e-6)
+def of_scores() -> pa.Table:
+    return scores(Scores(MODELS, 2, permutations=99, draws=6, seed=3), trainings())
+
+
+def of_distribution() -> pa.Table:
+    return distribution(Distribution(MODELS, (1, 2), draws=6, seed=3), trainings())
+
+
+def of_learning() -> pa.Table:
+    return learning(CONSTANT, [scores(Scores(MODELS, 2, permutations=9, draws=2), trainings())])
+
+
+TABLES = [
+    Computed(scores, of_scores, weigh_floats),
+    Computed(distribution, of_distribution, weigh_floats),
+    Computed(learning, of_learning, weigh_floats),
+    Computed(losses, lambda: losses(NoSettings(), trainings()), weigh_floats),
+    Computed(outliers, lambda: outliers(Outliers(seed=3), [scored()]), weigh_all),
+    Computed(neighbours, near, weigh_all),
+    Computed(ratios, lambda: ratios(Ratios(), [scored(), near()]), weigh_all),
+    Computed(duplicates, lambda: duplicates(Duplicates(DIGITS, 300), ()), weigh_all),
+    Computed(kernel, lambda: kernel(Kernel(grid=50), ()), weigh_all),
+    Computed(points, lambda: points(Kernel(), ()), weigh_all),
+]

@@ -1,0 +1,136 @@
+"""Tables of each task, for the test that compares their fingerprints with the task's version."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+import numpy as np
+import pyarrow as pa
+
+from tasks.audits.forgetting.config import About
+from tasks.audits.forgetting.measures import summary
+from tasks.audits.forgetting.measures.decisions import decisions
+from tasks.audits.forgetting.measures.examples import Examples, examples
+from tasks.audits.forgetting.measures.fits import Fit, fit
+from tasks.audits.forgetting.measures.power import Power, power
+from tasks.audits.forgetting.measures.query_confidences import Ask, ask
+from tasks.audits.forgetting.measures.ratios import Ratios, distances, ratios
+from tasks.audits.forgetting.measures.recognition import Recognition, recognition
+from tasks.audits.forgetting.query_set import ProbeSet
+from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.trainings import ModelId
+from tasks.contract.job import NoSettings
+from tasks.datasets.catalog import pin
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.mixtures import Part, Share
+from tasks.models.catalog import Network
+from tasks.training.mixed import Mixture, train, unlearn
+from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
+from tests.support.fingerprint import TRAINED, Computed
+from tests.tasks.audits.forgetting import small_run
+from tests.tasks.audits.forgetting.made_up import models, table, tables
+
+TARGETS = (
+    NamedTarget("D_C", "training", 0.0, 1.0, 0.0),
+    NamedTarget("D_C + 0.5 D_Q", "training", 0.5, 1.0, 0.0),
+    NamedTarget("said.csv", "outputs"),
+)
+RATIOS = Ratios(TARGETS)
+DECIDED = small_run.ABOUT
+DIGITS = Part(pin(Dataset("digits")), 0, 60)
+
+
+@cache
+def confidences() -> list[pa.Table]:
+    query, calibration, null = models(np.random.default_rng(0), 3, 3, 200)
+    held = np.concatenate((query[:, :100], null[:, 100:]), axis=1)
+    printed = table("target", 2, 0, null[0].round(2), resolution=0.01)
+    return [*tables(query, calibration, null, held), printed]
+
+
+@cache
+def trained(dropout: bool = False) -> pa.Table:
+    shares = Share(DIGITS, 0.5, 3), Share(Part(pin(Dataset("digits-on-photos")), 60, 60))
+    return train(Mixture(shares, DIGITS.data, 10, network=Network("mlp1"), dropout=dropout, epochs=5, seed=1), [])
+
+
+def unlearnt(method: Method) -> pa.Table:
+    """The epochs of unlearning by a method."""
+    # A student without dropout begins where its teacher is, and departs from it wherever the rounding of a gradient
+    # that is exactly 0 points: the fingerprint would differ by 6 % from processor to processor.
+    dropout = isinstance(method, Distillation)
+    kept, forgotten = Share(Part(pin(Dataset("digits-on-photos")), 60, 60)), Share(DIGITS, 0.5, 3)
+    config = Unlearning((kept,), (forgotten,), method, DIGITS.data, 10, seed=2, batch=16)
+    return epochs(unlearn(config, [trained(dropout)]))
+
+
+def of_the_training() -> pa.Table:
+    return epochs(trained())
+
+
+def epochs(table: pa.Table) -> pa.Table:
+    (found,) = table.to_pylist()
+    return pa.Table.from_pylist([epoch | {"train_accuracy": found["train_accuracy"]} for epoch in found["history"]])
+
+
+def of_the_question() -> pa.Table:
+    return ask(Ask(ModelId("query", None, 0), ProbeSet(DIGITS)), [trained()])
+
+
+def of_the_fit() -> pa.Table:
+    return fit(Fit(ModelId("query", None, 0)), [trained()])
+
+
+@cache
+def of_ratios() -> pa.Table:
+    return ratios(RATIOS, confidences())
+
+
+@cache
+def of_distances() -> pa.Table:
+    return distances(NoSettings(), confidences())
+
+
+@cache
+def of_decisions() -> pa.Table:
+    return decisions(DECIDED, small_run.CONTROLLED)
+
+
+@cache
+def of_power() -> pa.Table:
+    return power(Power(DECIDED), small_run.CONTROLLED)
+
+
+@cache
+def of_recognition() -> pa.Table:
+    """How many passed, as a number that `total` sees."""
+    found = recognition(Recognition(DECIDED), small_run.CONTROLLED)
+    return found.set_column(2, "passed", found["passed"].cast(pa.float64()))
+
+
+def of_all() -> pa.Table:
+    return summary(About(TARGETS, "table 1"), [of_decisions(), of_ratios(), of_distances(), of_power()])
+
+
+def of_images() -> pa.Table:
+    """Which rows are drawn, as numbers that `total` sees."""
+    found = examples(Examples(DIGITS, Part(pin(Dataset("digits-on-photos")), 60, 60), seed=4), [])
+    return found.set_column(found.schema.get_field_index("row"), "row", found["row"].cast(pa.float64()))
+
+
+TABLES = [
+    Computed(decisions, of_decisions),
+    Computed(ratios, of_ratios),
+    Computed(distances, of_distances),
+    Computed(power, of_power),
+    Computed(recognition, of_recognition),
+    Computed(summary, of_all),
+    Computed(examples, of_images),
+    Computed(train, of_the_training, tolerance=TRAINED),
+    Computed(ask, of_the_question, tolerance=TRAINED),
+    Computed(fit, of_the_fit, tolerance=TRAINED),
+    Computed(unlearn, partial(unlearnt, FineTuning(2)), label="unlearn by FineTuning", tolerance=TRAINED),
+    Computed(unlearn, partial(unlearnt, GradientAscent(3, 1e-3)), label="unlearn by GradientAscent", tolerance=TRAINED),
+    Computed(unlearn, partial(unlearnt, RandomLabels(2)), label="unlearn by RandomLabels", tolerance=TRAINED),
+    Computed(unlearn, partial(unlearnt, Distillation(3, 2)), label="unlearn by Distillation", tolerance=TRAINED),
+]

@@ -1,0 +1,99 @@
+"""Which runs have published numbers, and that these follow from each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.audits.relational import AUDIT
+from tasks.audits.relational.config import Linear, Relational, Trained
+from tasks.audits.relational.presets import (
+    EPSILONS,
+    PRESETS,
+    TABLE_2,
+    TABLE_2_DROP,
+    TABLE_2_SQUAD,
+    PublishedNumbers,
+    printed_cell,
+    published_numbers,
+)
+from tasks.datasets.dataset import Dataset
+from tasks.language_models.language_model import LanguageModel
+from tasks.question_answering.predictions import Predictions
+from tasks.question_answering.question_sets import Corruption
+from tasks.training.recipe import Privacy
+from tests.support.settings import with_settings
+
+# Those whose data and models are embedded, or that need none.
+
+
+def test_the_private_trainings_differ_in_privacy_alone() -> None:
+    plain, *private = AUDIT.cells("private")
+    assert len(private) == len(EPSILONS)
+    assert {with_settings(config, privacy=None) for config in private} == {plain}
+
+
+COLUMNS = [(name, cell) for of_model in TABLE_2.values() for name, cell in of_model.items()]
+
+
+@pytest.mark.parametrize(("name", "cell"), COLUMNS)
+def test_every_printed_m_follows_from_the_printed_r_but_one_that_is_rounded(
+    name: tuple[str, str], cell: PublishedNumbers
+) -> None:
+    difference = cell.r_train - cell.r_validation
+    assert pytest.approx(difference, abs=1e-9 if cell.m != 0.042 else 0.0011) == cell.m
+    assert all(0 <= value <= 1 for value in cell[:-1])
+    assert name[1] in ("exact_match", "f1")
+
+
+def test_numbers_are_known_by_the_column_the_questions_and_the_score() -> None:
+    found = published_numbers("NumNet+ on DROP", "all", "exact_match")
+    assert PublishedNumbers(0.799, 0.786, 0.358, 0.315, 0.042) == found
+    assert published_numbers("NumNet+ on DROP", "numeric", "exact_match") is None
+    assert published_numbers("", "all", "exact_match") is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TABLE_2_SQUAD,
+        with_settings(TABLE_2_SQUAD, epochs=3, every=0, link=0, replicates=2, seed=4, resamples=9, negligible=0.1),
+        with_settings(TABLE_2_SQUAD, data=Dataset("squad", "0f")),
+        with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-small", digest="0f")),
+    ],
+)
+def test_a_run_repeats_the_column_whose_data_and_training_it_has(config: Relational) -> None:
+    assert printed_cell(config.question) == "T5 on SQuAD"
+
+
+def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -> None:
+    elsewhere = with_settings(TABLE_2_DROP, given=Predictions("elsewhere", "a" * 64))
+    assert printed_cell(elsewhere.question) == "NumNet+ on DROP"
+    assert printed_cell(with_settings(TABLE_2_DROP, system=Trained()).question) == ""
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        with_settings(TABLE_2_SQUAD, batch=64),
+        with_settings(TABLE_2_SQUAD, learning_rate=1e-4),
+        with_settings(TABLE_2_SQUAD, numeric=False),
+        with_settings(TABLE_2_SQUAD, examples=1000),
+        with_settings(TABLE_2_SQUAD, adaptation="lora"),
+        with_settings(TABLE_2_SQUAD, relation="redrawn"),
+        with_settings(TABLE_2_SQUAD, split="drawn"),
+        with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
+        with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
+        with_settings(TABLE_2_SQUAD, corruption=Corruption("answers")),
+        with_settings(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
+        with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
+        Relational(Linear()),
+    ],
+)
+def test_another_training_or_other_questions_repeat_nothing(config: Relational) -> None:
+    assert printed_cell(config.question) == ""
+
+
+def test_of_the_presets_those_of_table_2_have_numbers_beside_them() -> None:
+    cells = {name: cell if isinstance(cell, tuple) else (cell,) for name, cell in PRESETS.items()}
+    found = {name for name, configs in cells.items() if any(printed_cell(config.question) for config in configs)}
+    assert {"table1", "table2_squad", "table2_drop"} == found  # table 1's T5 on SQuAD is table 2's
