@@ -118,4 +118,6 @@ def nan_as_null(values: ArrayLike) -> pa.Array:
 
 
 def _is_column(values: Any) -> bool:
-    return isinstance(values, Sequence | np.ndarray | pa.Array | pa.ChunkedArray) and not isinstance(values, str | bytes)
+    return isinstance(values, Sequence | np.ndarray | pa.Array | pa.ChunkedArray) and not isinstance(
+        values, str | bytes
+    )

@@ -34,6 +34,7 @@ from tasks.audits.text.secrets.space import draw_secrets
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import MODELS, log_p_row
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load_texts
 from tasks.language_models.language_model import LanguageModel
@@ -80,7 +81,7 @@ def learning(config: Scored, inputs: Inputs) -> pa.Table:
     lengths = np.array([len(tokens) for tokens in asked])
     constant = constant_log_p(training, asked) / lengths
     log_p = np.array(held_out.log_p) / lengths
-    return pa.table([[held_out.of] * len(lengths), log_p, constant], schema=LEARNING)
+    return make_table(LEARNING, of=held_out.of, log_p=log_p, constant=constant)
 
 
 def held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLanguageModel, scores: pa.Table) -> HeldOut:

@@ -28,6 +28,7 @@ from tasks.audits.density.config import Density, KernelDensity
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import seeds
 from tasks.numerics.statistics import mean
@@ -85,12 +86,13 @@ def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     drawn = drawn_points(config)
     beyond = BEYOND * config.bandwidth
     x = np.linspace(drawn.min() - beyond, drawn.max() + beyond, config.grid)
-    densities = (
-        log_density(x, drawn, config.bandwidth),
-        log_density(x, drawn[:-1], config.bandwidth),
-        log_density(x, drawn, config.overfitted),
+    return make_table(
+        KERNEL,
+        x=x,
+        with_point=np.exp(log_density(x, drawn, config.bandwidth)),
+        without_point=np.exp(log_density(x, drawn[:-1], config.bandwidth)),
+        overfitted=np.exp(log_density(x, drawn, config.overfitted)),
     )
-    return pa.Table.from_arrays([pa.array(x), *(pa.array(np.exp(density)) for density in densities)], schema=KERNEL)
 
 
 @task(version=1, name="density.points")

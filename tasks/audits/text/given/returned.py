@@ -19,6 +19,7 @@ from tasks.audits.text.given.model import GivenQuestion, given_question, questio
 from tasks.audits.text.given.table import Returned, handout_order, read_log_p
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
 from tasks.numerics.ranks import share_tied
@@ -55,7 +56,7 @@ def answered_shares(asked: Sequence[Sequence[str]], said: Returned) -> pa.Table:
     ends = np.cumsum([len(each) for each in asked])[:-1]
     tied = float(np.mean([share_tied(each) for each in np.split(said.log_p, ends)]))
     differing = int((said.log_p[twice] != said.again[twice]).sum())
-    return pa.table([[len(said.log_p)], [int(twice.sum())], [differing], [tied]], schema=RETURNED)
+    return make_table(RETURNED, texts=len(said.log_p), twice=int(twice.sum()), differing=differing, tied=tied)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a count knows no level

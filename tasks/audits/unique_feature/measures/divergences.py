@@ -44,6 +44,7 @@ from tasks.audits.unique_feature.single_models.models import SingleModelConfig, 
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -97,18 +98,18 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
     """
     clean = predict("clean", triples.clean)
     unique, random = predict("feature", triples.unique), predict("random", triples.random)
-    n, label = len(triples.rows), about["label"]
+    label = about["label"]
     check_label(label, clean.shape[1])
-    columns = {name: [value] * n for name, value in about.items()} | {
-        "images": [triples.images] * n,
-        "image": triples.rows,
-        "d_u": divergence(clean, unique),
-        "d_r": divergence(clean, random),
-        "log_p_u": [None] * n if label is None else unique[:, label],
-        "log_p_r": [None] * n if label is None else random[:, label],
-    }
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in DIVERGENCES]
-    return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
+    return make_table(
+        DIVERGENCES,
+        **about,
+        images=triples.images,
+        image=triples.rows,
+        d_u=divergence(clean, unique),
+        d_r=divergence(clean, random),
+        log_p_u=None if label is None else unique[:, label],
+        log_p_r=None if label is None else random[:, label],
+    )
 
 
 def evaluation_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

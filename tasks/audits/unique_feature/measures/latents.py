@@ -27,6 +27,7 @@ from tasks.audits.unique_feature.questions import UnitResponses
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.numerics.statistics import mean
 
@@ -71,7 +72,7 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
+def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> Iterator[pa.Table]:
     """One model's rows, layer by layer."""
     from tasks.models.inference import active_units
     from tasks.models.networks import HIDDEN, architecture_of, weights_of_model
@@ -83,21 +84,19 @@ def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) 
     clean, unique, random = (
         active_units(network, weights, images, layers) for images in (triples.clean, triples.unique, triples.random)
     )
-    tables = []
     for layer in layers:
         units = clean[layer].shape[1]
-        columns = {
-            "canary": np.full(units, canary),
-            "seed": np.full(units, trained["seed"][0].as_py()),
-            "model": [model] * units,
-            "layer": [layer] * units,
-            "units": np.full(units, units),
-            "unit": np.arange(units),
-            "unique": excitation_rates(unique[layer], clean[layer]),
-            "random": excitation_rates(random[layer], clean[layer]),
-        }
-        tables.append(pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in LATENTS], schema=LATENTS))
-    return tables
+        yield make_table(
+            LATENTS,
+            canary=canary,
+            seed=trained["seed"][0].as_py(),
+            model=model,
+            layer=layer,
+            units=units,
+            unit=range(units),
+            unique=excitation_rates(unique[layer], clean[layer]),
+            random=excitation_rates(random[layer], clean[layer]),
+        )
 
 
 def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
