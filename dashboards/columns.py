@@ -39,15 +39,19 @@ def nothing() -> None:
 
 
 def with_columns(
-    names: Iterable[str], empty: Callable[[], Any] = nothing
+    names: Iterable[str], empty: Callable[[], Any] = nothing, filled: str | None = None
 ) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
-    """Decorate a function of a table: it returns `empty()` for one that lacks a column, or has no rows."""
+    """Decorate a function of a table: it returns `empty()` if a column is missing or the table has no rows.
+
+    The same holds for a table with a null in the column `filled`.
+    """
     needed = frozenset(names)
 
     def decorate(read: Callable[Concatenate[pa.Table, P], R]) -> Callable[Concatenate[pa.Table, P], R]:
         @wraps(read)
         def guarded(table: pa.Table, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            if not table.num_rows or not needed <= set(table.column_names):
+            is_complete = table.num_rows > 0 and needed <= set(table.column_names)
+            if not is_complete or (filled is not None and table[filled].null_count):
                 empty_result: R = empty()
                 return empty_result
             return read(table, *args, **kwargs)

@@ -30,6 +30,7 @@ ESTIMATORS = (
     "label-directed rank, label unknown",
     "random against random",
 )
+ROC_COLUMNS = ("false_positive_rate", "detection_rate", "low", "high")
 BY_MODELS = "detection rate by number of models"  # rows of the summary
 Row = Mapping[str, Any]
 
@@ -135,13 +136,11 @@ def roc_layers(
         yield marks([called[0]], [called[1]], colour, marker, 6, clip_on=False, zorder=3)
 
 
+@with_columns(("estimator", "n", *ROC_COLUMNS), list)
 def roc_curves(table: pa.Table) -> list[RocCurve]:
     """The curves of all estimators, the one that detects most at LEVEL first."""
-    names = ("false_positive_rate", "detection_rate", "low", "high")
-    if not {"estimator", "n", *names} <= set(table.column_names):
-        return []
     estimator, counts = texts(table, "estimator"), integers(table, "n")
-    columns = [numbers(table, name) for name in names]
+    columns = [numbers(table, name) for name in ROC_COLUMNS]
     curves = []
     for name in dict.fromkeys(estimator.tolist()):
         chosen = (estimator == name) & ~np.isnan(columns).any(axis=0)
