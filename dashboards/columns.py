@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.grouping import group_by
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -31,6 +33,13 @@ def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
 def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
     """A column of strings, with empty strings for nulls."""
     return np.array([text or "" for text in table[name].to_pylist()], np.str_)
+
+
+def groups(table: pa.Table, *names: str) -> dict[tuple[Any, ...], pa.Table]:
+    """The rows of each combination of values of these columns, in the order in which the combinations first occur."""
+    keys = list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    rows_of = group_by(range(table.num_rows), keys.__getitem__)
+    return {key: table.take(pa.array(rows)) for key, rows in rows_of.items()}
 
 
 def nothing() -> None:

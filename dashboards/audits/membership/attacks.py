@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.chart import Array, Axis, Chart, Curve, Facet, Figure, Panel, curve, facet_panels, histogram, line
-from dashboards.columns import integers, numbers, texts, with_columns
+from dashboards.columns import groups, integers, numbers, texts, with_columns
 from tasks.audits.membership.measures.attacks import mean_over_targets
 from tasks.audits.membership.measures.curves import AT, HISTOGRAMS, REFERENCES, ROC
 
@@ -30,13 +30,14 @@ INTERVALS = "Shade: 95 % t intervals over {n} targets, widened since these share
 
 def over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
     """Of each attack that is drawn the mean of a column over targets, by the values of another one."""
-    attack, places, values = texts(table, "attack"), numbers(table, across), numbers(table, up)
+    rows_of = groups(table, "attack")
     curves = {}
     for name in LOOKS:
-        at = np.unique(places[attack == name])
-        if not len(at):
+        if (name,) not in rows_of:
             continue
-        means = [mean_over_targets(values[(attack == name) & (places == place)]) for place in at]
+        places, values = numbers(rows_of[name,], across), numbers(rows_of[name,], up)
+        at = np.unique(places)
+        means = [mean_over_targets(values[places == place]) for place in at]
         columns = ([getattr(mean, end) for mean in means] for end in ("value", "low", "high"))
         curves[name] = Curve(at, *(np.array(each, np.float64) for each in columns), n=means[0].n)
     return curves

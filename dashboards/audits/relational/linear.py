@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, legend
 from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_panels, level, line, marks
-from dashboards.columns import numbers, with_columns
+from dashboards.columns import groups, numbers, with_columns
 from dashboards.summary import finite
 
 STEP, PRIVATE_STEP = 2.1, 1.8  # inches from a panel to the next
@@ -34,8 +34,7 @@ Row = Mapping[str, Any]
 @with_columns({"samples", "features", "time", *LINES})
 def flow(table: pa.Table) -> Figure | None:
     """A panel for each size, with the bands of intervals over trainings: figures 1 and 5."""
-    sizes = list(dict.fromkeys((row["samples"], row["features"]) for row in table.to_pylist()))
-    parts = [size_rows(table, *size) for size in sizes]
+    rows_of_size = {size: rows.sort_by("time") for size, rows in groups(table, "samples", "features").items()}
     trainings = sorted({int(count) for count in numbers(table, "n")})
     caption = (
         "Linear models trained to tell x from z = (x, y) by gradient flow from 0, on Gaussian samples. Learning is 1 "
@@ -43,14 +42,14 @@ def flow(table: pa.Table) -> Figure | None:
         "about 1/2 where every answer is 0 (dashed): memorization above it is memory. Bands: 95 % intervals over "
         f"{' to '.join(map(str, trainings[:: max(1, len(trainings) - 1)]))} trainings, each on samples of its own."
     )
-    facets = []
-    for (samples, features), part in zip(sizes, parts, strict=True):
-        times = numbers(part, "time")
+    facets: list[Facet] = []
+    for (samples, features), rows in rows_of_size.items():
+        times = numbers(rows, "time")
         layers = [level(NULL)]
         for name, (_, series) in LINES.items():
-            columns = [numbers(part, f"{name}{end}") for end in ("", "_low", "_high")]
+            columns = [numbers(rows, f"{name}{end}") for end in ("", "_low", "_high")]
             layers.append(curve(Curve(times, *columns), series, 1.5, 0.2, 0))
-        last = part is parts[-1]
+        last = len(facets) == len(rows_of_size) - 1
         across = Axis("time: steps times learning rate" if last else "", log=times.tolist(), worded=last)
         title = f"n = {samples} samples, d = {features} features"
         facets.append(Facet(layers, title, Axis(limits=(0.3, 1.03), most=4), across))
@@ -58,17 +57,11 @@ def flow(table: pa.Table) -> Figure | None:
         "linear",
         "How does a linear model memorise over time?",
         caption,
-        " ".join(describe_size(*size, part) for size, part in zip(sizes, parts, strict=True)),
-        STEP * len(parts) + 0.4 + legend.height(len(LINES)),
+        " ".join(describe_size(samples, features, rows) for (samples, features), rows in rows_of_size.items()),
+        STEP * len(facets) + 0.4 + legend.height(len(LINES)),
         facet_panels(facets, STEP),
         [legend.series_entry(label, series, linewidth=1.5) for label, series in LINES.values()],
     ).figure()
-
-
-def size_rows(table: pa.Table, samples: int, features: int) -> pa.Table:
-    """The rows of one size, by time."""
-    kept = (numbers(table, "samples") == samples) & (numbers(table, "features") == features)
-    return table.take(pa.array(np.flatnonzero(kept))).sort_by("time")
 
 
 def describe_size(samples: int, features: int, part: pa.Table) -> str:

@@ -14,7 +14,7 @@ from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import DOTTED, Array, mark
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, upright
-from dashboards.columns import integers, numbers, texts, with_columns
+from dashboards.columns import groups, integers, numbers, texts, with_columns
 from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.numerics.statistics import proportion
 
@@ -217,11 +217,10 @@ def share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
 @with_columns(EXACT, list)
 def read_ranks(table: pa.Table) -> Iterator[Ranks]:
     """Each score's p-values, in the table's order of scores."""
-    score, feature, p_value = texts(table, "score"), texts(table, "feature"), numbers(table, "p_value")
-    was_drawn = np.array(table["drawn"].to_pylist(), object)
-    for name in dict.fromkeys(score.tolist()):
-        here = (score == name) & ~np.isnan(p_value)
-        carried = here & (feature == "canary")
+    for (score,), rows in groups(table, "score").items():
+        feature, p_value = texts(rows, "feature"), numbers(rows, "p_value")
+        there, was_drawn = ~np.isnan(p_value), integers(rows, "drawn") == 1
+        carried = there & (feature == "canary")
         if carried.any():
-            others = np.sort(p_value[here & (feature == "other")])
-            yield Ranks(str(name), np.sort(p_value[carried]), others, bool(np.all(was_drawn[carried])))
+            others = np.sort(p_value[there & (feature == "other")])
+            yield Ranks(score, np.sort(p_value[carried]), others, bool(was_drawn[carried].all()))

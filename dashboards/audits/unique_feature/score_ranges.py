@@ -37,7 +37,7 @@ def ranges(pairs: Pairs) -> Figure | None:
     scores = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
-        several = groups(canary, values)
+        several = scores_by_canary(canary, values)
         if several:
             scores[score] = (several, twin)
     if not scores:
@@ -102,7 +102,7 @@ def spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acro
     )
 
 
-def groups(canary: Array, values: Array) -> dict[int, Array]:
+def scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
     """Each canary's values, sorted, the smallest mean first: of canaries that have several."""
     of_canaries = ((int(name), np.sort(values[canary == name])) for name in np.unique(canary))
     several = [(name, scores) for name, scores in of_canaries if len(scores) > 1]

@@ -25,6 +25,7 @@ from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, 
 from tasks.audits.unique_feature.pairs.canary_selection import canary_row
 from tasks.audits.unique_feature.questions import UnitResponses
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table
@@ -118,17 +119,12 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 def feature_unit_rows(latents: Sequence[Row]) -> Iterator[Row]:
     """Units per model that answer to the feature, and not to a random patch, in more than half of the probe images."""
-    counts: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
-    for unit in latents:
-        of_model = counts.setdefault((unit["layer"], unit["model"]), {}).setdefault
-        key = (unit["canary"], unit["seed"])
-        of_model(key, 0)
-        if unit["unique"] - unit["random"] > MOST:
-            counts[unit["layer"], unit["model"]][key] += 1
-    for layer in dict.fromkeys(layer for layer, _ in counts):
-        units = {model: list(counts.get((layer, model), {}).values()) for model in ("canary", "twin")}
-        null = mean(units["twin"]).value
-        yield row("units of the feature", {"layer": layer}, mean(units["canary"]), "training", null)
+    for layer, of_layer in group_rows(latents, "layer").items():
+        counts: dict[str, list[int]] = {model: [] for model in MODELS}
+        for (model, _, _), units in group_rows(of_layer, "model", "canary", "seed").items():
+            counts[model].append(sum(unit["unique"] - unit["random"] > MOST for unit in units))
+        null = mean(counts["twin"]).value
+        yield row("units of the feature", {"layer": layer}, mean(counts["canary"]), "training", null)
 
 
 MEASURE = Measure("latents", LATENTS, plan, rows)
