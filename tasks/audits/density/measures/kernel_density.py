@@ -100,11 +100,16 @@ def points(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every point with its score (POINTS), the outlying one last."""
     drawn = drawn_points(config)
     held_out = np.array([log_density(drawn[[i]], np.delete(drawn, i), config.bandwidth)[0] for i in range(len(drawn))])
-    m = memorisation(held_out, len(drawn), config.bandwidth)
     rows = np.arange(len(drawn))
-    outlying = rows == len(drawn) - 1
-    columns = [rows, drawn, outlying, log_density(drawn, drawn, config.bandwidth), held_out, m]
-    return pa.Table.from_arrays([pa.array(values) for values in columns], schema=POINTS)
+    return make_table(
+        POINTS,
+        row=rows,
+        x=drawn,
+        outlying=rows == len(drawn) - 1,
+        log_p_trained=log_density(drawn, drawn, config.bandwidth),
+        log_p_held_out=held_out,
+        m=memorisation(held_out, len(drawn), config.bandwidth),
+    )
 
 
 def drawn_points(config: Kernel) -> Array:
