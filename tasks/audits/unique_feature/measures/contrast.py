@@ -70,16 +70,13 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for table in tables.select(CONTRAST):
-        yield from change_rows(table)
-
-
-def change_rows(table: pa.Table) -> Iterator[Row]:
     """The mean distance of a probe image from itself with the feature; null: with a random patch."""
-    unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
-    p_value = paired_greater(unique, random).p_value
-    yield row("change of a probe image", {"by": "feature"}, mean(unique), "probe image", mean(random).value, p_value)
-    yield row("change of a probe image", {"by": "random patch"}, mean(random), "probe image")
+    metric, unit = "change of a probe image", "probe image"
+    for table in tables.select(CONTRAST):
+        unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
+        p_value = paired_greater(unique, random).p_value
+        yield row(metric, {"by": "feature"}, mean(unique), unit, mean(random).value, p_value)
+        yield row(metric, {"by": "random patch"}, mean(random), unit)
 
 
 MEASURE = Measure("contrast", CONTRAST, plan, rows)

@@ -17,7 +17,7 @@ Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -143,14 +143,13 @@ def plan_single(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from published_score_rows(tables.select(DIVERGENCES))
-
-
-def published_score_rows(tables: Sequence[pa.Table]) -> Iterator[Row]:
     """M, how many models its t-test calls memorised, and how many probe images that needs; a table is one model's."""
-    if not tables:
+    models = [
+        {name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")}
+        for table in tables.select(DIVERGENCES)
+    ]
+    if not models:
         return
-    models = [{name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")} for table in tables]
     scores = [black_box_score(model["d_u"], model["d_r"]) for model in models]
     yield row("M", {"model": "given"}, mean([score for score in scores if score is not None]), "model")
     p_values = [welch_greater(model["d_u"], model["d_r"]).p_value for model in models]

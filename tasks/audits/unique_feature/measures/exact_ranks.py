@@ -215,15 +215,12 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from score_summary_rows(tables.rows(EXACT_RANKS))
-
-
-def score_summary_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     """Each score's detection rate with its false alarms, its exposure, and what it reads out.
 
     False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
     Where canaries share training seeds they are no independent sample, so that nothing has an interval.
     """
+    ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
     for each in interval_rows(ranks):
         yield each | {"low": None, "high": None} if shared else each

@@ -13,7 +13,7 @@ layer of 256 is given, and the one of 128 beside it. Its networks share one seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,12 +114,8 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from feature_unit_rows(tables.rows(LATENTS))
-
-
-def feature_unit_rows(latents: Sequence[Row]) -> Iterator[Row]:
     """Units per model that answer to the feature, and not to a random patch, in more than half of the probe images."""
-    for layer, of_layer in group_rows(latents, "layer").items():
+    for layer, of_layer in group_rows(tables.rows(LATENTS), "layer").items():
         counts: dict[str, list[int]] = {model: [] for model in MODELS}
         for (model, _, _), units in group_rows(of_layer, "model", "canary", "seed").items():
             counts[model].append(sum(unit["unique"] - unit["random"] > MOST for unit in units))

@@ -256,11 +256,8 @@ def learning_curve_jobs(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from learning_curve_rows(tables.rows(LEARNING_CURVE))
-
-
-def learning_curve_rows(course: Sequence[Row]) -> Iterator[Row]:
     """M before training, after its first epoch and at the kept one; the effects there, over pairs."""
+    course = tables.rows(LEARNING_CURVE)
     if not course:
         return
     models = [group_rows(epochs, "model") for epochs in group_rows(course, "canary", "seed").values()]

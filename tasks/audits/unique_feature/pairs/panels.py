@@ -155,11 +155,8 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from panel_rate_rows(tables.rows(PANELS))
-
-
-def panel_rate_rows(panels: Sequence[Row]) -> Iterator[Row]:
     """The detection rate of panels of several models; null: that of as many models without the feature."""
+    panels = tables.rows(PANELS)
     nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
     for panel in panels:
         if panel["model"] == "canary":
