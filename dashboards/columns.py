@@ -52,7 +52,7 @@ def with_columns(
 ) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
     """Decorate a function of a table: it returns `empty()` if a column is missing or the table has no rows.
 
-    The same holds for a table with a null in the column `filled`.
+    With `filled`, it does so for a null in that column, too.
     """
     needed = frozenset(names)
 

@@ -85,10 +85,11 @@ def add_width(model: pa.Schema, width: float) -> pa.Schema:
 
 
 def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
-    """Make a table of this schema. A sequence or array holds one value per row; any other value stands in every row.
+    """Make a table of this schema from columns by name. A single value is repeated in every row.
 
-    A table whose columns are all single values has one row. NaN stays NaN; pass `nan_as_null(values)` to store null.
-    Raises ValueError if a column of the schema is missing, another is given, or lengths differ.
+    Sequences and arrays are columns; anything else, strings and None included, is a single value. The table has
+    one row if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column of the schema
+    is missing, if another is passed, or if lengths differ.
     """
     missing = [name for name in schema.names if name not in columns]
     unknown = [name for name in columns if name not in schema.names]
@@ -108,16 +109,15 @@ def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
 
 
 def table_of_rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """Make a table of this schema from rows, each with its values in the order of the schema."""
+    """Make a table of this schema from rows of values in the order of the schema."""
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def nan_as_null(values: ArrayLike) -> pa.Array:
-    """A column of these numbers with null in place of NaN."""
+    """Make a column of these numbers with null in place of NaN."""
     return pa.array(values, from_pandas=True)
 
 
 def _is_column(values: Any) -> bool:
-    return isinstance(values, Sequence | np.ndarray | pa.Array | pa.ChunkedArray) and not isinstance(
-        values, str | bytes
-    )
+    is_text = isinstance(values, str | bytes)
+    return not is_text and isinstance(values, Sequence | np.ndarray | pa.Array | pa.ChunkedArray)

@@ -1,4 +1,4 @@
-"""Columns of tables: what a figure is not drawn from."""
+"""Tables that lack columns or rows are not read."""
 
 from __future__ import annotations
 
