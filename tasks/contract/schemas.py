@@ -87,9 +87,9 @@ def add_width(model: pa.Schema, width: float) -> pa.Schema:
 def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
     """Make a table of this schema from columns by name. A single value is repeated in every row.
 
-    Sequences and arrays are columns; anything else, strings and None included, is a single value. The table has
-    one row if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column of the schema
-    is missing, if another is passed, or if lengths differ.
+    Sequences and arrays are columns; anything else, strings and None included, is a single value. The table has one row
+    if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column of the
+    schema is missing, if another is passed, or if lengths differ.
     """
     missing = [name for name in schema.names if name not in columns]
     unknown = [name for name in columns if name not in schema.names]
