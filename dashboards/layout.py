@@ -20,7 +20,7 @@ MOST = 40  # rows in one figure
 def wide_box(bottom: float, height: float, margins: tuple[float, float] = (LEFT, RIGHT)) -> Box:
     """The box of a panel across the page."""
     left, right = margins
-    return left, bottom, drawing.WIDTH - left - right, height
+    return left, bottom, drawing.WIDTH - (left + right), height
 
 
 def stack(
