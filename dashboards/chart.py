@@ -110,14 +110,20 @@ class Facet:
 
 
 def facet_panels(
-    facets: Sequence[Facet], height: float, x: Axis | None = None, gap: float = 0.4, foot: float = 0.5
+    facets: Sequence[Facet],
+    height: float,
+    x: Axis | None = None,
+    gap: float = 0.4,
+    foot: float = 0.5,
+    margins: tuple[float, float] = (layout.LEFT, layout.RIGHT),
 ) -> list[Panel]:
     """Panels below one another, the first uppermost; an axis `x` that they share is labelled below the lowest alone.
 
     From one panel to the next there are `height` inches, `gap` of them free, and `foot` inches are below the lowest.
+    The margins are the inches to the left and to the right of all panels.
     """
     panels = []
-    for at, (facet, box) in enumerate(zip(facets, layout.stack(len(facets), height, gap, foot), strict=True)):
+    for at, (facet, box) in enumerate(zip(facets, layout.stack(len(facets), height, gap, foot, margins), strict=True)):
         across = facet.x or x or Axis()
         if facet.x is None and at < len(facets) - 1:
             across = replace(across, label="", worded=False)

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.grouping import group_by
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -33,21 +35,32 @@ def texts(table: pa.Table, name: str) -> NDArray[np.str_]:
     return np.array([text or "" for text in table[name].to_pylist()], np.str_)
 
 
+def groups(table: pa.Table, *names: str) -> dict[tuple[Any, ...], pa.Table]:
+    """The rows of each combination of values of these columns, in the order in which the combinations first occur."""
+    keys = list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    rows_of = group_by(range(table.num_rows), keys.__getitem__)
+    return {key: table.take(pa.array(rows)) for key, rows in rows_of.items()}
+
+
 def nothing() -> None:
     """Return None: the figure of a table from which none can be drawn."""
     return None
 
 
 def with_columns(
-    names: Iterable[str], empty: Callable[[], Any] = nothing
+    names: Iterable[str], empty: Callable[[], Any] = nothing, filled: str | None = None
 ) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
-    """Decorate a function of a table: it returns `empty()` for one that lacks a column, or has no rows."""
+    """Decorate a function of a table: it returns `empty()` if a column is missing or the table has no rows.
+
+    With `filled`, it does so for a null in that column, too.
+    """
     needed = frozenset(names)
 
     def decorate(read: Callable[Concatenate[pa.Table, P], R]) -> Callable[Concatenate[pa.Table, P], R]:
         @wraps(read)
         def guarded(table: pa.Table, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            if not table.num_rows or not needed <= set(table.column_names):
+            is_complete = table.num_rows > 0 and needed <= set(table.column_names)
+            if not is_complete or (filled is not None and table[filled].null_count):
                 empty_result: R = empty()
                 return empty_result
             return read(table, *args, **kwargs)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dashboards import drawing, layout, legend
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, line
+from dashboards import drawing, legend
+from dashboards.chart import Axis, Chart, Facet, Figure, Layer, facet_panels, line
 from dashboards.run import Run
 from dashboards.summary import find_rows, format_range
 from tasks.contract.epsilon_rows import AT_LEAST, BOUND, CONFIDENCE, SHOWN_AT_MOST, SPENT
@@ -60,7 +60,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         f"n: {format_range([n for rung in rungs for n in rung.n])} of each bound.",
         " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
         PANEL + 0.6 + legend.height(len(entries), 2),
-        [draw_rungs(rungs, names)],
+        facet_panels([rung_facet(rungs, names)], PANEL, foot=0.55),
         entries,
         columns=2,
     ).figure()
@@ -77,7 +77,7 @@ def read_rung(cell: Run) -> Rung | None:
     return Rung(spent, found[0][0]["delta"], bounds, most, [row["n"] for _, row in found])
 
 
-def draw_rungs(rungs: Sequence[Rung], names: Sequence[str]) -> Panel:
+def rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
     layers: list[Layer] = [
         line([at - 0.4, at + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
         for at, rung in enumerate(rungs)
@@ -93,8 +93,7 @@ def draw_rungs(rungs: Sequence[Rung], names: Sequence[str]) -> Panel:
         layers.append(line(list(beside), values, colour, marker=marker, markersize=6, linestyle="none"))
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
     across = Axis("epsilon by the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
-    (box,) = layout.stack(1, PANEL, foot=0.55)
-    return Panel(box, layers, across, Axis("epsilon, at least", most=None), finish=[set_epsilon_axis])
+    return Facet(layers, y=Axis("epsilon, at least", most=None), x=across, finish=[set_epsilon_axis])
 
 
 def set_epsilon_axis(axes: Any) -> None:

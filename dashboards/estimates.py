@@ -25,6 +25,7 @@ from dashboards.chart import (
 )
 from dashboards.layout import left_out_note
 from dashboards.summary import LETTERS, Row, finite, fit_words, row_label, words
+from tasks.contract.grouping import group_rows
 
 Metric = tuple[str, list[Row]]
 REPEATED = "Does it repeat what was published?"
@@ -118,10 +119,7 @@ def forest(
 
 def group_by_metric(rows: Sequence[Row]) -> list[Metric]:
     """The rows of each metric, in the order of the first of each."""
-    metrics: dict[str, list[Row]] = {}
-    for row in rows:
-        metrics.setdefault(str(row["metric"]), []).append(row)
-    return list(metrics.items())
+    return list(group_rows(rows, "metric").items())
 
 
 def group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:

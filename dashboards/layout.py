@@ -17,14 +17,17 @@ LETTERS = 24  # of a row's name
 MOST = 40  # rows in one figure
 
 
-def wide_box(bottom: float, height: float) -> Box:
+def wide_box(bottom: float, height: float, margins: tuple[float, float] = (LEFT, RIGHT)) -> Box:
     """The box of a panel across the page."""
-    return LEFT, bottom, drawing.WIDTH - LEFT - RIGHT, height
+    left, right = margins
+    return left, bottom, drawing.WIDTH - (left + right), height
 
 
-def stack(count: int, panel: float, gap: float = 0.4, foot: float = 0.5) -> list[Box]:
+def stack(
+    count: int, panel: float, gap: float = 0.4, foot: float = 0.5, margins: tuple[float, float] = (LEFT, RIGHT)
+) -> list[Box]:
     """Boxes below one another, the uppermost first: `panel` inches from one to the next, `gap` of them between."""
-    return [wide_box(foot + panel * (count - 1 - at), panel - gap) for at in range(count)]
+    return [wide_box(foot + panel * (count - 1 - at), panel - gap, margins) for at in range(count)]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dashboards.chart import Axis, Chart, Facet, Figure, Layer, estimate_marks, 
 from dashboards.run import Run
 from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
+from tasks.contract.grouping import group_by
 
 LINES = 6  # more of them cannot be told apart: then the cells are listed
 LETTERS = 52  # that fit below the panels
@@ -85,10 +86,7 @@ def as_cell(run: Run, setting: Setting) -> Cell:
 
 def group_by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
     """The cells of each line, by its label: what they have in common of the fields that are not across."""
-    lines: dict[str, list[Cell]] = {}
-    for cell in cells:
-        lines.setdefault(", ".join(f"{field} {cell.setting[field]}" for field in others), []).append(cell)
-    return lines
+    return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in others))
 
 
 def varied_settings(cells: Sequence[Run]) -> list[Setting]:

@@ -31,6 +31,7 @@ from tasks.contract.audit import Audit
 from tasks.contract.job import Inputs, Job, Roots, task
 from tasks.contract.measure import Measure, Tables, roots, summarise
 from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Row, row
 from tasks.contract.verdict import Answer, Verdict
 from tasks.datasets.catalog import load
@@ -110,7 +111,7 @@ def answers(config: Share, inputs: Inputs) -> pa.Table:
     rows = distinct_rows(images, config.part.rows(images))
     scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
     correct = scores.argmax(axis=1) == images.train_labels[rows]
-    return pa.table([rows, np.isin(rows, config.rows(images)), correct], schema=ANSWERS)
+    return make_table(ANSWERS, row=rows, member=np.isin(rows, config.rows(images)), correct=correct)
 
 
 def stacked(inputs: Inputs) -> tuple[Mask, Mask]:
@@ -165,9 +166,14 @@ IMAGES = pa.schema(
 def images(config: High, inputs: Inputs) -> pa.Table:
     counted = counts(*stacked(inputs))
     mem, error = memorization(counted)
-    high = pa.array(mem >= config.high, mask=np.isnan(mem))
-    scores = [pa.array(values, from_pandas=True) for values in (mem, error)]
-    return pa.table([inputs[0]["row"], *counted, *scores, high], schema=IMAGES)
+    return make_table(
+        IMAGES,
+        row=inputs[0]["row"],
+        **dict(zip(SIDES, counted, strict=True)),
+        mem=nan_as_null(mem),
+        standard_error=nan_as_null(error),
+        high=pa.array(mem >= config.high, mask=np.isnan(mem)),
+    )
 
 
 def of_images(tables: Tables, about: High) -> Iterator[Row]:
@@ -198,7 +204,8 @@ def trainings(config: High, inputs: Inputs) -> pa.Table:
         shifted = counts(np.roll(member, number, axis=0), correct)
         null = share_high(shifted, config.high) if 1 <= number <= SHIFTS else np.nan
         estimates.append((right[its].mean(), right[~its].mean(), without, null))
-    return pa.table([pa.array(column, from_pandas=True) for column in np.transpose(estimates)], schema=TRAININGS)
+    columns = zip(TRAININGS.names, np.transpose(estimates), strict=True)
+    return make_table(TRAININGS, **{name: nan_as_null(values) for name, values in columns})
 
 
 def of_trainings(tables: Tables, about: High) -> Iterator[Row]:  # noqa: ARG001 - the mean knows nothing of high mem

@@ -36,6 +36,7 @@ from tasks.audits.membership.measures import summary
 from tasks.audits.membership.measures.given import Ranking, kinship, ranks
 from tasks.audits.membership.presets import QUICKSTART
 from tasks.audits.membership.trainings import answers, log_odds, trainings
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Labels
@@ -181,11 +182,15 @@ def owner_logits(references: References, owner: Owner, owners: int, seed: int) -
 def file_scores(config: Membership, scores: Logits) -> pa.Table:
     """The scores (SCORES) of a model whose file is asked."""
     rows, _, labels = pictures(question_about(config))
-    count, phi = len(rows), log_odds(scores, labels)
-    again, kind = pa.nulls(count, pa.float64()), pa.repeat("log-odds", count)
-    right = pa.array(scores.argmax(axis=1) == labels)
-    return pa.table(
-        [rows, rows < given_model(config).records.examples, phi, again, kind, np.zeros(count), right], schema=SCORES
+    return make_table(
+        SCORES,
+        row=rows,
+        record=rows < given_model(config).records.examples,
+        score=log_odds(scores, labels),
+        again=None,
+        kind="log-odds",
+        resolution=0.0,
+        right=scores.argmax(axis=1) == labels,
     )
 
 

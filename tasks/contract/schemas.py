@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 # One row per number that an audit reports. Null where there is none.
 SUMMARY = pa.schema(
@@ -77,3 +82,42 @@ def add_width(model: pa.Schema, width: float) -> pa.Schema:
     place = model.get_field_index("network")
     network = pa.struct([*model.field(place).type, ("width", pa.float64())])
     return model.set(place, pa.field("network", network))
+
+
+def make_table(schema: pa.Schema, /, **columns: Any) -> pa.Table:
+    """Make a table of this schema from columns by name. A single value is repeated in every row.
+
+    Sequences and arrays are columns; anything else, strings and None included, is a single value. The table has one row
+    if all values are single. NaN stays NaN unless `nan_as_null` replaces it. Raises ValueError if a column of the
+    schema is missing, if another is passed, or if lengths differ.
+    """
+    missing = [name for name in schema.names if name not in columns]
+    unknown = [name for name in columns if name not in schema.names]
+    for problem, names in (("missing", missing), ("not in the schema", unknown)):
+        if names:
+            raise ValueError(f"columns {problem}: {', '.join(names)}. The schema has {', '.join(schema.names)}.")
+    lengths = {name: len(values) for name, values in columns.items() if _is_column(values)}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"columns have different lengths: {listed}")
+    rows = next(iter(lengths.values()), 1)
+    arrays = []
+    for field in schema:
+        value = columns[field.name]
+        arrays.append(value if field.name in lengths else pa.repeat(pa.scalar(value, field.type), rows))
+    return pa.table(arrays, schema=schema)
+
+
+def table_of_rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    """Make a table of this schema from rows of values in the order of the schema."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def nan_as_null(values: ArrayLike) -> pa.Array:
+    """Make a column of these numbers with null in place of NaN."""
+    return pa.array(values, from_pandas=True)
+
+
+def _is_column(values: Any) -> bool:
+    is_text = isinstance(values, str | bytes)
+    return not is_text and isinstance(values, Sequence | np.ndarray | pa.Array | pa.ChunkedArray)

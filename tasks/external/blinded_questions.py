@@ -15,6 +15,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from tasks.contract.job import Inputs, task
+from tasks.contract.schemas import table_of_rows
 from tasks.datasets.catalog import load_questions
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.questions.question import Answer, Question
@@ -76,10 +77,10 @@ def key_table(config: Blinding) -> pa.Table:
     """What each question is (KEY), in the order of the ids."""
     handed, every, _ = _blind_sets(config)
     rows = [
-        {"id": handed.id_of(handed.name, place), "set": every[number][0], "question": every[number][1].id}
+        (handed.id_of(handed.name, place), every[number][0], every[number][1].id)
         for place, number in enumerate(handed.order)
     ]
-    return pa.Table.from_pylist(rows, KEY)
+    return table_of_rows(KEY, rows)
 
 
 def unblind_answers(config: ReadBlindedAnswers) -> pa.Table:

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.schemas import table_of_rows
 from tasks.datasets.dataset import DatasetError
 from tasks.external.handout import image_of, write_whole
 from tasks.numerics import seeds
@@ -142,7 +143,7 @@ class Split:
 
 def key_of(rows: Iterable[tuple[str, str]]) -> pa.Table:
     """The key (KEY) of these pictures and sets, in the order of the pictures."""
-    return pa.Table.from_pylist([{"image": image, "set": of} for image, of in sorted(rows)], KEY)
+    return table_of_rows(KEY, sorted(rows))
 
 
 def csv_of(table: pa.Table) -> bytes:

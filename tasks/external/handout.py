@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tasks.contract.schemas import table_of_rows
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.images import Pixels
 from tasks.external.bound_draw import Draw
@@ -107,7 +108,7 @@ def write_pictures(
     held.append((README, text.encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     write_all(folder, held)
-    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+    return table_of_rows(SCHEMA, rows)
 
 
 def promise(what: str, commitment: str, draw: Draw | None = None) -> str:
@@ -260,7 +261,7 @@ def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Tabl
     )
     listed = "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows])
     _write_once(folder, IMAGES, listed.encode())
-    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+    return table_of_rows(SCHEMA, rows)
 
 
 def _single_pictures(name: str, held: ToEmbed) -> Iterator[Pixels]:

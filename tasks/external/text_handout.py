@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tasks.contract.schemas import table_of_rows
 from tasks.datasets.dataset import DatasetError
 from tasks.datasets.questions.question import records_of
 from tasks.datasets.questions.question_files import write_drop, write_squad
@@ -81,7 +82,7 @@ def write_records(
     held.append((README, text.encode()))
     held.append((RECORDS, write_csv(rows)))
     write_all(folder, held)
-    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+    return table_of_rows(SCHEMA, rows)
 
 
 def record_lines(records: Records) -> bytes:
@@ -171,7 +172,7 @@ def write_questions(
         promise=f"\n{promised.rstrip()}\n" if promised else "",
     )
     write_all(folder, [*files.items(), (README, about.encode()), (LISTED, write_csv(rows))])
-    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+    return table_of_rows(SCHEMA, rows)
 
 
 def indent_names(names: Iterable[str]) -> str:

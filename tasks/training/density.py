@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.contract.job import Inputs, Work, format_shape, single_table, task
+from tasks.contract.schemas import make_table
 from tasks.models.catalog import autoencoder_growth
 from tasks.training.chains import Linked, train_chains
 from tasks.training.density_config import (
@@ -199,27 +200,25 @@ def density_table(
     schema = REFINED if isinstance(config, RefinedTraining) else FITTED
     fold = config.held_out if isinstance(config.held_out, Fold) else None
     row = config.held_out.row if isinstance(config.held_out, Row) else None
-    last = len(history)
-    columns: dict[str, list[Any]] = {
-        "seed": [config.seed] * last,
-        "partition": [fold and fold.partition] * last,
-        "fold": [fold and fold.number] * last,
-        "row": [row] * last,
-        "epoch": [epoch.epoch for epoch in history],
-        "train_loss": [epoch.train_loss for epoch in history],
-        "test_loss": [epoch.validation_loss for epoch in history],
-        "epsilon": list(epsilons) if epsilons is not None else [None] * last,
-    }
     samples = None if evaluation.samples is None else evaluation.samples.tobytes()
-    columns["samples"] = [None] * (last - 1) + [samples]
-    by_epoch = {name: getattr(evaluation, name) for name in schema.names if name in OF_OBSERVATIONS}
-    arrays = [
-        pa.array(columns[name], schema.field(name).type)
-        if name in columns
-        else lists([by_epoch[name].get(epoch.epoch) for epoch in history])
-        for name in schema.names
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    of_observations = {}
+    for name in OF_OBSERVATIONS:
+        if name in schema.names:
+            by_epoch = getattr(evaluation, name)
+            of_observations[name] = lists([by_epoch.get(epoch.epoch) for epoch in history])
+    return make_table(
+        schema,
+        seed=config.seed,
+        partition=fold and fold.partition,
+        fold=fold and fold.number,
+        row=row,
+        epoch=[epoch.epoch for epoch in history],
+        train_loss=[epoch.train_loss for epoch in history],
+        test_loss=[epoch.validation_loss for epoch in history],
+        epsilon=epsilons,
+        samples=[None] * (len(history) - 1) + [samples],
+        **of_observations,
+    )
 
 
 def lists(arrays: Sequence[NDArray[np.float32] | None]) -> pa.Array:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row
 from tasks.numerics import statistics
 
@@ -32,8 +33,7 @@ def kept_accuracy(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
     (end,) = training.select(["seed", "best_epoch", "history"]).to_pylist()
     accuracies = [epoch["validation_accuracy"] for epoch in end["history"] if epoch["epoch"] == end["best_epoch"]]
     known = [value for value in accuracies if value is not None and not np.isnan(value)]
-    row = {"seed": end["seed"], "validation_accuracy": known[-1] if known else None}
-    return pa.Table.from_pylist([row], KEPT_ACCURACY)
+    return make_table(KEPT_ACCURACY, seed=end["seed"], validation_accuracy=known[-1] if known else None)
 
 
 def accuracy_jobs(trainings: Iterable[Job]) -> tuple[Job, ...]:

@@ -129,7 +129,7 @@ def test_the_unit_that_only_the_feature_excites_is_named_and_the_twins_beside_it
 
 def test_a_unit_without_a_row_was_never_excited() -> None:
     table = pa.table({"units": [4, 4, 4], "unit": [1, 1, 2], "unique": [0.5, 0.1, 0.4], "random": [0.0, 0.2, 0.0]})
-    unique, random = excitation_rates(table, np.array([True] * 3), 2)
+    unique, random = excitation_rates(table, 2)
     assert unique.tolist() == [0.0, 0.3, 0.2, 0.0]
     assert random.tolist() == [0.0, 0.1, 0.0, 0.0]
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dashboards import drawing
 from dashboards.chart import Curve
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 
 BOTH = "both"  # ways of a test: the mean of the two, or all pictures together
 PERCENT = 20  # of pictures, as published; where no row of a table says which decides
@@ -37,17 +37,15 @@ class Attack(NamedTuple):
         return f"epoch {self.epoch}, layer {self.layer}, k {self.k}"
 
 
+@with_columns({*Attack._fields, "way"}, lambda: pa.table({}))
 def both_ways_rows(table: pa.Table) -> pa.Table:
     """The rows of both ways together; without columns where it is no table of attacks."""
-    if not {*Attack._fields, "way"} <= set(table.column_names):
-        return pa.table({})
     return table.take(pa.array(np.flatnonzero(texts(table, "way") == BOTH)))
 
 
+@with_columns(Attack._fields, list)
 def read_attacks(table: pa.Table) -> list[Attack]:
     """The attacks of a table, in its order: epochs ascending, layers and numbers of neighbours as they were asked."""
-    if not table.num_rows:
-        return []
     columns = (integers(table, name).tolist() for name in Attack._fields)
     return list(dict.fromkeys(Attack(*values) for values in zip(*columns, strict=True)))
 

@@ -8,10 +8,12 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.audits.deja_vu.attacks import NULL
+from dashboards.columns import with_columns
 from dashboards.gallery import Gallery, Item, Picture, Pixels, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.attack import attack
@@ -48,7 +50,7 @@ Rows = Mapping[str, Sequence[Layers]]
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
     """The pictures of each kind; of private data a note with their ids. None where none were retrieved."""
-    rows = select_pictures(run)
+    rows = select_pictures(run.table("retrieval"))
     if not any(rows.values()):
         return None
     config = run.private_config
@@ -69,11 +71,9 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}. {ids}", title=TITLE)
 
 
-def select_pictures(run: Run) -> dict[str, list[Layers]]:
+@with_columns(("kind", "scope", "rank"), dict)
+def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
     """The first pictures of each kind, of all classes together, each layer by layer."""
-    table = run.table("retrieval")
-    if not {"kind", "scope", "rank"} <= set(table.column_names):
-        return {}
     told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
     found = {kind: sorted((row for row in told if row["kind"] == kind), key=rank_key) for kind in KINDS}
     return {kind: [list(layers) for _, layers in groupby(rows, rank_key)] for kind, rows in found.items() if rows}

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from dashboards.audits.deja_vu.pictures import LONGEST, MODELS, picture_and_crop
+from dashboards.columns import with_columns
 from dashboards.gallery import Gallery, Item, Picture, Strip, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.deja_vu.config import DejaVu
@@ -35,7 +37,7 @@ Pair = tuple[Row, Row]  # of one picture: the target's drawing and the reference
 
 def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     """The drawings of each kind by both models; of private data a note with the pictures' ids. None without any."""
-    kinds = group_by_kind(pairs(run))
+    kinds = group_by_kind(pairs(run.table("drawn")))
     if not kinds:
         return None
     config = run.private_config
@@ -53,11 +55,9 @@ def reconstruction(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, f"The drawings cannot be shown{error_reason(run, error)}. {ids}", title=TITLE)
 
 
-def pairs(run: Run) -> list[Pair]:
+@with_columns(DRAWN.names, list)
+def pairs(table: pa.Table) -> list[Pair]:
     """Both models' drawings of each picture that both drew, by set and id."""
-    table = run.table("drawn")
-    if not set(DRAWN.names) <= set(table.column_names):
-        return []
     rows = {(row["set"], row["id"], row["model"]): row for row in table.to_pylist()}
     targets = [row for (name, _, model), row in sorted(rows.items()) if name == model]
     others = [rows.get((row["set"], row["id"], OTHER[row["set"]])) for row in targets]

@@ -198,14 +198,14 @@ def describe_examples(table: pa.Table) -> Iterator[str]:
             yield f"Among U {name}: {'; '.join(named)}."
 
 
+@with_columns([f"{kind}_rows" for kind in KINDS], list)
 def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
     """Some bins with examples of both kinds, from the lowest up: the bin's name, and the rows of each kind."""
-    columns = {kind: f"{kind}_rows" for kind in KINDS}
     bins = read_bins(table)
-    if bins is None or not set(columns.values()) <= set(table.column_names):
+    if bins is None:
         return
     order = bin_order(table).tolist()
-    rows = {kind: table[column].to_pylist() for kind, column in columns.items()}
+    rows = {kind: table[f"{kind}_rows"].to_pylist() for kind in KINDS}
     examples = [
         (bins.name(at), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})
         for at, index in enumerate(order)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dashboards import drawing
 from dashboards.audits.density.observations import KINDS, Observations
 from dashboards.audits.density.outliers import example_bins
-from dashboards.columns import integers, numbers
+from dashboards.columns import integers, numbers, with_columns
 from dashboards.gallery import Gallery, Picture, Pixels, encode_png, error_reason
 from dashboards.run import Run
 from orchestrator.errors import StoreError
@@ -62,7 +63,7 @@ def measured_pictures(
     observed = images.test_images if is_null else images.train_images
     yield from score_pictures(seen, groups, observed)
     yield from outlier_pictures(run, seen, observed)
-    yield from duplicate_pictures(run, images.train_images)
+    yield from duplicate_pictures(run.table("duplicates"), images.train_images)
     yield from sample_pictures(run, images.shape)
 
 
@@ -105,11 +106,9 @@ def outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterator
                 yield Picture(encode_png(observed[row]), title, f"Observation, {title}, U {name}", group)
 
 
-def duplicate_pictures(run: Run, images: Pixels) -> Iterator[Picture]:
+@with_columns(("rank", "row", "other", "distance"), list)
+def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
     """The closest pairs, with the two images of each side by side."""
-    table = run.table("duplicates")
-    if not {"rank", "row", "other", "distance"} <= set(table.column_names):
-        return
     rank, row, other = (integers(table, name) for name in ("rank", "row", "other"))
     distance = numbers(table, "distance")
     for at in np.argsort(rank, kind="stable")[:PAIRS]:

@@ -191,10 +191,9 @@ def compare_losses(cells: list[Cell], what: str) -> Figure | None:
         for split, width in (("test", 2.2), ("train", 0.9))
     ]
     up = Axis("loss, nats per image", loss_limits(everything))
-    (box,) = layout.stack(1, LOSSES)
-    panel = Panel(box, lines, epoch_axis(everything), up, "thick: test split; thin: trained on")
+    panels = facet_panels([Facet(lines, "thick: test split; thin: trained on", up)], LOSSES, epoch_axis(everything))
     there = [cell for cell, _ in trained]
-    return cell_chart("losses", f"Do the losses part, by {what}?", caption, alt, there, [panel], LOSSES)
+    return cell_chart("losses", f"Do the losses part, by {what}?", caption, alt, there, panels, LOSSES)
 
 
 def compare_spreads(cells: list[Cell], what: str) -> Figure | None:

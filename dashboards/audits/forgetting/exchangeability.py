@@ -22,6 +22,7 @@ from dashboards.audits.forgetting.query_confidences import (
     target_boxes,
 )
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel
+from dashboards.columns import with_columns
 from dashboards.summary import format_range
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.exchangeability import Array
@@ -61,9 +62,10 @@ class TargetScores:
         return f"KS {self.farthest.distance:.2g}{p}"
 
 
+@with_columns(CONFIDENCES.names)
 def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
-    if not set(table.column_names) >= set(CONFIDENCES.names) or not is_controlled(table):
+    if not is_controlled(table):
         return None
     found = list(target_panels(table, decided))
     if not found:

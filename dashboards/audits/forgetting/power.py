@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dashboards import drawing, layout, legend
 from dashboards.audits.forgetting.targets import BOUND
-from dashboards.chart import Array, Axis, Chart, Figure, Layer, Panel, intervals, level, line
+from dashboards.chart import Array, Axis, Chart, Facet, Figure, Layer, Panel, facet_panels, intervals, level, line
 from dashboards.columns import integers, numbers, with_columns
 from dashboards.run import Run
 from dashboards.summary import format_range, shorten
@@ -75,23 +75,20 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
     targets = target_effects(decisions)
     places = share_positions([found])
     handles = legend_entries(found, bool(targets))
-    upper, lower = layout.stack(2, PANEL, foot=0.55)
+    detections = Facet(
+        power_layers(found, share_places(found, places), drawing.SERIES[0]),
+        "models detected, share",
+        Axis(limits=(-0.03, 1.05), most=4),
+        Axis(),
+        [lambda axes: set_share_axis(axes, places, False)],
+    )
     return Chart(
         "power",
         "How little of the query set does the audit find?",
         power_caption(found, words, bool(targets)),
         f"{words} {alt}",
         PANEL * 2 + 0.32 + legend.height(len(handles)),
-        [
-            Panel(
-                upper,
-                power_layers(found, share_places(found, places), drawing.SERIES[0]),
-                y=Axis(limits=(-0.03, 1.05), most=4),
-                title="models detected, share",
-                finish=[lambda axes: set_share_axis(axes, places, False)],
-            ),
-            effect_panel(lower, found, places, targets),
-        ],
+        facet_panels([detections, effect_facet(found, places, targets)], PANEL, foot=0.55),
         handles,
     ).figure()
 
@@ -191,22 +188,21 @@ def share_marks(power: Power, x: Array, values: Array, series: legend.Series) ->
     ]
 
 
-def effect_panel(box: layout.Box, found: Power, places: dict[float, float], targets: Sequence[float]) -> Panel:
+def effect_facet(found: Power, places: dict[float, float], targets: Sequence[float]) -> Facet:
     """The mean effect of the models of each share, over the line at 0, with those of given targets as level lines."""
     x = share_places(found, places)
     values = np.concatenate([found.effect, found.low, found.high, np.array(targets, np.float64)])
-    return Panel(
-        box,
+    return Facet(
         [
             level(0),
             *(level(effect, BOUND) for effect in targets),
             whole_intervals(x, found.low, found.high, drawing.SERIES[0][0]),
             *share_marks(found, x, found.effect, drawing.SERIES[0]),
         ],
-        Axis("share of D_Q trained on, beside all of D_C"),
-        Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
         "effect, standard deviations of chance",
-        finish=[lambda axes: set_share_axis(axes, places, True)],
+        Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
+        Axis("share of D_Q trained on, beside all of D_C"),
+        [lambda axes: set_share_axis(axes, places, True)],
     )
 
 

@@ -54,9 +54,10 @@ def target_numbers(table: pa.Table) -> NDArray[np.int64]:
     return np.where(np.isnan(number), -1, number).astype(np.int64)
 
 
+@with_columns(("model", "target"), dict)
 def values_by_group(table: pa.Table, column: str) -> dict[ModelGroup, NDArray[np.float64]]:
     """The values of a column by role and target: query models, calibration models, then targets."""
-    if not {"model", "target", column} <= set(table.column_names):
+    if column not in table.column_names:
         return {}
     role, number, values = texts(table, "model"), target_numbers(table), numbers(table, column)
     there = (role != "") & ~np.isnan(values)

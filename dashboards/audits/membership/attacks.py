@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dashboards import drawing, layout, legend
 from dashboards.chart import Array, Axis, Chart, Curve, Facet, Figure, Panel, curve, facet_panels, histogram, line
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import groups, integers, numbers, texts, with_columns
 from tasks.audits.membership.measures.attacks import mean_over_targets
 from tasks.audits.membership.measures.curves import AT, HISTOGRAMS, REFERENCES, ROC
 
@@ -28,20 +28,16 @@ WIDE_SIDES = {True: ("members", "canary"), False: ("other records", "twin")}
 INTERVALS = "Shade: 95 % t intervals over {n} targets, widened since these share records and references."
 
 
-def has_columns(table: pa.Table, schema: pa.Schema) -> bool:
-    """Whether the table has a row with the columns of the schema, none of them null."""
-    return table.num_rows > 0 and set(schema.names) <= set(table.column_names) and not table[schema.names[0]].null_count
-
-
 def over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
     """Of each attack that is drawn the mean of a column over targets, by the values of another one."""
-    attack, places, values = texts(table, "attack"), numbers(table, across), numbers(table, up)
+    rows_of = groups(table, "attack")
     curves = {}
     for name in LOOKS:
-        at = np.unique(places[attack == name])
-        if not len(at):
+        if (name,) not in rows_of:
             continue
-        means = [mean_over_targets(values[(attack == name) & (places == place)]) for place in at]
+        places, values = numbers(rows_of[name,], across), numbers(rows_of[name,], up)
+        at = np.unique(places)
+        means = [mean_over_targets(values[places == place]) for place in at]
         columns = ([getattr(mean, end) for mean in means] for end in ("value", "low", "high"))
         curves[name] = Curve(at, *(np.array(each, np.float64) for each in columns), n=means[0].n)
     return curves
@@ -54,10 +50,9 @@ def positive(shown: Curve, least: float) -> Curve:
     return Curve(shown.places[there], shown.value[there], low[there], shown.high[there], n=shown.n)
 
 
+@with_columns(ROC.names, filled="attack")
 def roc(table: pa.Table) -> Figure | None:
     """The true-positive rate over the nominal false-positive rate, both logarithmic, with the diagonal."""
-    if not has_columns(table, ROC):
-        return None
     curves = over_targets(table, "nominal", "tpr")
     if not curves:
         return None
@@ -100,10 +95,9 @@ def format_rate(shown: Curve, rate: float) -> str:
     return f"{100 * float(shown.places[nearest(shown, rate)]):.2g} %"
 
 
+@with_columns(HISTOGRAMS.names, filled="attack")
 def histograms(table: pa.Table) -> Figure | None:
     """The scores of an attack without references and of one with them, by membership."""
-    if not has_columns(table, HISTOGRAMS):
-        return None
     attack, member = texts(table, "attack"), integers(table, "member") == 1
     low, high, count = numbers(table, "low"), numbers(table, "high"), numbers(table, "count")
     names = [name for name in SCORES if (attack == name).any()]
@@ -139,24 +133,19 @@ def median(counts: Array, edges: Array) -> float:
     return float((edges[at] + edges[at + 1]) / 2)
 
 
+@with_columns(REFERENCES.names, filled="attack")
 def references(table: pa.Table) -> Figure | None:
     """The true-positive rate and the area under the curve over the number of references."""
-    if not has_columns(table, REFERENCES):
-        return None
     curves = {up: over_targets(table, "references", up) for up in ("tpr", "auc")}
     if not curves["tpr"]:
         return None
     numbers_of = sorted({float(place) for each in curves["tpr"].values() for place in each.places})
     ticks = (numbers_of, [f"{number:g}" for number in numbers_of])
-    panels = []
-    titles = {"tpr": f"true-positive rate at {100 * AT:g} %", "auc": "area under the curve"}
-    for at, (up, box) in enumerate(zip(titles, layout.stack(2, 1.9, gap=0.42, foot=0.55), strict=True)):
-        across = Axis("references, models", ticks=ticks, worded=at == 1)
+    facets = []
+    for up, title in (("tpr", f"true-positive rate at {100 * AT:g} %"), ("auc", "area under the curve")):
         layers = [curve(each, LOOKS[name]) for name, each in curves[up].items()]
         finish = [lambda axes: axes.set_xscale("log", base=2), lambda axes: axes.set_xticks(*ticks)]
-        panels.append(
-            Panel(box, layers, x=across if at else Axis(worded=False), y=Axis(most=4), title=titles[up], finish=finish)
-        )
+        facets.append(Facet(layers, title, finish=finish))
     n = max(each.n for each in curves["tpr"].values())
     entries = [legend.series_entry(name, LOOKS[name]) for name in curves["tpr"]]
     return Chart(
@@ -172,6 +161,6 @@ def references(table: pa.Table) -> Figure | None:
             for name, each in curves["tpr"].items()
         ),
         3.95 + legend.height(len(entries), 2) + 0.1 * math.ceil(len(entries) > 4),
-        panels,
+        facet_panels(facets, 1.9, Axis("references, models", ticks=ticks), gap=0.42, foot=0.55),
         entries,
     ).figure()

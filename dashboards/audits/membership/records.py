@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from dashboards import drawing, layout, legend
-from dashboards.audits.membership.attacks import LOOKS, has_columns
+from dashboards.audits.membership.attacks import LOOKS
 from dashboards.chart import Axis, Chart, Facet, Figure, Panel, facet_panels, histogram, line, upright
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.gallery import Gallery, Picture, encode_png, error_reason
 from dashboards.run import Run
 from tasks.audits.membership.config import Membership
@@ -33,10 +33,9 @@ CAPTION = (
 GROUPS = ("Most memorised", "Least memorised")
 
 
+@with_columns(RECORDS.names, filled="row")
 def influence(table: pa.Table) -> Figure | None:
     """Histograms of the records' effects and of mem: of all, and of those that are found."""
-    if not has_columns(table, RECORDS):
-        return None
     found = integers(table, "found") == 1
     columns = {"effect": "effect, nats", "mem": "mem, difference of accuracy"}
     values = {name: numbers(table, name) for name in columns}
@@ -78,9 +77,12 @@ def influence(table: pa.Table) -> Figure | None:
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
     """The records in the order of mem; None where no record was tested."""
-    table = run.table("records")
-    if not has_columns(table, RECORDS):
-        return None
+    return record_gallery(run.table("records"), run, show_images)
+
+
+@with_columns(RECORDS.names, filled="row")
+def record_gallery(table: pa.Table, run: Run, show_images: bool) -> Gallery | None:
+    """The records of the table in the order of mem; None where no record was tested."""
     mem, effect, p_values = (numbers(table, name) for name in ("mem", "effect", "p_value"))
     tested, rows = np.flatnonzero(~np.isnan(p_values)), integers(table, "row")
     if not len(tested):
@@ -117,10 +119,9 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}. {words}")
 
 
+@with_columns(CALLS.names, filled="attack")
 def calls(table: pa.Table) -> Figure | None:
     """The share of records whose false-positive rate is at least as large, beside chance, by attack."""
-    if not has_columns(table, CALLS):
-        return None
     from scipy import stats
 
     attack, alarms, models = texts(table, "attack"), integers(table, "called_outside"), integers(table, "outside")

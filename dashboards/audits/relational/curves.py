@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dashboards import drawing, legend
 from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_panels, level
-from dashboards.columns import numbers
+from dashboards.columns import numbers, with_columns
 
 SCORES: Mapping[str, str] = {"exact_match": "exact match", "f1": "F1"}
 GOLDS = {"one": "one gold answer on both parts", "all": "all gold answers, as published"}
@@ -119,13 +119,12 @@ def answer_caption(table: pa.Table) -> str:
     )
 
 
+@with_columns(("questions", "score", "golds", "epoch"))
 def read_curve(table: pa.Table, name: str, score: str, golds: str) -> Curve | None:
     """The column `name` of the memorization table by epoch, of the first subset of questions; None where it has none.
 
     An epoch that is not known is 0.
     """
-    if "questions" not in table.column_names or not table.num_rows:
-        return None
     questions = table["questions"][0].as_py()
     kept = [
         at

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dashboards import drawing, layout, legend
-from dashboards.chart import Axis, Chart, Curve, Figure, Panel, curve, level, line, marks
-from dashboards.columns import numbers, with_columns
+from dashboards import drawing, legend
+from dashboards.chart import Axis, Chart, Curve, Facet, Figure, curve, facet_panels, level, line, marks
+from dashboards.columns import groups, numbers, with_columns
 from dashboards.summary import finite
 
 STEP, PRIVATE_STEP = 2.1, 1.8  # inches from a panel to the next
@@ -34,8 +34,7 @@ Row = Mapping[str, Any]
 @with_columns({"samples", "features", "time", *LINES})
 def flow(table: pa.Table) -> Figure | None:
     """A panel for each size, with the bands of intervals over trainings: figures 1 and 5."""
-    sizes = list(dict.fromkeys((row["samples"], row["features"]) for row in table.to_pylist()))
-    parts = [size_rows(table, *size) for size in sizes]
+    rows_of_size = {size: rows.sort_by("time") for size, rows in groups(table, "samples", "features").items()}
     trainings = sorted({int(count) for count in numbers(table, "n")})
     caption = (
         "Linear models trained to tell x from z = (x, y) by gradient flow from 0, on Gaussian samples. Learning is 1 "
@@ -43,35 +42,26 @@ def flow(table: pa.Table) -> Figure | None:
         "about 1/2 where every answer is 0 (dashed): memorization above it is memory. Bands: 95 % intervals over "
         f"{' to '.join(map(str, trainings[:: max(1, len(trainings) - 1)]))} trainings, each on samples of its own."
     )
-    panels = []
-    for (samples, features), part, box in zip(sizes, parts, layout.stack(len(parts), STEP), strict=True):
-        times = numbers(part, "time")
-        columns = {name: [numbers(part, f"{name}{end}") for end in ("", "_low", "_high")] for name in LINES}
-        last = part is parts[-1]
-        panels.append(
-            Panel(
-                box,
-                [level(NULL), *(curve(Curve(times, *columns[name]), LINES[name][1], 1.5, 0.2, 0) for name in LINES)],
-                x=Axis("time: steps times learning rate" if last else "", log=times.tolist(), worded=last),
-                y=Axis(limits=(0.3, 1.03), most=4),
-                title=f"n = {samples} samples, d = {features} features",
-            )
-        )
+    facets: list[Facet] = []
+    for (samples, features), rows in rows_of_size.items():
+        times = numbers(rows, "time")
+        layers = [level(NULL)]
+        for name, (_, series) in LINES.items():
+            columns = [numbers(rows, f"{name}{end}") for end in ("", "_low", "_high")]
+            layers.append(curve(Curve(times, *columns), series, 1.5, 0.2, 0))
+        last = len(facets) == len(rows_of_size) - 1
+        across = Axis("time: steps times learning rate" if last else "", log=times.tolist(), worded=last)
+        title = f"n = {samples} samples, d = {features} features"
+        facets.append(Facet(layers, title, Axis(limits=(0.3, 1.03), most=4), across))
     return Chart(
         "linear",
         "How does a linear model memorise over time?",
         caption,
-        " ".join(describe_size(*size, part) for size, part in zip(sizes, parts, strict=True)),
-        STEP * len(parts) + 0.4 + legend.height(len(LINES)),
-        panels,
+        " ".join(describe_size(samples, features, rows) for (samples, features), rows in rows_of_size.items()),
+        STEP * len(facets) + 0.4 + legend.height(len(LINES)),
+        facet_panels(facets, STEP),
         [legend.series_entry(label, series, linewidth=1.5) for label, series in LINES.values()],
     ).figure()
-
-
-def size_rows(table: pa.Table, samples: int, features: int) -> pa.Table:
-    """The rows of one size, by time."""
-    kept = (numbers(table, "samples") == samples) & (numbers(table, "features") == features)
-    return table.take(pa.array(np.flatnonzero(kept))).sort_by("time")
 
 
 def describe_size(samples: int, features: int, part: pa.Table) -> str:
@@ -105,7 +95,7 @@ def privacy(table: pa.Table) -> Figure | None:
         for label, bound, dash in BOUNDS.values()
     ]
     every = [row["epsilon"] for rows in shown.values() for row in rows]
-    boxes = layout.stack(len(shown), PRIVATE_STEP, foot=0.55)
+    facets = [mechanism_facet(name, rows) for name, rows in shown.items()]
     return Chart(
         "private",
         "What does differential privacy leave of it?",
@@ -116,17 +106,14 @@ def privacy(table: pa.Table) -> Figure | None:
             for name, rows in shown.items()
         ),
         PRIVATE_STEP * len(shown) + 0.45 + legend.height(3, 1),
-        [
-            mechanism_panel(box, name, rows, every, name == list(shown)[-1])
-            for (name, rows), box in zip(shown.items(), boxes, strict=True)
-        ],
+        facet_panels(facets, PRIVATE_STEP, Axis("epsilon", log=every), foot=0.55),
         handles,
         columns=1,
     ).figure()
 
 
-def mechanism_panel(box: layout.Box, name: str, rows: Sequence[Row], every: Sequence[float], last: bool) -> Panel:
-    """m by epsilon with its intervals and bounds, on an axis that holds every epsilon."""
+def mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
+    """m by epsilon with its intervals and bounds."""
     epsilons = [row["epsilon"] for row in rows]
     bounds = [
         line(
@@ -142,13 +129,7 @@ def mechanism_panel(box: layout.Box, name: str, rows: Sequence[Row], every: Sequ
     path = drawing.segment_path(*([row[end] for row in whole] for end in ("epsilon", "low", "high")))
     colour, marker, _ = drawing.SERIES[0]
     measured = [line(*path, colour, linewidth=1.8), marks(epsilons, [row["m"] for row in rows], colour, marker, 5)]
-    return Panel(
-        box,
-        [level(0), *bounds, *measured],
-        x=Axis("epsilon" if last else "", log=every, worded=last),
-        y=Axis(limits=(-0.06, 1.0), most=4),
-        title=MECHANISMS[name],
-    )
+    return Facet([level(0), *bounds, *measured], MECHANISMS[name], Axis(limits=(-0.06, 1.0), most=4))
 
 
 def better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:

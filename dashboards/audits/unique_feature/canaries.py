@@ -14,7 +14,7 @@ from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import DOTTED, Array, mark
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, upright
-from dashboards.columns import integers, numbers, texts
+from dashboards.columns import groups, integers, numbers, texts, with_columns
 from tasks.audits.unique_feature.population import FDR, LEVEL
 from tasks.numerics.statistics import proportion
 
@@ -28,13 +28,14 @@ LEVELS = (0.05, 0.01, 0.001)
 EXACT = ("score", "feature", "p_value", "exposure", "drawn")
 
 
+@with_columns(NEEDED)
 def verdicts(table: pa.Table) -> Figure | None:
     """Each canary's p-value, the called ones filled, against what it left: the shift of its feature, or what is read.
 
     The ranks are among all glyphs, or among the members of the feature's family.
     """
     names = set(table.column_names)
-    if not names >= NEEDED or not table.num_rows or not (names >= IN_FAMILY or names >= AMONG_ALL):
+    if not names >= IN_FAMILY and not names >= AMONG_ALL:
         return None
     p_value, called = numbers(table, "p_value"), integers(table, "called") == 1
     among_all = names >= AMONG_ALL
@@ -213,15 +214,13 @@ def share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
     return np.r_[least, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]
 
 
+@with_columns(EXACT, list)
 def read_ranks(table: pa.Table) -> Iterator[Ranks]:
     """Each score's p-values, in the table's order of scores."""
-    if not set(EXACT) <= set(table.column_names) or not table.num_rows:
-        return
-    score, feature, p_value = texts(table, "score"), texts(table, "feature"), numbers(table, "p_value")
-    was_drawn = np.array(table["drawn"].to_pylist(), object)
-    for name in dict.fromkeys(score.tolist()):
-        here = (score == name) & ~np.isnan(p_value)
-        carried = here & (feature == "canary")
+    for (score,), rows in groups(table, "score").items():
+        feature, p_value = texts(rows, "feature"), numbers(rows, "p_value")
+        there, was_drawn = ~np.isnan(p_value), integers(rows, "drawn") == 1
+        carried = there & (feature == "canary")
         if carried.any():
-            others = np.sort(p_value[here & (feature == "other")])
-            yield Ranks(str(name), np.sort(p_value[carried]), others, bool(np.all(was_drawn[carried])))
+            others = np.sort(p_value[there & (feature == "other")])
+            yield Ranks(score, np.sort(p_value[carried]), others, bool(was_drawn[carried].all()))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.pairs import DOTTED, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, area, estimate_marks, level, line, marks, upright
-from dashboards.columns import integers, numbers, texts, with_columns
+from dashboards.columns import groups, integers, numbers, texts, with_columns
 from dashboards.summary import find_rows, finite, format_range, shorten
 
 LEVEL = 0.05  # of false positives, at which estimators are compared
@@ -30,6 +30,7 @@ ESTIMATORS = (
     "label-directed rank, label unknown",
     "random against random",
 )
+ROC_COLUMNS = ("false_positive_rate", "detection_rate", "low", "high")
 BY_MODELS = "detection rate by number of models"  # rows of the summary
 Row = Mapping[str, Any]
 
@@ -135,32 +136,29 @@ def roc_layers(
         yield marks([called[0]], [called[1]], colour, marker, 6, clip_on=False, zorder=3)
 
 
+@with_columns(("estimator", "n", *ROC_COLUMNS), list)
 def roc_curves(table: pa.Table) -> list[RocCurve]:
     """The curves of all estimators, the one that detects most at LEVEL first."""
-    names = ("false_positive_rate", "detection_rate", "low", "high")
-    if not {"estimator", "n", *names} <= set(table.column_names):
-        return []
-    estimator, counts = texts(table, "estimator"), integers(table, "n")
-    columns = [numbers(table, name) for name in names]
     curves = []
-    for name in dict.fromkeys(estimator.tolist()):
-        chosen = (estimator == name) & ~np.isnan(columns).any(axis=0)
-        if chosen.any():
-            order = np.lexsort((columns[1][chosen], columns[0][chosen]))
-            false, detected, low, high = (column[chosen][order] for column in columns)
-            curves.append(RocCurve(str(name), false, detected, low, high, int(counts[chosen].max())))
+    for (name,), rows in groups(table, "estimator").items():
+        columns = [numbers(rows, column) for column in ROC_COLUMNS]
+        there = ~np.isnan(columns).any(axis=0)
+        if there.any():
+            order = np.lexsort((columns[1][there], columns[0][there]))
+            false, detected, low, high = (column[there][order] for column in columns)
+            curves.append(RocCurve(name, false, detected, low, high, int(integers(rows, "n")[there].max())))
     return sorted(curves, key=lambda curve: -float(curve.detected[curve.index_at(LEVEL)]))
 
 
 @with_columns(("estimator", "model", "called"), dict)
 def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
     """Estimator -> the share of twins and of canary models that its own p-value calls at 5 %."""
-    estimator, model, called = texts(table, "estimator"), texts(table, "model"), integers(table, "called")
     shares = {}
-    for name in dict.fromkeys(estimator.tolist()):
-        twins, canaries = (called[(estimator == name) & (model == kind)] for kind in ("twin", "canary"))
+    for (name,), rows in groups(table, "estimator").items():
+        model, called = texts(rows, "model"), integers(rows, "called")
+        twins, canaries = called[model == "twin"], called[model == "canary"]
         if len(twins) and len(canaries):
-            shares[str(name)] = (float(twins.mean()), float(canaries.mean()))
+            shares[name] = (float(twins.mean()), float(canaries.mean()))
     return shares
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboards import drawing, layout
+from dashboards import drawing
 from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, describe_pairs, dots, legend_entries
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, line, marks, span, upright
+from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, facet_panels, line, marks, span, upright
 from dashboards.summary import Row, find_row
 
 EFFECT = "M_w effect"  # a metric: over the probe images what the audit's answer rests on
@@ -72,17 +72,13 @@ def separation(pairs: Pairs) -> Figure | None:
     if not there:
         return None
     step, n = 1.5, max(len(canary) for canary, _ in there.values())
-    panels = [
-        Panel(
-            (0.15, box[1], drawing.WIDTH - 0.3, box[3]),
-            strips(canary, twin),
-            Axis("nats" if title == list(there)[-1] else "", drawing.padded_limits([*canary.tolist(), *twin.tolist()])),
-            Axis(limits=(-0.55, 1.55)),
-            title,
-            finish=[drawing.remove_y_axis],
-        )
-        for (title, (canary, twin)), box in zip(there.items(), layout.stack(len(there), step, gap=0.6), strict=True)
-    ]
+    facets = []
+    for title, (canary, twin) in there.items():
+        limits = drawing.padded_limits([*canary.tolist(), *twin.tolist()])
+        across = Axis("nats" if title == list(there)[-1] else "", limits)
+        up = Axis(limits=(-0.55, 1.55))
+        facets.append(Facet(strips(canary, twin), title, up, across, [drawing.remove_y_axis]))
+    panels = facet_panels(facets, step, gap=0.6, margins=(0.15, 0.15))
     band = (
         "The shaded band holds the middle 95 % of the twins (for a few twins: all of them). A score that sees memory "
         "puts canary models to the right of it; one in forty would lie there by chance. "

@@ -12,7 +12,7 @@ from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import GOLDEN
 from dashboards.audits.unique_feature.pairs import Array
 from dashboards.chart import Axis, Chart, Figure, Layer, annotation, line, marks, row_panel
-from dashboards.columns import integers
+from dashboards.columns import integers, with_columns
 from dashboards.layout import Rows
 from tasks.audits.unique_feature import population
 from tasks.numerics.ranks import rank_p_value
@@ -97,10 +97,9 @@ def model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
     yield annotation(words, (1.03, y), (0, 0), ("axes fraction", "data"), va="center")
 
 
+@with_columns(NEEDED, list)
 def read_models(table: pa.Table) -> Iterator[RankedModel]:
     """The models that were asked about the feature and its family: a given model first, then pair by pair."""
-    if not set(NEEDED) <= set(table.column_names) or not table.num_rows:
-        return
     columns = [table[name].to_pylist() for name in ("model", "canary", "seed", "label")]
     member = integers(table, "member")
     names = list(zip(*columns, strict=True))

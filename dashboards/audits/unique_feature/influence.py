@@ -12,7 +12,7 @@ import pyarrow as pa
 from dashboards import drawing, layout, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, dots, legend_entries
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, histogram, level, marks
+from dashboards.chart import Axis, Chart, Facet, Figure, Layer, Panel, facet_panels, histogram, level, marks
 from dashboards.columns import integers, numbers, texts, with_columns
 from dashboards.summary import Row, find_rows
 
@@ -51,14 +51,14 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
         "numbers themselves, not of their logarithms, with its 95 % interval over trainings where the summary gives it."
     )
     title = "Are features better remembered from images that are hard to learn?"
-    panels = []
-    for (score, of_score), box in zip(shown.items(), layout.stack(len(shown), PANEL, gap=0.45), strict=True):
+    facets = []
+    for score, of_score in shown.items():
         last = score == list(shown)[-1]
         rest = f"; Pearson's r {of_canaries}" if score == "m" and of_canaries else ""
         across = Axis("self-influence of the clean image" if last else "", worded=last, log=of_score[0].tolist())
         heading = f"{SCORES[score].partition(',')[0]}, nats{rest}"
-        panels.append(Panel(box, scatter(*of_score, n), across, Axis(most=4), heading))
-    height = PANEL * len(shown) + 0.72
+        facets.append(Facet(scatter(*of_score, n), heading, x=across))
+    panels, height = facet_panels(facets, PANEL, gap=0.45), PANEL * len(shown) + 0.72
     return Chart("influence", title, caption, " ".join(words), height, panels, legend_entries(n)).figure()
 
 
@@ -104,10 +104,9 @@ def describe_halves(x: Array, values: Array, twin: Array) -> str:
     return f"{', '.join(words)}."
 
 
+@with_columns(("self_influence",))
 def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
     """How self-influence is distributed over all training images, with those that were chosen as canaries."""
-    if "self_influence" not in everything.column_names:
-        return None
     values = numbers(everything, "self_influence")
     values = values[~np.isnan(values)]
     positive = values[values > 0]
@@ -157,10 +156,9 @@ def decades(axes: Any) -> None:
     axes.yaxis.set_major_locator(LogLocator(numticks=5))
 
 
+@with_columns(("end", "self_influence"), list)
 def influence_by_end(chosen: pa.Table) -> Iterator[tuple[str, Array]]:
     """The self-influence of the images chosen at either end."""
-    if not {"end", "self_influence"} <= set(chosen.column_names):
-        return
     end, values = texts(chosen, "end"), numbers(chosen, "self_influence")
     for name in ENDS:
         of_end = values[(end == name) & (values > 0)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pyarrow as pa
 from dashboards import drawing, layout
 from dashboards.audits.unique_feature.pairs import MODELS, Array
 from dashboards.chart import Axis, Chart, Figure, Layer, Panel, annotation, intervals, level
-from dashboards.columns import integers, numbers, texts, with_columns
+from dashboards.columns import groups, integers, numbers, texts, with_columns
 
 LAYERS = 3  # the last ones there are
 LABELLED = 3  # units of a panel
@@ -26,14 +25,12 @@ Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 @with_columns(NEEDED)
 def latents(table: pa.Table) -> Figure | None:
     """Per layer, how often the feature (up) and random patches (down) excite each unit: figure 3b, and the twins'."""
-    layer, model = texts(table, "layer"), texts(table, "model")
-    models = count_models(table)
-    panels = {
-        (name, kind): excitation_rates(table, (layer == name) & (model == kind), models[kind])
-        for name in [str(name) for name in dict.fromkeys(layer.tolist())][-LAYERS:]
-        for kind in MODELS
-        if ((layer == name) & (model == kind)).any()
-    }
+    rows_of, models = groups(table, "layer", "model"), count_models(table)
+    panels: Panels = {}
+    for layer in list(dict.fromkeys(layer for layer, _ in rows_of))[-LAYERS:]:
+        for kind in MODELS:
+            if (layer, kind) in rows_of:
+                panels[layer, kind] = excitation_rates(rows_of[layer, kind], models[kind])
     if not panels:
         return None
     alt = " ".join(
@@ -88,14 +85,14 @@ def figure_caption(models: dict[str, int], seeds: int) -> str:
     )
 
 
-def excitation_rates(table: pa.Table, chosen: Any, models: int) -> Excitation:
+def excitation_rates(table: pa.Table, models: int) -> Excitation:
     """How often each unit is excited, by the feature and by random patches, in the mean over so many models.
 
     A unit without a row was never excited.
     """
-    unit, units = integers(table, "unit")[chosen], int(integers(table, "units")[chosen].max())
+    unit, units = integers(table, "unit"), int(integers(table, "units").max())
     unique, random = (
-        np.bincount(unit, np.nan_to_num(numbers(table, name)[chosen]), units) / models for name in ("unique", "random")
+        np.bincount(unit, np.nan_to_num(numbers(table, name)), units) / models for name in ("unique", "random")
     )
     return unique, random
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboards import drawing, layout, legend
+from dashboards import drawing, legend
 from dashboards.audits.unique_feature.effects import SCORES
 from dashboards.audits.unique_feature.pairs import Array, Pairs, central_range, dots, mark
-from dashboards.chart import Axis, Chart, Figure, Layer, Panel, level, line, marks, span
+from dashboards.chart import Axis, Chart, Facet, Figure, Layer, facet_panels, level, line, marks, span
 
 PANEL = 1.75  # inches
 NAMED = 12  # canaries whose rows stand below them
@@ -37,7 +37,7 @@ def ranges(pairs: Pairs) -> Figure | None:
     scores = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
-        several = groups(canary, values)
+        several = scores_by_canary(canary, values)
         if several:
             scores[score] = (several, twin)
     if not scores:
@@ -73,22 +73,21 @@ def score_chart(
     entry: str,
 ) -> Figure:
     """A panel for each score: canaries by name with their spread, over the twins' scores."""
-    boxes = layout.stack(len(of_scores), PANEL, gap=0.45, foot=0.48)
-    panels = [
-        spread_panel(box, SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
-        for (score, of_score), box in zip(of_scores.items(), boxes, strict=True)
+    facets = [
+        spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
+        for score, of_score in of_scores.items()
     ]
+    panels = facet_panels(facets, PANEL, gap=0.45, foot=0.48)
     return Chart(name, title, caption, alt, PANEL * len(of_scores) + 0.72, panels, legend_entries(entry)).figure()
 
 
-def spread_panel(box: layout.Box, title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Panel:
+def spread_facet(title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Facet:
     """A line for each canary over the band of the twins, with the canaries' rows below them where there are few."""
     low, high = central_range(twin)
     count, places = len(names), np.arange(len(names))
     thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=line_width(count))
     named = [str(name) for name in names] if count <= NAMED else []
-    return Panel(
-        box,
+    return Facet(
         [
             span(low, high, "twin-band", across=True),
             level(0, {"zorder": 1, **drawing.NULL}),
@@ -96,14 +95,14 @@ def spread_panel(box: layout.Box, title: str, names: list[int], spread: Spread, 
             dots(spread.x, spread.y, "canary", len(spread.x), markersize=dot_size(count)),
             *spread.further,
         ],
-        Axis(across, (-1, count), ticks=(range(len(named)), named), grid=False),
-        Axis(limits=drawing.padded_limits([0.0, *spread.low, *spread.high, low, high]), most=4),
         title,
+        Axis(limits=drawing.padded_limits([0.0, *spread.low, *spread.high, low, high]), most=4),
+        Axis(across, (-1, count), ticks=(range(len(named)), named), grid=False),
         finish=[lambda axes: axes.tick_params(axis="x", length=0)],
     )
 
 
-def groups(canary: Array, values: Array) -> dict[int, Array]:
+def scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
     """Each canary's values, sorted, the smallest mean first: of canaries that have several."""
     of_canaries = ((int(name), np.sort(values[canary == name])) for name in np.unique(canary))
     several = [(name, scores) for name, scores in of_canaries if len(scores) > 1]

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tasks.contract.grouping import group_by
 from tasks.contract.job import Inputs
 from tasks.contract.ranges import AtLeast, Ranged
 from tasks.datasets.catalog import load
@@ -281,12 +282,11 @@ def row_models(
     models: LeaveOneOut, trainings: list[Trained]
 ) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
     """The models of all data, and those without each row by row and repetition; ValueError for others, or too many."""
-    groups: dict[int | None, list[Trained]] = {}
     wanted = {None, *models.left_out}
     for training in trainings:
         if training.row not in wanted or training.fold is not None:
             raise ValueError(f"the training of seed {training.seed} left out something else than one of these rows")
-        groups.setdefault(training.row, []).append(training)
+    groups = group_by(trainings, lambda training: training.row)
     for row, group in groups.items():
         group.sort(key=lambda training: training.seed)
         if len(group) > models.repetitions:

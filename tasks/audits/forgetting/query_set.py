@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import files, load
 from tasks.datasets.copies import groups_of
 from tasks.datasets.dataset import Dataset
@@ -269,22 +270,14 @@ def split_table(config: ProbeSet) -> pa.Table:
     """Each image of D_Q and of the control set: its set, where it lies and how it is handed out (SPLIT_SCHEMA)."""
     probes, handed = load_probes(config), handout_order(config)
     held = config.query.data if config.control is None else config.control.data
-    repeats = handed.repeats
-    at = {data.name: files(data) for data in (config.query.data, held)}
-    data = [held if control else config.query.data for control in probes.is_control]
-    return pa.Table.from_pylist(
-        [
-            {
-                "set": "control" if control else "query",
-                "data": of.name,
-                "row": row,
-                "file": str(paths[row]) if (paths := at[of.name]) else None,
-                "image": image,
-                "again": repeats.get(number),
-            }
-            for number, (control, of, row, image) in enumerate(
-                zip(probes.is_control, data, probes.rows.tolist(), handed.ids, strict=True)
-            )
-        ],
+    names = [held.name if control else config.query.data.name for control in probes.is_control]
+    paths = {data.name: files(data) for data in (config.query.data, held)}
+    return make_table(
         SPLIT_SCHEMA,
+        set=np.where(probes.is_control, "control", "query"),
+        data=names,
+        row=probes.rows,
+        file=[str(of[row]) if (of := paths[name]) else None for name, row in zip(names, probes.rows, strict=True)],
+        image=handed.ids,
+        again=[handed.repeats.get(number) for number in range(len(names))],
     )

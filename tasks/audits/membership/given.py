@@ -23,6 +23,7 @@ from tasks.audits.membership.given_config import AskedFile, GivenModel, Returned
 from tasks.audits.membership.image_parts import AskedImages, other_part, record_part
 from tasks.audits.membership.trainings import log_odds
 from tasks.contract.job import Inputs, task
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.mixtures import Part
@@ -75,11 +76,16 @@ def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothin
     """What the given model says of each record and of each image that follows (SCORES)."""
     rows, images, labels = pictures(config)
     said = ask_source(config, images, labels)
-    record = np.arange(len(rows)) < len(asked_rows(config.records))
-    again = pa.array(said.again, from_pandas=True)
-    kind, resolution = pa.repeat(said.kind, len(rows)), pa.repeat(said.resolution, len(rows))
-    right = pa.nulls(len(rows), pa.bool_()) if said.right is None else pa.array(said.right)
-    return pa.table([rows, record, said.scores, again, kind, resolution, right], schema=SCORES)
+    return make_table(
+        SCORES,
+        row=rows,
+        record=np.arange(len(rows)) < len(asked_rows(config.records)),
+        score=said.scores,
+        again=nan_as_null(said.again),
+        kind=said.kind,
+        resolution=said.resolution,
+        right=said.right,
+    )
 
 
 def pictures(config: AskedImages) -> tuple[NDArray[np.int64], Pixels, Labels]:

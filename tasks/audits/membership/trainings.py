@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tasks.audits.membership.config import Canaries, Halves, Membership
 from tasks.audits.membership.image_parts import record_part, unseen_part
 from tasks.contract.job import Inputs, Job, task
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
 from tasks.datasets.mixtures import BalancedHalf, CoinedCanaries, Part
@@ -117,8 +118,13 @@ def answers(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     rows = distinct_rows(images, config.part.rows(images))
     labels = images.train_labels[rows]
     scores = logits(architecture_of(inputs[0]), weights_of_model(inputs[0]), images.train_images[rows])
-    member = np.isin(rows, config.rows(images))
-    return pa.table([rows, member, log_odds(scores, labels), scores.argmax(axis=1) == labels], schema=ANSWERS)
+    return make_table(
+        ANSWERS,
+        row=rows,
+        member=np.isin(rows, config.rows(images)),
+        log_odds=log_odds(scores, labels),
+        correct=scores.argmax(axis=1) == labels,
+    )
 
 
 @task(version=2, name="membership.canaries")
@@ -131,11 +137,15 @@ def canary_answers(config: CoinedCanaries, inputs: Inputs) -> pa.Table:
     rows = config.canary_rows(images)
     labels = images.train_labels[rows]
     scores = logits(architecture_of(model), weights_of_model(model), images.train_images[rows])
-    spent = max(model["epsilons"][0].as_py()) if "epsilons" in model.column_names else None
-    number, accounted = (
-        pa.array([value] * len(rows), kind) for value, kind in ((config.number, pa.int64()), (spent, pa.float64()))
+    return make_table(
+        CANARIES,
+        model=config.number,
+        row=rows,
+        label=labels,
+        inside=config.is_inside(),
+        log_odds=log_odds(scores, labels),
+        spent=max(model["epsilons"][0].as_py()) if "epsilons" in model.column_names else None,
     )
-    return pa.table([number, rows, labels, config.is_inside(), log_odds(scores, labels), accounted], schema=CANARIES)
 
 
 def log_odds(scores: NDArray[np.floating], labels: NDArray[np.int64]) -> Array:

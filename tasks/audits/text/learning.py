@@ -31,9 +31,11 @@ from tasks.audits.text.question import Planted
 from tasks.audits.text.secrets import models as secret_models
 from tasks.audits.text.secrets.models import PairModel
 from tasks.audits.text.secrets.space import draw_secrets
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import MODELS, log_p_row
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load_texts
 from tasks.language_models.language_model import LanguageModel
@@ -80,7 +82,7 @@ def learning(config: Scored, inputs: Inputs) -> pa.Table:
     lengths = np.array([len(tokens) for tokens in asked])
     constant = constant_log_p(training, asked) / lengths
     log_p = np.array(held_out.log_p) / lengths
-    return pa.table([[held_out.of] * len(lengths), log_p, constant], schema=LEARNING)
+    return make_table(LEARNING, of=held_out.of, log_p=log_p, constant=constant)
 
 
 def held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLanguageModel, scores: pa.Table) -> HeldOut:
@@ -151,9 +153,7 @@ def plan(config: Text, scored: tuple[Job, ...]) -> tuple[Job, ...]:
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a loss knows no level
     """The mean of all texts and models, by whose they are; limits are the constant's plus those of the difference."""
-    texts = tables.rows(LEARNING)
-    for of in dict.fromkeys(each["of"] for each in texts):
-        some = [each for each in texts if each["of"] == of]
+    for of, some in group_rows(tables.rows(LEARNING), "of").items():
         constant = float(np.mean([each["constant"] for each in some]))
         difference = statistics.mean([each["log_p"] - each["constant"] for each in some])
         log_p = float(np.mean([each["log_p"] for each in some]))

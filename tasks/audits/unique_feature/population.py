@@ -25,6 +25,7 @@ from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.questions import Pairs, Panel
 from tasks.audits.unique_feature.scores import Array, divergence, log_odds
 from tasks.audits.unique_feature.unseen_images import TrainingImages
+from tasks.contract.grouping import group_rows
 from tasks.contract.power import SMALLEST, Resolution
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily, Feature, Glyph, burn, glyph_pixels, look_alikes
@@ -212,10 +213,8 @@ class ModelFamily:
 
 def model_families(table: pa.Table) -> Iterator[ModelFamily]:
     """Each model of a FAMILY table."""
-    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in table.to_pylist():
-        rows.setdefault(tuple(row[name] for name in ("canary", "label", "seed", "model")), []).append(row)
-    for (canary, label, seed, model), members in rows.items():
+    by_model = group_rows(table.to_pylist(), "canary", "label", "seed", "model")
+    for (canary, label, seed, model), members in by_model.items():
         members.sort(key=lambda row: row["member"])
         about = {"canary": canary, "label": label, "seed": seed, "model": model}
         uncarried = [row for row in members if row["member"] == UNCARRIED]

@@ -27,6 +27,7 @@ from tasks.audits.unique_feature.population import (
     subset_count,
 )
 from tasks.audits.unique_feature.slopes import Array, pixel_ink, strongest_pixels
+from tasks.contract.grouping import group_by
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
 from tasks.datasets.features import GLYPHS, Family, Feature, Glyph, Picture, burn, draw_member, family
@@ -198,19 +199,18 @@ def rank_alone(asked: Relatives, clean: Pixels, names: Sequence[str], fit_slopes
 
     `names` are those of `slope_sets`; `fit_slopes` gives the slopes by the sets of some of them, and their pixels.
     """
-    by_part: dict[int, list[str]] = {}
-    for part, name, _ in slope_look_alikes(asked, clean):
-        by_part.setdefault(part, []).append(name)
-    look_alike_names = {name for part in by_part.values() for name in part}
+    parts_and_names = ((part, name) for part, name, _ in slope_look_alikes(asked, clean))
+    by_part = group_by(parts_and_names, lambda pair: pair[0])
+    look_alike_names = {name for pairs in by_part.values() for _, name in pairs}
     kin = [name for name in names if name not in look_alike_names]  # the feature and its family, or drawn glyphs
     slopes, here = fit_slopes(kin)
     yield from rank_rows(asked, False, slopes, here)
     if asked.family.look_alikes and isinstance(asked.feature, Glyph) and is_counted(asked):
         yield from rank_glyph_parts(asked.feature, here.pixel_map(slopes))
     # The feature is one of those that the slopes are fitted to, as each of its look-alikes is.
-    for alike in by_part.values():
-        slopes, here = fit_slopes([kin[0], *alike, *kin[1:]])
-        scores = (here.added @ slopes)[: 1 + len(alike)]
+    for pairs in by_part.values():
+        slopes, here = fit_slopes([kin[0], *(name for _, name in pairs), *kin[1:]])
+        scores = (here.added @ slopes)[: 1 + len(pairs)]
         yield rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": LOOK_ALIKE, "drawn": False}
 
 

@@ -20,6 +20,7 @@ from tasks.audits.deja_vu.encoder_config import EncoderTable, Given
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.numerics.statistics import proportion
@@ -58,7 +59,7 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
     table, public = read_embeddings(config.embeddings), handed.public_ids
     again, first = table.select(handed.repeated_ids), table.select([public[place] for place in handed.repeated])
     apart, largest = np.abs(again - first).max(axis=1), np.maximum(np.abs(again), np.abs(first)).max(axis=1)
-    return pa.Table.from_pylist([{"repeated": len(apart), "differing": int((apart > SAME * largest).sum())}], AGREEMENT)
+    return make_table(AGREEMENT, repeated=len(apart), differing=int((apart > SAME * largest).sum()))
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - a file is read, nothing trained

@@ -20,6 +20,7 @@ from tasks.audits.deja_vu.measures import neighbours
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure
+from tasks.contract.schemas import make_table
 
 SETS = ("A", "B")
 OTHER = {"A": "B", "B": "A"}
@@ -77,14 +78,13 @@ def set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
         (pc.max(pc.list_flatten(table["neighbour_labels"])).as_py() or 0 for table in (target, reference)), default=0
     )
     by_model = {role: count_votes(table, k, classes) for role, table in (("target", target), ("reference", reference))}
-    n = target.num_rows
-    columns = {
-        **{key: target[key] for key in (*KEYS, "set", "id", "label")},
-        "k": pa.repeat(pa.scalar(k, pa.int32()), n),
-        **{f"{role}_label": pa.array(each.predicted.astype(np.int32)) for role, each in by_model.items()},
-        **{f"{role}_confidence": pa.array(each.confidence) for role, each in by_model.items()},
-    }
-    return pa.table({field.name: columns[field.name] for field in INFERENCES}, INFERENCES)
+    return make_table(
+        INFERENCES,
+        k=k,
+        **{name: target[name] for name in (*KEYS, "set", "id", "label")},
+        **{f"{role}_label": each.predicted for role, each in by_model.items()},
+        **{f"{role}_confidence": each.confidence for role, each in by_model.items()},
+    )
 
 
 def count_votes(found: pa.Table, k: int, classes: int) -> Votes:

@@ -24,6 +24,7 @@ from tasks.audits.deja_vu.encoder_config import EncoderFile, EncoderTable, Given
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.external.model_file import EncoderInterface, ModelFile
@@ -157,16 +158,16 @@ def table(
     """NEIGHBOURS of one layer; `rows` (crops, k) are those of the public pictures."""
     n, k = rows.shape
     ends = pa.array(np.arange(0, n * k + 1, k, dtype=np.int32))
-    constant = {"layer": layer, **about}
-    columns = {
-        **{name: pa.repeat(pa.scalar(value, NEIGHBOURS.field(name).type), n) for name, value in constant.items()},
-        "set": pa.array(crops.sets),
-        "id": pa.array([pictures.ids[row] for row in crops.rows]),
-        "label": pa.array(pictures.labels[crops.rows].astype(np.int32)),
-        "neighbours": pa.ListArray.from_arrays(ends, pa.array(rows.ravel().astype(np.int32))),
-        "neighbour_labels": pa.ListArray.from_arrays(ends, pa.array(pictures.labels[rows.ravel()].astype(np.int32))),
-    }
-    return pa.table(columns, NEIGHBOURS)
+    return make_table(
+        NEIGHBOURS,
+        **about,
+        layer=layer,
+        set=crops.sets,
+        id=[pictures.ids[row] for row in crops.rows],
+        label=pictures.labels[crops.rows],
+        neighbours=pa.ListArray.from_arrays(ends, pa.array(rows.ravel().astype(np.int32))),
+        neighbour_labels=pa.ListArray.from_arrays(ends, pa.array(pictures.labels[rows.ravel()].astype(np.int32))),
+    )
 
 
 @dataclass(frozen=True)

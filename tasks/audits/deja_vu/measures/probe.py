@@ -19,6 +19,7 @@ from tasks.audits.deja_vu.presets import printed_numbers
 from tasks.audits.deja_vu.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import seeds
 from tasks.numerics.statistics import proportion
@@ -49,13 +50,12 @@ class Probed:
 @task(version=1, name="deja_vu.probe")
 def probe(config: Probed, inputs: Inputs) -> pa.Table:
     """How often probes on each model's snapshots are right (PROBE)."""
-    tables = [
-        found.set_column(0, "epoch", pc.add(found["epoch"], before)).add_column(
-            0, "model", pa.repeat(pa.scalar(model), found.num_rows)
-        )
-        for model, before, found in zip(config.models, config.before, inputs, strict=True)
-    ]
-    return pa.concat_tables(tables).select(PROBE.names).cast(PROBE)
+    tables = []
+    for model, before, found in zip(config.models, config.before, inputs, strict=True):
+        columns = {name: found[name] for name in PROBE.names if name != "model"}
+        columns["epoch"] = pc.add(found["epoch"], before)
+        tables.append(make_table(PROBE, model=model, **columns))
+    return pa.concat_tables(tables)
 
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:

@@ -34,6 +34,7 @@ from tasks.audits.deja_vu.measures.scores import BOTH, estimate
 from tasks.audits.deja_vu.trainings import MODELS, Trainings
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, interval_columns, interval_fields, row
 from tasks.datasets.catalog import load_with_boxes
 from tasks.diffusion.diffusion_config import diffusion_config
@@ -97,15 +98,15 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
     places = {id_: row for row, id_ in enumerate(pictures.ids)}
     own = np.array([places[id_] for id_ in found["id"].to_pylist()], np.int64)
     side = about.diffusion.resolution
-    columns = {
-        "model": pa.repeat(pa.scalar(config.model), len(own)),
+    return make_table(
+        DRAWN,
+        model=config.model,
         **{name: found[name] for name in ("set", "id", "label")},
-        "drawn_label": pa.array(classify(classifier, drawings).astype(np.int32)),
-        "picture_label": pa.array(classify(classifier, evaluation_pictures(pictures, own, side)).astype(np.int32)),
-        "side": pa.repeat(pa.scalar(side, pa.int32()), len(own)),
-        "drawing": pa.array([drawing.tobytes() for drawing in drawings], pa.large_binary()),
-    }
-    return pa.table(columns, DRAWN)
+        drawn_label=classify(classifier, drawings),
+        picture_label=classify(classifier, evaluation_pictures(pictures, own, side)),
+        side=side,
+        drawing=[drawing.tobytes() for drawing in drawings],
+    )
 
 
 def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:

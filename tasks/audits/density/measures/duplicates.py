@@ -25,6 +25,7 @@ from tasks.audits.density.config import Density, DuplicateMeasure, Memorization,
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Ranged
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -117,17 +118,16 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     images = load(config.data)
     pairs, distances = closest_pairs(closest_other(halve(first_images(images.train_images, config.examples))))
     pairs, distances = pairs[: config.count], distances[: config.count]
-    labels = images.train_labels[pairs].astype(np.int32)
-    unlabelled = np.full(len(pairs), images.classes == 1)
-    columns = [
-        pa.array(np.arange(1, len(pairs) + 1, dtype=np.int32)),
-        pa.array(pairs[:, 0]),
-        pa.array(pairs[:, 1]),
-        pa.array(distances),
-        pa.array(labels[:, 0], mask=unlabelled),
-        pa.array(labels[:, 1], mask=unlabelled),
-    ]
-    return pa.Table.from_arrays(columns, schema=DUPLICATES)
+    labels, is_labelled = images.train_labels[pairs], images.classes > 1
+    return make_table(
+        DUPLICATES,
+        rank=range(1, len(pairs) + 1),
+        row=pairs[:, 0],
+        other=pairs[:, 1],
+        distance=distances,
+        label=labels[:, 0] if is_labelled else None,
+        other_label=labels[:, 1] if is_labelled else None,
+    )
 
 
 def closest_pairs(others: Closest) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

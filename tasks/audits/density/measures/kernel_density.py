@@ -28,6 +28,7 @@ from tasks.audits.density.config import Density, KernelDensity
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import seeds
 from tasks.numerics.statistics import mean
@@ -85,12 +86,13 @@ def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     drawn = drawn_points(config)
     beyond = BEYOND * config.bandwidth
     x = np.linspace(drawn.min() - beyond, drawn.max() + beyond, config.grid)
-    densities = (
-        log_density(x, drawn, config.bandwidth),
-        log_density(x, drawn[:-1], config.bandwidth),
-        log_density(x, drawn, config.overfitted),
+    return make_table(
+        KERNEL,
+        x=x,
+        with_point=np.exp(log_density(x, drawn, config.bandwidth)),
+        without_point=np.exp(log_density(x, drawn[:-1], config.bandwidth)),
+        overfitted=np.exp(log_density(x, drawn, config.overfitted)),
     )
-    return pa.Table.from_arrays([pa.array(x), *(pa.array(np.exp(density)) for density in densities)], schema=KERNEL)
 
 
 @task(version=1, name="density.points")
@@ -98,11 +100,16 @@ def points(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Every point with its score (POINTS), the outlying one last."""
     drawn = drawn_points(config)
     held_out = np.array([log_density(drawn[[i]], np.delete(drawn, i), config.bandwidth)[0] for i in range(len(drawn))])
-    m = memorisation(held_out, len(drawn), config.bandwidth)
     rows = np.arange(len(drawn))
-    outlying = rows == len(drawn) - 1
-    columns = [rows, drawn, outlying, log_density(drawn, drawn, config.bandwidth), held_out, m]
-    return pa.Table.from_arrays([pa.array(values) for values in columns], schema=POINTS)
+    return make_table(
+        POINTS,
+        row=rows,
+        x=drawn,
+        outlying=rows == len(drawn) - 1,
+        log_p_trained=log_density(drawn, drawn, config.bandwidth),
+        log_p_held_out=held_out,
+        m=memorisation(held_out, len(drawn), config.bandwidth),
+    )
 
 
 def drawn_points(config: Kernel) -> Array:

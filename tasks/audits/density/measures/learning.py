@@ -32,6 +32,7 @@ from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import log_p_row
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Estimate, Row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -75,10 +76,14 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
     log_p = np.where(known, held_out, 0.0).sum(axis=1)[asked] / counts[asked]
     constant = constant_log_p(config, load(config.data), table["row"].to_numpy()[asked])
     difference = statistics.mean((log_p - constant).tolist())
-    row = {"low": difference.low, "high": difference.high, "n": difference.n}
-    if difference.n:
-        row |= {"log_p": float(log_p.mean()), "constant": float(constant.mean())}
-    return pa.Table.from_pylist([row], LEARNING)
+    return make_table(
+        LEARNING,
+        log_p=log_p.mean() if difference.n else None,
+        constant=constant.mean() if difference.n else None,
+        low=difference.low,
+        high=difference.high,
+        n=difference.n,
+    )
 
 
 def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:

@@ -44,6 +44,7 @@ from tasks.audits.density.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -111,15 +112,15 @@ def observed_images(config: Neighbouring, images: Images) -> Pixels:
 
 def table_of(validation: Closest, samples: Closest) -> pa.Table:
     rho = ratio(validation.distances, samples.distances)
-    columns = [
-        pa.array(np.arange(len(rho))),
-        pa.array(validation.distances),
-        pa.array(samples.distances),
-        pa.array(rho, mask=np.isnan(rho)),
-        pa.array(validation.rows),
-        pa.array(samples.rows),
-    ]
-    return pa.Table.from_arrays(columns, schema=NEIGHBOURS)
+    return make_table(
+        NEIGHBOURS,
+        row=range(len(rho)),
+        to_validation=validation.distances,
+        to_sample=samples.distances,
+        ratio=nan_as_null(rho),
+        validation_row=validation.rows,
+        sample=samples.rows,
+    )
 
 
 def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) -> NDArray[np.float64]:

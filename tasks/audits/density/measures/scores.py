@@ -39,6 +39,7 @@ from tasks.contract.epsilon_rows import CONFIDENCE, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
 from tasks.datasets.planting import parse_planting
@@ -119,12 +120,8 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
     columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
     adjusted = tail.adjust_p_values(columns["p_value"], isinstance(config.models, LeaveOneOut))
-    arrays = {
-        "row": pa.array(rows),
-        "label": pa.nulls(len(rows), pa.int32()) if known is None else pa.array(known),
-        **{name: column_of(values) for name, values in (columns | {"p_adjusted": adjusted}).items()},
-    }
-    return pa.Table.from_arrays([arrays[name].cast(SCORES.field(name).type) for name in SCORES.names], schema=SCORES)
+    columns["p_adjusted"] = adjusted
+    return make_table(SCORES, row=rows, label=known, **{name: column_of(values) for name, values in columns.items()})
 
 
 def block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
@@ -178,7 +175,7 @@ def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
 
 def column_of(values: NDArray[Any]) -> pa.Array:
     """A column of numbers (n,), or of lists (n, L), null where there is none; infinities are numbers."""
-    flat = pa.array(values.reshape(-1), mask=np.isnan(values.reshape(-1)))
+    flat = nan_as_null(values.reshape(-1))
     if values.ndim == 1:
         return flat
     return pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]), flat)

@@ -20,6 +20,7 @@ from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics import statistics
 
@@ -52,14 +53,15 @@ def fit(config: Fit, inputs: Inputs) -> pa.Table:
     (training,) = inputs
     (end,) = training.select(["seed", "examples", "epochs", "history", "train_accuracy"]).to_pylist()
     last = end["history"][-1]
-    fitted = {
-        "model": config.model.kind,
-        "target": config.model.target,
-        "replicate": config.model.replicate,
-        "train_loss": last["train_loss"],
-        "validation_accuracy": last["validation_accuracy"],
-    }
-    return pa.Table.from_pylist([fitted | {name: end[name] for name in FITS.names if name not in fitted}], FITS)
+    return make_table(
+        FITS,
+        model=config.model.kind,
+        target=config.model.target,
+        replicate=config.model.replicate,
+        train_loss=last["train_loss"],
+        validation_accuracy=last["validation_accuracy"],
+        **{name: end[name] for name in ("seed", "examples", "epochs", "train_accuracy")},
+    )
 
 
 def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:

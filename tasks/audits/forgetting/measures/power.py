@@ -20,6 +20,7 @@ from tasks.audits.forgetting.data_sets import DataSets
 from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.contract.grouping import group_by
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
@@ -57,9 +58,7 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
     found = ModelEffects(config.decisions, confidence_matrix(inputs))
     if not found.is_controlled:
         return POWER.empty_table()
-    by_share: dict[float, list[SingleAudit]] = {}
-    for single in found.single_audits():
-        by_share.setdefault(single.share, []).append(single)
+    by_share = group_by(found.single_audits(), lambda single: single.share)
     rows = [power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
     return pa.Table.from_pylist(rows, POWER)
 

@@ -33,6 +33,7 @@ from tasks.audits.forgetting.target import Answers, table_answers
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.external.blinding import Split
@@ -91,22 +92,22 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
     """The model's confidences (CONFIDENCES), image by image: those of D_Q, then those of the control set."""
     probes = load_probes(config.probes)
     answers = model_answers(config, inputs, probes)
-    said, n = answers.confidences, len(probes.rows)
-    columns = {
-        "model": pa.repeat(config.model.kind, n),
-        "target": pa.array([config.model.target] * n, pa.int32()),
-        "replicate": pa.repeat(pa.scalar(config.model.replicate, pa.int32()), n),
-        "set": pa.array(np.where(probes.is_control, "control", "query")),
-        "row": pa.array(probes.rows),
-        "group": pa.array(probes.groups),
-        "label": pa.array(probes.labels.astype(np.int32)),
-        "confidence": pa.array(said.values),
-        "right": pa.nulls(n, pa.bool_()) if said.right is None else pa.array(said.right),
-        "again": pa.array(answers.again, from_pandas=True),
-        "resolution": pa.repeat(max(said.resolution, comparison_resolution(config.decimals)), n),
-        "printed": pa.repeat(said.resolution, n),
-    }
-    return pa.table(columns, CONFIDENCES)
+    said = answers.confidences
+    return make_table(
+        CONFIDENCES,
+        model=config.model.kind,
+        target=config.model.target,
+        replicate=config.model.replicate,
+        set=np.where(probes.is_control, "control", "query"),
+        row=probes.rows,
+        group=probes.groups,
+        label=probes.labels,
+        confidence=said.values,
+        right=said.right,
+        again=nan_as_null(answers.again),
+        resolution=max(said.resolution, comparison_resolution(config.decimals)),
+        printed=said.resolution,
+    )
 
 
 def comparison_resolution(decimals: int) -> float:
@@ -178,7 +179,7 @@ def plan(_data: DataSets, scoring: Scoring) -> tuple[Job, ...]:
 def commitment(config: ProbeSet, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The number of pictures and the key's SHA-256 (COMMITMENT), in one row."""
     key = key_table(config)
-    return pa.Table.from_pylist([{"pictures": key.num_rows, "key": Split(key).commitment}], COMMITMENT)
+    return make_table(COMMITMENT, pictures=key.num_rows, key=Split(key).commitment)
 
 
 def plan_commitment(data: DataSets, scoring: Scoring) -> Job | tuple[()]:

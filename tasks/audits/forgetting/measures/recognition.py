@@ -31,6 +31,7 @@ from tasks.audits.forgetting.scoring import Scoring
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.numerics import seeds
 from tasks.numerics.statistics import proportion
@@ -62,8 +63,7 @@ def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
     most = max(partial, key=lambda who: found.known_shares[who])
     models = found.matrix.replicates(*most)
     passed = [passes(found, model, clean) for model in models for clean in range(len(found.calibration))]
-    row = {"share": found.known_shares[most], "pairs": len(passed), "passed": sum(passed)}
-    return pa.Table.from_pylist([row], RECOGNITION)
+    return make_table(RECOGNITION, share=found.known_shares[most], pairs=len(passed), passed=sum(passed))
 
 
 def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:

@@ -37,6 +37,7 @@ from tasks.audits.membership.measures.attacks import (
 from tasks.audits.membership.trainings import stack_answers
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table, table_of_rows
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.exact_test import Array, Mask
 from tasks.numerics.ranks import area_under_curve
@@ -135,7 +136,7 @@ def references(config: Matching, inputs: Inputs) -> pa.Table:
                 own, mine = scores[target], member[target]
                 area = area_under_curve(own[mine], own[~mine])
                 lines.append((attack, 2 * most, target, area, hits, alarms))
-    return pa.Table.from_pylist([dict(zip(REFERENCES.names, line, strict=True)) for line in lines], REFERENCES)
+    return table_of_rows(REFERENCES, lines)
 
 
 @task(version=1, name="membership.calls", gathers=True)
@@ -147,8 +148,16 @@ def calls(config: Matching, inputs: Inputs) -> pa.Table:
     member, tables = answers.member, []
     for attack, scores in score_targets(answers, pair_models(member, config.seed)).items():
         (called,) = exceed_thresholds(scores, member, [AT])
-        counts = [each.sum(axis=0) for side in (member, ~member) for each in (side, called & side)]
-        tables.append(pa.table([pa.repeat(attack, len(answers.rows)), answers.rows, *counts], schema=CALLS))
+        table = make_table(
+            CALLS,
+            attack=attack,
+            row=answers.rows,
+            inside=member.sum(axis=0),
+            called_inside=(called & member).sum(axis=0),
+            outside=(~member).sum(axis=0),
+            called_outside=(called & ~member).sum(axis=0),
+        )
+        tables.append(table)
     return pa.concat_tables(tables)
 
 
@@ -165,8 +174,8 @@ def histograms(config: Matching, inputs: Inputs) -> pa.Table:
         edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
         for inside in (True, False):
             counts = np.histogram(np.clip(scores[member == inside], edges[0], edges[-1]), edges)[0]
-            same = (pa.repeat(value, BINS) for value in (attack, inside))
-            tables.append(pa.table([*same, edges[:-1], edges[1:], counts], schema=HISTOGRAMS))
+            limits = {"low": edges[:-1], "high": edges[1:]}
+            tables.append(make_table(HISTOGRAMS, attack=attack, member=inside, **limits, count=counts))
     return pa.concat_tables(tables)
 
 

@@ -36,6 +36,7 @@ from tasks.audits.membership.trainings import CANARIES, canary_jobs
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, column_estimate, interval_columns, interval_fields, row
 from tasks.contract.ties import tied_row
 from tasks.numerics.epsilon import (
@@ -130,7 +131,7 @@ def epsilon(config: AtDelta, inputs: Inputs) -> pa.Table:
             name: bound_by_scores(bound, alone_inside, alone_outside, config.delta, LEVEL)
             for name, bound in MANY_RUNS.items()
         }
-    return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
+    return make_table(EPSILON, bound=list(bounds), epsilon=list(bounds.values()), **common)
 
 
 def exposures(inside: Array, outside: Array) -> dict[str, float | None]:

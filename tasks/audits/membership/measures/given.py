@@ -45,7 +45,8 @@ from tasks.audits.membership.trainings import ANSWERS, Answers, answers, ask_mod
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
-from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
+from tasks.contract.schemas import make_table, nan_as_null
+from tasks.contract.summaries import Estimate, Row, alone, interval_columns, interval_fields, row
 from tasks.contract.ties import tied_row
 from tasks.datasets.mixtures import BalancedHalf
 from tasks.external.blinding import SAME
@@ -119,7 +120,7 @@ def plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking
 def answers_about_others(config: BalancedHalf, inputs: Inputs) -> pa.Table:
     """What a model says of each image of another data set (OTHER_ANSWERS), on which no model was trained."""
     table = answers(config, inputs)
-    return table.append_column("other", pa.repeat(True, len(table)))
+    return make_table(OTHER_ANSWERS, **{name: table[name] for name in ANSWERS.names}, other=True)
 
 
 def plan_ranks(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
@@ -178,11 +179,17 @@ def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
     outside = (~compared.inside).sum(axis=0)
     p_values = np.where(outside > 0, rank_p_values(compared.given, compared.others, ~compared.inside), np.nan)
     q_values = false_discovery_control(p_values)
-    found = pa.array(q_values <= config.level, mask=np.isnan(p_values))
-    kind = pa.repeat(scores["kind"][0], len(compared.rows))
-    numbers = [pa.array(each, from_pandas=True) for each in (p_values, q_values)]
-    right = scores.filter(scores["record"])["right"]
-    return pa.table([compared.rows, compared.given, kind, outside, *numbers, found, right], schema=RANKS)
+    return make_table(
+        RANKS,
+        row=compared.rows,
+        score=compared.given,
+        kind=scores["kind"][0].as_py(),
+        models=outside,
+        p_value=nan_as_null(p_values),
+        q_value=nan_as_null(q_values),
+        found=pa.array(q_values <= config.level, mask=np.isnan(p_values)),
+        right=scores.filter(scores["record"])["right"],
+    )
 
 
 @task(version=1, name="membership.given_kinship", gathers=True)
@@ -199,15 +206,15 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
     (over_all, over_unseen), (following, _) = mean_ranks(records), mean_ranks(unseen)
     models = len(over_all)
     differing, repeats = differing_repeats(scores)
-    columns = [
-        np.arange(models) == 0,
-        distances,
-        over_all - following,
-        pa.array(over_unseen - following, from_pandas=True),
-        pa.array([differing, *[None] * (models - 1)], pa.float64()),
-        pa.array([repeats, *[0] * (models - 1)], pa.int64()),
-    ]
-    return pa.table(columns, schema=KINSHIP)
+    return make_table(
+        KINSHIP,
+        given=np.arange(models) == 0,
+        distance=distances,
+        lead=over_all - following,
+        unseen_lead=nan_as_null(over_unseen - following),
+        differing=[differing, *[None] * (models - 1)],
+        repeats=[repeats, *[0] * (models - 1)],
+    )
 
 
 def split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list[pa.Table], list[pa.Table]]:
@@ -338,8 +345,8 @@ def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG
     area, p_value = split_audit.blind_control(
         (images[:records], labels[:records]), (images[records:], labels[records:]), config.seed
     )
-    columns = [[records], [len(images) - records], [area.value], [area.low], [area.high], [p_value]]
-    return pa.table(columns, schema=BLIND)
+    areas = interval_columns("area", area)
+    return make_table(BLIND, records=records, others=len(images) - records, **areas, p_value=p_value)
 
 
 def plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001

@@ -35,6 +35,7 @@ from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate, Row, alone, interval_fields, row
 from tasks.contract.ties import tied_row
 from tasks.numerics import seeds, statistics
@@ -100,12 +101,21 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
     effect, error = difference_of_sides(answers.phi, answers.member)
     mem, _ = difference_of_sides(answers.correct.astype(np.float64), answers.member)
     unknown = np.isnan(p_values)
-    numbers = [pa.array(each, from_pandas=True) for each in (effect, error, mem, p_values, q_values)]
-    found, memorised = (pa.array(each <= config.level, mask=unknown) for each in (q_values, memorised_q))
-    beside = (memorised_q, item_ties(answers.phi), member_accuracy(answers))
-    more = [pa.array(each, from_pandas=True) for each in beside]
-    columns = [answers.rows, answers.member.sum(axis=0), *numbers, found, memorised, *more]
-    return pa.table(columns, schema=RECORDS)
+    return make_table(
+        RECORDS,
+        row=answers.rows,
+        members=answers.member.sum(axis=0),
+        effect=nan_as_null(effect),
+        effect_error=nan_as_null(error),
+        mem=nan_as_null(mem),
+        p_value=nan_as_null(p_values),
+        q_value=nan_as_null(q_values),
+        found=pa.array(q_values <= config.level, mask=unknown),
+        memorised=pa.array(memorised_q <= config.level, mask=unknown),
+        memorised_q=nan_as_null(memorised_q),
+        tied=nan_as_null(item_ties(answers.phi)),
+        accuracy=nan_as_null(member_accuracy(answers)),
+    )
 
 
 def member_accuracy(answers: Answers) -> Array:
@@ -162,9 +172,17 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
     for pairs in (own, strongest_pairs(answers.member, answers.correct, config.pairs)):
         counts = zip(pairs.inside.tolist(), right[pairs.second].tolist(), strict=True)
         sizes = [influence_of_counts(inside, right, models) for inside, right in counts]
-        infl = [pa.array([getattr(size, end) for size in sizes], pa.float64()) for end in ("value", "low", "high")]
-        columns = [answers.rows[pairs.first], answers.rows[pairs.second], *infl, pairs.p_values, pairs.q_values]
-        tables.append(pa.table(columns, schema=INFLUENCES))
+        table = make_table(
+            INFLUENCES,
+            row=answers.rows[pairs.first],
+            on=answers.rows[pairs.second],
+            infl=[size.value for size in sizes],
+            infl_low=[size.low for size in sizes],
+            infl_high=[size.high for size in sizes],
+            p_value=pairs.p_values,
+            q_value=pairs.q_values,
+        )
+        tables.append(table)
     return pa.concat_tables(tables)
 
 

@@ -22,6 +22,7 @@ from tasks.audits.membership.config import About, Halves, Membership
 from tasks.audits.membership.measures.attacks import SCORES, Matching, attack_rows, balanced_part, measure_attack
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import distinct_rows
@@ -99,7 +100,7 @@ def shifted_answers(config: Copies, inputs: Inputs) -> pa.Table:
         axis=1,
     )
     member = np.isin(rows, config.half.rows(images))
-    return pa.table([rows, member, pa.array(list(correct), pa.list_(pa.bool_()))], schema=SHIFTED_ANSWERS)
+    return make_table(SHIFTED_ANSWERS, row=rows, member=member, correct=list(correct))
 
 
 @task(version=1, name="membership.shifted_labels", gathers=True)

@@ -15,6 +15,7 @@ from tasks.audits.relational.config import Given, Relational
 from tasks.audits.relational.trainings import Trainings, blind_questions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.external import blinded_questions
 from tasks.external.blinded_questions import ReadBlindedAnswers
@@ -38,7 +39,7 @@ def repeats(config: ReadBlindedAnswers, inputs: Inputs) -> pa.Table:  # noqa: AR
     """The questions that were answered twice (REPEATS), in one row."""
     asked, differing = blinded_questions.count_repeats(config)
     key = Split(blinded_questions.key_table(config.handed)).commitment
-    return pa.Table.from_pylist([{"repeats": asked, "differing": differing, "key": key}], REPEATS)
+    return make_table(REPEATS, repeats=asked, differing=differing, key=key)
 
 
 def plan(config: Relational, trainings: Trainings) -> Job | tuple[()]:

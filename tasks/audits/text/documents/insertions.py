@@ -46,6 +46,7 @@ from tasks.audits.text.question import Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
 from tasks.external.split_audit import blind_areas, interval_of_area
@@ -113,12 +114,22 @@ def insertions(config: DocumentTest, inputs: Inputs) -> pa.Table:
     p_values = np.where(inserted, control_p_values(effect, effect[~inserted]), np.nan)
     q_values = false_discovery_control(p_values)
     ways = document_reproductions(config, scores)
-    sides = [values[model] for values in (ways[GREEDY], ways[NEAR], scores.log_p_end) for model in range(2)]
-    columns = [pa.array(each, from_pandas=True) for each in (p_values, q_values, *sides)]
-    found = pa.array(q_values <= config.level, mask=~inserted)
-    about = [scores.rows, scores.repetitions, scores.tokens, effect]
-    tied = np.full(len(effect), share_tied(effect))
-    return pa.table([*about, *columns[:2], found, *columns[2:], tied], schema=INSERTIONS)
+    columns = {}
+    for name, values in (("greedy", ways[GREEDY]), ("near", ways[NEAR]), ("log_p_end", scores.log_p_end)):
+        columns[name] = nan_as_null(values[0])
+        columns[f"{name}_twin"] = nan_as_null(values[1])
+    return make_table(
+        INSERTIONS,
+        row=scores.rows,
+        repetitions=scores.repetitions,
+        tokens=scores.tokens,
+        effect=effect,
+        p_value=nan_as_null(p_values),
+        q_value=nan_as_null(q_values),
+        found=pa.array(q_values <= config.level, mask=~inserted),
+        **columns,
+        tied=float(share_tied(effect)),
+    )
 
 
 @task(version=2, name="text.insertion_estimates")
@@ -174,8 +185,8 @@ def insertion_control(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa:
     ordered = np.argsort(asked.repetitions == 0, kind="stable")  # those that were inserted come first
     words, inserted = bag_of_words([asked.texts[row] for row in ordered]), np.count_nonzero(asked.repetitions)
     area, p_value = blind_areas(words, int(inserted), seeds.derive(config.seed, "blind control"))
-    columns = [area.value, area.low, area.high, p_value, len(ordered)]
-    return pa.table([[each] for each in columns], schema=CONTROL)
+    limits = {"low": area.low, "high": area.high}
+    return make_table(CONTROL, auc=area.value, **limits, p_value=p_value, documents=len(ordered))
 
 
 CONTROL = pa.schema(

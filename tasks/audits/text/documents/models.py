@@ -25,6 +25,7 @@ from tasks.audits.text.secrets.space import Repetitions, Told
 from tasks.contract.extras import Extra
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged, Share
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import TEXT_SCHEMA, load_records, load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
@@ -191,12 +192,13 @@ def score_documents(config: DocumentModel, inputs: Inputs) -> pa.Table:  # noqa:
     place, asked = hardware.device(), draw_documents(config)
     with hardware.exactly(place), fine_tuned_on(config, training_texts(config, asked), place) as model:
         scores = score_model(config, model, [document.text for document in asked])
-    about = {
-        "row": [document.row for document in asked],
-        "repetitions": [document.repetitions for document in asked],
-        "member": memberships(config),
-    }
-    return pa.table({**about, **scores}, schema=DOCUMENT_SCORES)
+    return make_table(
+        DOCUMENT_SCORES,
+        row=[document.row for document in asked],
+        repetitions=[document.repetitions for document in asked],
+        member=memberships(config),
+        **scores,
+    )
 
 
 @dataclass(frozen=True)
@@ -300,12 +302,13 @@ def score_insertions(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: 
     place, asked = hardware.device(), read_insertions(config)
     with hardware.exactly(place), model_as_it_is(config, place) as model:
         scores = score_model(config, model, asked.texts)
-    about = {
-        "row": list(range(len(asked.texts))),
-        "repetitions": asked.repetitions.tolist(),
-        "member": (config.inserted & (asked.repetitions > 0)).tolist(),
-    }
-    return pa.table({**about, **scores}, schema=DOCUMENT_SCORES)
+    return make_table(
+        DOCUMENT_SCORES,
+        row=range(len(asked.texts)),
+        repetitions=asked.repetitions,
+        member=config.inserted & (asked.repetitions > 0),
+        **scores,
+    )
 
 
 def score_model(

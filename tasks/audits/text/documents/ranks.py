@@ -27,6 +27,7 @@ from tasks.audits.text.question import Documents, Insertions
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
+from tasks.contract.schemas import make_table, nan_as_null
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import tied_row
 from tasks.numerics import seeds, statistics
@@ -162,17 +163,27 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
         reduced_p_values(scores.log_p, scores.member, p_values, less, DRAWS, config.seed, config.level)
     )
     ways = document_reproductions(config, scores)
-    sides = [
-        side_means(values, member)
-        for values in (ways[GREEDY], ways[NEAR], scores.log_p_end)
-        for member in (scores.member, ~scores.member)
-    ]
-    numbers = [document_effects(scores), pairs_won(scores).mean(axis=0), p_values, q_values]
-    found, memorised = (pa.array(each <= config.level, mask=np.isnan(p_values)) for each in (q_values, memorised_q))
-    more = [memorised, *(pa.array(each, from_pandas=True) for each in (memorised_q, share_tied(scores.log_p)))]
-    columns = [pa.array(each, from_pandas=True) for each in (*numbers, *sides)]
-    about = [scores.rows, scores.repetitions, scores.tokens, scores.member.sum(axis=0)]
-    return pa.table([*about, *columns[:4], found, *columns[4:], *more], schema=DOCUMENTS)
+    columns = {}
+    for name, values in (("greedy", ways[GREEDY]), ("near", ways[NEAR]), ("log_p_end", scores.log_p_end)):
+        columns[name] = nan_as_null(side_means(values, scores.member))
+        columns[f"{name}_twin"] = nan_as_null(side_means(values, ~scores.member))
+    unknown = np.isnan(p_values)
+    return make_table(
+        DOCUMENTS,
+        row=scores.rows,
+        repetitions=scores.repetitions,
+        tokens=scores.tokens,
+        members=scores.member.sum(axis=0),
+        effect=nan_as_null(document_effects(scores)),
+        pairs_won=nan_as_null(pairs_won(scores).mean(axis=0)),
+        p_value=nan_as_null(p_values),
+        q_value=nan_as_null(q_values),
+        found=pa.array(q_values <= config.level, mask=unknown),
+        **columns,
+        memorised=pa.array(memorised_q <= config.level, mask=unknown),
+        memorised_q=nan_as_null(memorised_q),
+        tied=nan_as_null(share_tied(scores.log_p)),
+    )
 
 
 @task(version=1, name="text.document_estimates", gathers=True)

@@ -41,6 +41,7 @@ from tasks.audits.text.secrets.space import (
 )
 from tasks.contract.job import Inputs, Job, Work, task
 from tasks.contract.ranges import Ranged
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load_texts
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.external.audit_inputs import FEWEST
@@ -337,17 +338,16 @@ def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  
     found = find_identifiers(load_texts(config.data, config.examples), config.formats)
     control = control_p_value(found, config.formats, config.seed)
     scores, ends = score_questions(config)
-    rows = [
-        {
-            "format": identifier.format,
-            "row": identifier.row,
-            "occurrences": identifier.occurrences,
-            "control": control,
-            "log_p": log_p,
-        }
-        for identifier, log_p in zip(choose_identifiers(config, found), scores, strict=True)
-    ]
-    return add_ends(pa.Table.from_pylist(rows, IDENTIFIER_SCORES), ends)
+    identifiers = choose_identifiers(config, found)
+    table = make_table(
+        IDENTIFIER_SCORES,
+        format=[identifier.format for identifier in identifiers],
+        row=[identifier.row for identifier in identifiers],
+        occurrences=[identifier.occurrences for identifier in identifiers],
+        control=control,
+        log_p=scores,
+    )
+    return add_ends(table, ends)
 
 
 @task(version=1, name="text.score_planted", gpus=1.0, work=planted_work)

@@ -22,6 +22,7 @@ from tasks.contract.certificate import number_per_hundred
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.rules import Case
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, name_of, row
 from tasks.contract.verdict import NOT_JUDGED
 from tasks.numerics import statistics
@@ -59,7 +60,7 @@ def answered_shares(asked: Sequence[Sequence[str]], said: Returned) -> pa.Table:
     ends = np.cumsum([len(each) for each in asked])[:-1]
     tied = float(np.mean([share_tied(each) for each in np.split(said.log_p, ends)]))
     differing = int((said.log_p[twice] != said.again[twice]).sum())
-    return pa.table([[len(said.log_p)], [int(twice.sum())], [differing], [tied]], schema=RETURNED)
+    return make_table(RETURNED, texts=len(said.log_p), twice=int(twice.sum()), differing=differing, tied=tied)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - a count knows no level

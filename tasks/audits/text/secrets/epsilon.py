@@ -23,6 +23,7 @@ from tasks.audits.text.question import Secrets, TextTuning
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.one_run_epsilon import decisive_p_value, describe_lost_power, one_run_bounds
 from tasks.numerics.ranks import rank_p_value
@@ -90,7 +91,7 @@ def epsilon(config: AtEpsilon, inputs: Inputs) -> pa.Table:
         "small": sum(rank_p_value(each) <= config.level for each, told in zip(log_p, inside, strict=True) if told),
     }
     bounds = one_run_bounds(ranking, delta, LEVEL)
-    return pa.Table.from_pylist([{"bound": name, "epsilon": low, **common} for name, low in bounds.items()], EPSILON)
+    return make_table(EPSILON, bound=list(bounds), epsilon=list(bounds.values()), **common)
 
 
 def mean_power(privacy: Privacy) -> float:

@@ -34,6 +34,7 @@ from tasks.audits.text.continuations import (
 )
 from tasks.audits.text.question import Identifiers, RankedQuestion
 from tasks.audits.text.secrets.space import SecretSpace, space_of
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
@@ -128,12 +129,13 @@ def chances_of_strangers(config: Extraction, size: int) -> Mapping[str, float]:
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
     """How many secrets are reproduced in each way, of all and of those of equal repetitions, beside the twins."""
     found = tables.rows(EXTRACTION)
-    times = sorted({each["repetitions"] for each in found})
+    by_repetitions = group_rows(found, "repetitions")
     groups: list[tuple[Row, list[Row]]] = [({}, found)]
-    groups += [({"repetitions": n}, [each for each in found if each["repetitions"] == n]) for n in times if times[1:]]
+    if len(by_repetitions) > 1:
+        groups += [({"repetitions": times}, by_repetitions[times]) for times in sorted(by_repetitions)]
     for setting, some in groups:
-        for way in dict.fromkeys(each["way"] for each in some):
-            yield from share_rows({**setting, "way": way}, [each for each in some if each["way"] == way])
+        for way, of_way in group_rows(some, "way").items():
+            yield from share_rows({**setting, "way": way}, of_way)
 
 
 def share_rows(setting: Row, some: Sequence[Row]) -> Iterator[Row]:

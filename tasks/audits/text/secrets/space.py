@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.continuations import ENDS
+from tasks.contract.schemas import make_table
 from tasks.numerics import seeds
 from tasks.numerics.evenness import evenness_p_values
 
@@ -218,17 +219,15 @@ def score_table(
 
     `ends` are columns of how the model goes on before each secret, if it was asked (`tasks.audits.text.continuations`).
     """
-    rows = [
-        {
-            "pair": pair,
-            "secret": secret.number,
-            "repetitions": secret.repetitions,
-            "inserted": secret.side == side,
-            "log_p": list(log_p),
-        }
-        for secret, log_p in zip(secrets, scores, strict=True)
-    ]
-    return add_ends(pa.Table.from_pylist(rows, SCORES), ends)
+    table = make_table(
+        SCORES,
+        pair=pair,
+        secret=[secret.number for secret in secrets],
+        repetitions=[secret.repetitions for secret in secrets],
+        inserted=[secret.side == side for secret in secrets],
+        log_p=list(scores),
+    )
+    return add_ends(table, ends)
 
 
 def add_ends(table: pa.Table, ends: Mapping[str, Sequence[float | None]] | None) -> pa.Table:

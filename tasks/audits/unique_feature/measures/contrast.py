@@ -21,6 +21,7 @@ from tasks.audits.unique_feature.questions import ProbePictures
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
@@ -49,9 +50,12 @@ class Contrast:
 def contrast(config: Contrast, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - it reads no tables
     """The distance of every probe image from itself with the feature, and with its random patch (CONTRAST)."""
     triples = probe_set_triples(probe_images(config.probe, config.probe_split, config.shape), config.burning)
-    columns = [triples.rows, distance(triples.clean, triples.unique), distance(triples.clean, triples.random)]
-    arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, CONTRAST, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=CONTRAST)
+    return make_table(
+        CONTRAST,
+        image=triples.rows,
+        unique=distance(triples.clean, triples.unique),
+        random=distance(triples.clean, triples.random),
+    )
 
 
 def distance(clean: Pixels, changed: Pixels) -> NDArray[np.float64]:
@@ -66,16 +70,13 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    for table in tables.select(CONTRAST):
-        yield from change_rows(table)
-
-
-def change_rows(table: pa.Table) -> Iterator[Row]:
     """The mean distance of a probe image from itself with the feature; null: with a random patch."""
-    unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
-    p_value = paired_greater(unique, random).p_value
-    yield row("change of a probe image", {"by": "feature"}, mean(unique), "probe image", mean(random).value, p_value)
-    yield row("change of a probe image", {"by": "random patch"}, mean(random), "probe image")
+    metric, unit = "change of a probe image", "probe image"
+    for table in tables.select(CONTRAST):
+        unique, random = (table[name].to_numpy().astype(np.float64) for name in ("unique", "random"))
+        p_value = paired_greater(unique, random).p_value
+        yield row(metric, {"by": "feature"}, mean(unique), unit, mean(random).value, p_value)
+        yield row(metric, {"by": "random patch"}, mean(random), unit)
 
 
 MEASURE = Measure("contrast", CONTRAST, plan, rows)

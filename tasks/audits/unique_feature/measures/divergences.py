@@ -17,7 +17,7 @@ Source. Hartley & Tsaftaris 2022, "Unintended memorisation of unique features in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ from tasks.audits.unique_feature.single_models.models import SingleModelConfig, 
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
@@ -97,18 +98,18 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
     """
     clean = predict("clean", triples.clean)
     unique, random = predict("feature", triples.unique), predict("random", triples.random)
-    n, label = len(triples.rows), about["label"]
+    label = about["label"]
     check_label(label, clean.shape[1])
-    columns = {name: [value] * n for name, value in about.items()} | {
-        "images": [triples.images] * n,
-        "image": triples.rows,
-        "d_u": divergence(clean, unique),
-        "d_r": divergence(clean, random),
-        "log_p_u": [None] * n if label is None else unique[:, label],
-        "log_p_r": [None] * n if label is None else random[:, label],
-    }
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in DIVERGENCES]
-    return pa.Table.from_arrays(arrays, schema=DIVERGENCES)
+    return make_table(
+        DIVERGENCES,
+        **about,
+        images=triples.images,
+        image=triples.rows,
+        d_u=divergence(clean, unique),
+        d_r=divergence(clean, random),
+        log_p_u=None if label is None else unique[:, label],
+        log_p_r=None if label is None else random[:, label],
+    )
 
 
 def evaluation_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
@@ -142,14 +143,13 @@ def plan_single(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def single_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from published_score_rows(tables.select(DIVERGENCES))
-
-
-def published_score_rows(tables: Sequence[pa.Table]) -> Iterator[Row]:
     """M, how many models its t-test calls memorised, and how many probe images that needs; a table is one model's."""
-    if not tables:
+    models = [
+        {name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")}
+        for table in tables.select(DIVERGENCES)
+    ]
+    if not models:
         return
-    models = [{name: table[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r")} for table in tables]
     scores = [black_box_score(model["d_u"], model["d_r"]) for model in models]
     yield row("M", {"model": "given"}, mean([score for score in scores if score is not None]), "model")
     p_values = [welch_greater(model["d_u"], model["d_r"]).p_value for model in models]

@@ -38,7 +38,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, canary_row
-from tasks.audits.unique_feature.pairs.units import first_trainings, group_by, share_seeds
+from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.population import (
     Population,
     Relatives,
@@ -64,6 +64,7 @@ from tasks.audits.unique_feature.slope_ranks import (
 from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
 from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.audits.unique_feature.unseen_images import seen_images
+from tasks.contract.grouping import group_by, group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -214,23 +215,20 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from score_summary_rows(tables.rows(EXACT_RANKS))
-
-
-def score_summary_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     """Each score's detection rate with its false alarms, its exposure, and what it reads out.
 
     False alarms are of glyphs that the canary did not carry; their interval is over the trainings that were asked.
     Where canaries share training seeds they are no independent sample, so that nothing has an interval.
     """
+    ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
     for each in interval_rows(ranks):
         yield each | {"low": None, "high": None} if shared else each
 
 
 def interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
-    for score in dict.fromkeys(rank["score"] for rank in ranks):
-        asked, others = canary_ranks(ranks, score), canary_ranks(ranks, score, "other")
+    for score, of_score in group_rows(ranks, "score").items():
+        asked, others = canary_ranks(of_score), canary_ranks(of_score, "other")
         unit = "training" if score == "references" else "pair of trainings"
         setting = {"score": score, "drawn": all(rank["drawn"] for rank in asked)}
         for level in LEVELS:
@@ -254,14 +252,13 @@ def interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
         yield row("pixels read out", setting, mean([rank["hits"] for rank in read]), unit, by_chance)
 
 
-def canary_ranks(ranks: Sequence[Row], score: str, feature: str = "canary") -> list[Row]:
+def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
     """A score's ranks of what each canary's models were asked about, or of what it did not carry (`other`).
 
     Of a canary that was trained several times those of the first training: others are no further sample of features.
     """
-    found = [rank for rank in ranks if rank["score"] == score]
-    first = {rank["canary"]: rank["seed"] for rank in first_trainings(found)}
-    return [rank for rank in found if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
+    first = {rank["canary"]: rank["seed"] for rank in first_trainings(of_score)}
+    return [rank for rank in of_score if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
 def canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:

@@ -13,7 +13,7 @@ layer of 256 is given, and the one of 128 beside it. Its networks share one seed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,10 @@ from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, 
 from tasks.audits.unique_feature.pairs.canary_selection import canary_row
 from tasks.audits.unique_feature.questions import UnitResponses
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.numerics.statistics import mean
 
@@ -71,7 +73,7 @@ def latents(config: Latents, inputs: Inputs) -> pa.Table:
     return pa.concat_tables(tables).combine_chunks()
 
 
-def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> list[pa.Table]:
+def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) -> Iterator[pa.Table]:
     """One model's rows, layer by layer."""
     from tasks.models.inference import active_units
     from tasks.models.networks import HIDDEN, architecture_of, weights_of_model
@@ -83,21 +85,19 @@ def model_latents(canary: int, model: str, trained: pa.Table, triples: Triples) 
     clean, unique, random = (
         active_units(network, weights, images, layers) for images in (triples.clean, triples.unique, triples.random)
     )
-    tables = []
     for layer in layers:
         units = clean[layer].shape[1]
-        columns = {
-            "canary": np.full(units, canary),
-            "seed": np.full(units, trained["seed"][0].as_py()),
-            "model": [model] * units,
-            "layer": [layer] * units,
-            "units": np.full(units, units),
-            "unit": np.arange(units),
-            "unique": excitation_rates(unique[layer], clean[layer]),
-            "random": excitation_rates(random[layer], clean[layer]),
-        }
-        tables.append(pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in LATENTS], schema=LATENTS))
-    return tables
+        yield make_table(
+            LATENTS,
+            canary=canary,
+            seed=trained["seed"][0].as_py(),
+            model=model,
+            layer=layer,
+            units=units,
+            unit=range(units),
+            unique=excitation_rates(unique[layer], clean[layer]),
+            random=excitation_rates(random[layer], clean[layer]),
+        )
 
 
 def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Shares:
@@ -114,22 +114,13 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from feature_unit_rows(tables.rows(LATENTS))
-
-
-def feature_unit_rows(latents: Sequence[Row]) -> Iterator[Row]:
     """Units per model that answer to the feature, and not to a random patch, in more than half of the probe images."""
-    counts: dict[tuple[str, str], dict[tuple[int, int], int]] = {}
-    for unit in latents:
-        of_model = counts.setdefault((unit["layer"], unit["model"]), {}).setdefault
-        key = (unit["canary"], unit["seed"])
-        of_model(key, 0)
-        if unit["unique"] - unit["random"] > MOST:
-            counts[unit["layer"], unit["model"]][key] += 1
-    for layer in dict.fromkeys(layer for layer, _ in counts):
-        units = {model: list(counts.get((layer, model), {}).values()) for model in ("canary", "twin")}
-        null = mean(units["twin"]).value
-        yield row("units of the feature", {"layer": layer}, mean(units["canary"]), "training", null)
+    for layer, of_layer in group_rows(tables.rows(LATENTS), "layer").items():
+        counts: dict[str, list[int]] = {model: [] for model in MODELS}
+        for (model, _, _), units in group_rows(of_layer, "model", "canary", "seed").items():
+            counts[model].append(sum(unit["unique"] - unit["random"] > MOST for unit in units))
+        null = mean(counts["twin"]).value
+        yield row("units of the feature", {"layer": layer}, mean(counts["canary"]), "training", null)
 
 
 MEASURE = Measure("latents", LATENTS, plan, rows)

@@ -26,6 +26,7 @@ from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, Rank
 from tasks.audits.unique_feature.questions import EpochScores
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
 from tasks.audits.unique_feature.trainings import Pair, Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, single_table, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.ranges import Ranged
@@ -255,17 +256,12 @@ def learning_curve_jobs(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from learning_curve_rows(tables.rows(LEARNING_CURVE))
-
-
-def learning_curve_rows(course: Sequence[Row]) -> Iterator[Row]:
     """M before training, after its first epoch and at the kept one; the effects there, over pairs."""
+    course = tables.rows(LEARNING_CURVE)
     if not course:
         return
-    models: dict[tuple[int, int], dict[str, list[Row]]] = {}
-    for epoch in course:
-        models.setdefault((epoch["canary"], epoch["seed"]), {}).setdefault(epoch["model"], []).append(epoch)
-    pairs = [pair for pair in models.values() if set(pair) == {"canary", "twin"}]
+    models = [group_rows(epochs, "model") for epochs in group_rows(course, "canary", "seed").values()]
+    pairs = [pair for pair in models if set(pair) == {"canary", "twin"}]
     moments = {"before training": _epoch_selector(0), "first epoch": _epoch_selector(1), "kept": _kept_epoch}
     for moment, at in moments.items():
         for metric, name in (("M", "m"), ("M_w", "m_w_probe")):

@@ -21,6 +21,7 @@ from tasks.audits.unique_feature.population import OTHERS, family_pairs
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.features import family
 from tasks.numerics import betting
@@ -56,23 +57,19 @@ def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
     sizes = [each["members"] for each in ranked]
     reduced = [round(each["reduced_p"] * each["members"]) for each in ranked]
     detected = betting.evidence([each["rank"] for each in ranked], sizes)
-    rows = []
-    for number, (each, rank) in enumerate(zip(ranked, reduced, strict=True), start=1):
-        value = float(betting.evidence(reduced[:number], sizes[:number])[-1])
-        rows.append(
-            {
-                "pair": number,
-                "canary": each["canary"],
-                "rank": rank,
-                "members": each["members"],
-                "bet": betting.bet(rank, each["members"]),
-                "evidence": value,
-                "level": config.level,
-                "decided": betting.is_decided(value, config.level),
-                "detected": float(detected[number - 1]),
-            }
-        )
-    return pa.Table.from_pylist(rows, EVIDENCE)
+    values = [float(betting.evidence(reduced[:number], sizes[:number])[-1]) for number in range(1, len(reduced) + 1)]
+    return make_table(
+        EVIDENCE,
+        pair=range(1, len(ranked) + 1),
+        canary=[each["canary"] for each in ranked],
+        rank=reduced,
+        members=sizes,
+        bet=[betting.bet(rank, size) for rank, size in zip(reduced, sizes, strict=True)],
+        evidence=values,
+        level=config.level,
+        decided=[betting.is_decided(value, config.level) for value in values],
+        detected=detected,
+    )
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

@@ -31,7 +31,6 @@ from tasks.audits.unique_feature.pairs.units import (
     call_rate,
     column,
     effect_row,
-    group_rows,
     units,
 )
 from tasks.audits.unique_feature.presets import LEVEL, PublishedCell, PublishedNumbers
@@ -44,6 +43,7 @@ from tasks.audits.unique_feature.scores import (
     white_box_score,
 )
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
@@ -320,7 +320,7 @@ REPLICATED = {"M": "m", "M_w on the probe images": "m_w_probe"}
 
 def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
     """The range of a canary's score over its training seeds, and how many canaries have it on both sides of 0."""
-    by_canary = group_rows(average_rows(scores, ("canary", "seed")), ("canary",))
+    by_canary = group_rows(average_rows(scores, "canary", "seed"), "canary").values()
     if all(len(group) == 1 for group in by_canary):
         return
     for metric, name in REPLICATED.items():
@@ -333,7 +333,7 @@ def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
 
 def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
     """The standard deviation of a model's score over drawings of the random patches."""
-    by_pair = [group for group in group_rows(scores, ("canary", "seed")) if len(group) > 1]
+    by_pair = [group for group in group_rows(scores, "canary", "seed").values() if len(group) > 1]
     for metric, name in REPLICATED.items():
         if by_pair:
             own, twins = (

@@ -44,6 +44,7 @@ from tasks.audits.unique_feature.questions import CanaryPairs, Pairs, SelfInflue
 from tasks.audits.unique_feature.scores import log_probabilities
 from tasks.contract.job import Inputs, single_table, task
 from tasks.contract.ranges import AtLeast, Ranged, Share
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.dataset import Dataset
@@ -332,14 +333,14 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     start = mean_loss(network, network.initial(training.seed), pixels, labels)
     epochs = checkpoint_epochs([start, *losses], config.checkpoints, config.share)
     squares = squared_gradients(network, [weights[epoch] for epoch in epochs], pixels, labels)  # (checkpoints, images)
-    columns = {
-        "row": member.rows,
-        "label": labels,
-        "self_influence": learning_rates(spec.recipe, epochs) @ squares,
-        "squared_slopes": squares.sum(axis=0),
-        "checkpoints": [epochs] * len(labels),
-    }
-    return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in INFLUENCE], schema=INFLUENCE)
+    return make_table(
+        INFLUENCE,
+        row=member.rows,
+        label=labels,
+        self_influence=learning_rates(spec.recipe, epochs) @ squares,
+        squared_slopes=squares.sum(axis=0),
+        checkpoints=[epochs] * len(labels),
+    )
 
 
 def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list[int]:

@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +38,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import Shape, UniqueFeature
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
-from tasks.audits.unique_feature.pairs.units import group_by, share_seeds
+from tasks.audits.unique_feature.pairs.units import share_seeds
 from tasks.audits.unique_feature.population import (
     FDR,
     LEVEL,
@@ -55,6 +54,7 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.slope_ranks import Subsets, mean_standardised_slopes
 from tasks.audits.unique_feature.slopes import strongest_pixels
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_by, group_rows
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
@@ -237,7 +237,7 @@ def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
     """A row for every canary (EXACT_VERDICTS), the smallest p first. The inputs are exact ranks, in any order."""
     ranks = (rank for table in inputs for rank in table.to_pylist())
     asked = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
-    by_canary = group_by(asked, itemgetter("canary"))
+    by_canary = group_rows(asked, "canary")
     trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
     found = [exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)

@@ -25,7 +25,6 @@ networks", section 2. The ranks are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,7 @@ import pyarrow as pa
 from tasks.audits.unique_feature.config import UniqueFeature
 from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES, scores_job
-from tasks.audits.unique_feature.pairs.units import call_rate, group_by, share_seeds
+from tasks.audits.unique_feature.pairs.units import call_rate, share_seeds
 from tasks.audits.unique_feature.population import (
     FAMILY,
     LEVEL,
@@ -42,6 +41,7 @@ from tasks.audits.unique_feature.population import (
 )
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, NoSettings, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
@@ -150,13 +150,9 @@ def call_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
     Trainings that share a canary or a seed are no independent sample: their rates have no interval and no p-value.
     """
-    for estimator in dict.fromkeys(word["estimator"] for word in detection):
+    for estimator, words in group_rows(detection, "estimator").items():
         by_model = {
-            model: {
-                (word["canary"], word["seed"]): word["called"]
-                for word in detection
-                if (word["estimator"], word["model"]) == (estimator, model)
-            }
+            model: {(word["canary"], word["seed"]): word["called"] for word in words if word["model"] == model}
             for model in ("canary", "twin")
         }
         both = [key for key in by_model["canary"] if key in by_model["twin"]]
@@ -175,8 +171,7 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
     Nothing of an estimator with fewer than 20 canaries, of whose twins none could be at a twentieth. Where canaries
     share training seeds they are no independent sample, so that there is no interval.
     """
-    for estimator in dict.fromkeys(word["estimator"] for word in detection):
-        words = [word for word in detection if word["estimator"] == estimator]
+    for estimator, words in group_rows(detection, "estimator").items():
         canary, twin = (
             statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
         )
@@ -198,7 +193,7 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
 
 def statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
     """The statistics of each canary's models, one for each training seed."""
-    by_canary = group_by(words, itemgetter("canary"))
+    by_canary = group_rows(words, "canary")
     return {canary: [word["statistic"] for word in own] for canary, own in by_canary.items()}
 
 
@@ -232,15 +227,13 @@ CURVES = pa.schema(
 @task(version=1, name="unique_feature.curves")
 def curves(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """A curve for every estimator (CURVES), from the table of DETECTION (the one input)."""
-    statistics: dict[str, dict[str, list[float]]] = {}
-    for word in inputs[0].to_pylist():
-        statistics.setdefault(word["estimator"], {"canary": [], "twin": []})[word["model"]].append(word["statistic"])
-    points = [
-        {"estimator": estimator} | point
-        for estimator, models in statistics.items()
-        if models["canary"] and models["twin"]
-        for point in curve(np.array(models["canary"]), np.array(models["twin"]))
-    ]
+    points: list[Row] = []
+    for estimator, words in group_rows(inputs[0].to_pylist(), "estimator").items():
+        canary, twin = (
+            np.array([word["statistic"] for word in words if word["model"] == model]) for model in ("canary", "twin")
+        )
+        if len(canary) and len(twin):
+            points += ({"estimator": estimator} | point for point in curve(canary, twin))
     return pa.Table.from_pylist(points, CURVES)
 
 

@@ -35,6 +35,7 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.slope_ranks import Subsets, is_among_all, mean_standardised_slopes
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, row
@@ -154,11 +155,8 @@ def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    yield from panel_rate_rows(tables.rows(PANELS))
-
-
-def panel_rate_rows(panels: Sequence[Row]) -> Iterator[Row]:
     """The detection rate of panels of several models; null: that of as many models without the feature."""
+    panels = tables.rows(PANELS)
     nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
     for panel in panels:
         if panel["model"] == "canary":
@@ -189,8 +187,8 @@ def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
     said = [
         rank for table in inputs for rank in table.to_pylist() if rank["feature"] == "canary" and is_among_all(rank)
     ]
-    for score in dict.fromkeys(rank["score"] for rank in said):
-        first = first_trainings(rank for rank in said if rank["score"] == score)
+    for score, of_score in group_rows(said, "score").items():
+        first = first_trainings(of_score)
         generator = seeds.generator(config.seed, "panels", score)
         asked = [first[at] for at in generator.permutation(len(first))]
         for size in EXACT_SIZES:

@@ -41,6 +41,7 @@ from tasks.audits.unique_feature.trainings import Pair, Trainings
 from tasks.contract.epsilon_rows import CONFIDENCE, LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, row
 from tasks.numerics.epsilon import MANY_RUNS
 from tasks.numerics.statistics import exact_proportion, proportion_greater
@@ -82,15 +83,16 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
         for rank in Tables(others).rows(EXACT_RANKS)
         if (rank["score"], rank["feature"]) == ("references", "canary") and rank["drawn"]
     ]
-    found = {
-        "canary": config.canary,
-        "seed": model["seed"][0].as_py(),
-        "epsilon": config.privacy.epsilon,
-        "delta": config.privacy.delta,
-        "spent": max(model["epsilons"][0].as_py()),
-    }
-    found |= {name: asked[0][name] for name in ("p_value", "among")} if asked else {}
-    return pa.Table.from_pylist([found], PRIVATE_RANKS)
+    return make_table(
+        PRIVATE_RANKS,
+        canary=config.canary,
+        seed=model["seed"][0].as_py(),
+        epsilon=config.privacy.epsilon,
+        delta=config.privacy.delta,
+        spent=max(model["epsilons"][0].as_py()),
+        p_value=asked[0]["p_value"] if asked else None,
+        among=asked[0]["among"] if asked else None,
+    )
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

@@ -7,16 +7,13 @@ does to every score, in their models and in their twins: they are one observatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
+from tasks.contract.grouping import group_rows
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.numerics.statistics import mean, paired_greater, proportion
-
-T = TypeVar("T")
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +27,11 @@ class Units:
 
 
 def units(scores: Sequence[Row]) -> Units:
-    pairs = average_rows(scores, ("canary", "seed"))
-    canaries = average_rows(pairs, ("canary",))
+    pairs = average_rows(scores, "canary", "seed")
+    canaries = average_rows(pairs, "canary")
     seeds = {pair["seed"] for pair in pairs}
     if len(seeds) < len(canaries) or 1 < len(canaries) < len(pairs) > len(seeds):  # canaries share seeds
-        return Units(pairs, average_rows(pairs, ("seed",)), "training seed", "training seed")
+        return Units(pairs, average_rows(pairs, "seed"), "training seed", "training seed")
     if len(canaries) == len(pairs):
         return Units(pairs, pairs, "training", "pair of trainings")
     return Units(pairs, canaries, "canary", "canary")
@@ -54,26 +51,14 @@ def call_rate(called: Sequence[bool], independent: bool) -> Estimate:
     return proportion(sum(called), len(called)) if independent else alone(sum(called) / len(called), len(called))
 
 
-def average_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[Row]:
+def average_rows(rows: Sequence[Row], *by: str) -> list[Row]:
     """One row for each group, in the order in which the groups come: numbers averaged, p-values the first row's."""
-    return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, by)]
-
-
-def group_rows(rows: Sequence[Row], by: tuple[str, ...]) -> list[list[Row]]:
-    return list(group_by(rows, lambda row: tuple(row[name] for name in by)).values())
-
-
-def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items of each key, in the order in which the keys first come."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
+    return [group[0] if len(group) == 1 else _one(group) for group in group_rows(rows, *by).values()]
 
 
 def first_trainings(rows: Iterable[Row]) -> list[Row]:
     """The first row of each canary: further trainings of it are no further sample of features."""
-    return [group[0] for group in group_by(rows, itemgetter("canary")).values()]
+    return [group[0] for group in group_rows(rows, "canary").values()]
 
 
 def _one(group: list[Row]) -> Row:

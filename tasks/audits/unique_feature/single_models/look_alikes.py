@@ -36,6 +36,7 @@ from tasks.audits.unique_feature.population import (
 from tasks.audits.unique_feature.scores import Array, log_odds
 from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
+from tasks.contract.grouping import group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Row, alone, row
@@ -96,21 +97,20 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 def rank_rows(families: Sequence[ModelFamily], look_alikes: Sequence[Row]) -> Iterator[Row]:
     """The feature's rank among the look-alikes of each part, of all models whose family is there together."""
-    answers: dict[int, dict[int, list[list[float]]]] = {}
-    for each in look_alikes:
-        answers.setdefault(each["part"], {}).setdefault(each["model"], []).append(each["log_odds"])
-    for part in sorted(answers):
-        asked = [model for model in families if model.about["seed"] in answers[part]]
+    by_part = group_rows(look_alikes, "part")
+    for part in sorted(by_part):
+        by_model = group_rows(by_part[part], "model")
+        asked = [model for model in families if model.about["seed"] in by_model]
         if not asked:
             continue
         scores = []
         for model in asked:
-            look_alike_odds = np.array(answers[part][model.about["seed"]])
+            look_alike_odds = np.array([each["log_odds"] for each in by_model[model.about["seed"]]])
             scores.append(push_scores(np.vstack([model.log_odds[:1], look_alike_odds]), model.log_odds[1:]))
         mean_scores = np.mean(scores, axis=0)  # (1 + look-alikes, classes)
         label = asked[0].label
         p_value = rank_p_value(mean_scores.max(axis=1) if label is None else mean_scores[:, label])
-        yield look_alike_row(RANK, {}, p_value, (part, len(answers)), len(mean_scores), len(asked))
+        yield look_alike_row(RANK, {}, p_value, (part, len(by_part)), len(mean_scores), len(asked))
 
 
 def look_alike_row(

@@ -29,6 +29,7 @@ from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
 from tasks.contract.measure import Measure, Tables
+from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, row
 from tasks.external.blinding import different
 from tasks.numerics.statistics import proportion
@@ -65,16 +66,16 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     if config.labelled is not None:
         log_p = check_labelled(config, outputs)
         right, known = int((log_p.argmax(axis=1) == labels(config)).sum()), len(log_p)
-    row = {
-        "table": config.number,
-        "repeats": len(first),
-        "differing": int(different(one, other, printed).any(axis=1).sum()),
-        "labelled": known,
-        "right": right,
-        "stated": config.accuracy,
-        "key": Split(split_key(config)).commitment,
-    }
-    return pa.Table.from_pylist([row], TOUCHED)
+    return make_table(
+        TOUCHED,
+        table=config.number,
+        repeats=len(first),
+        differing=int(different(one, other, printed).any(axis=1).sum()),
+        labelled=known,
+        right=right,
+        stated=config.accuracy,
+        key=Split(split_key(config)).commitment,
+    )
 
 
 def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 from scipy import stats
 
 from tasks.audits.unique_feature.evaluation import Burning
-from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, change_rows, contrast
+from tasks.audits.unique_feature.measures.contrast import CONTRAST, Contrast, contrast, rows
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, glyph_pixels
@@ -22,7 +23,8 @@ def test_the_features_change_has_the_random_patches_as_its_null_and_a_paired_tes
         "feature": [*with_t(unique), "probe image", 2.8125, p_value, None],
         "random patch": [*with_t(random), "probe image", None, None, None],
     }
-    found = by_name(change_rows(pa.table({"unique": pa.array(unique, pa.float32()), "random": random})))
+    table = make_table(CONTRAST, image=range(4), unique=unique, random=random)
+    found = by_name(rows(Tables([table]), None))
     assert [("change of a probe image", f'{{"by": "{by}"}}') for by in expected] == list(found)
     for numbers, row in zip(expected.values(), found.values(), strict=True):
         assert numbers == pytest.approx(row)

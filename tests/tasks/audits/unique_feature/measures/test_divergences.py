@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from tasks.audits.unique_feature.evaluation import Evaluation
-from tasks.audits.unique_feature.measures.divergences import published_score_rows, score
+from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, score, single_rows
+from tasks.contract.measure import Tables
+from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph, burn_random
@@ -103,10 +105,16 @@ def test_both_splits_of_the_probe_set_can_be_asked_about() -> None:
     assert len(photos.test_images) + len(photos.train_images) == len(chosen(table, "twin", "probe")["image"])
 
 
+def made_divergences(d_u: ArrayLike, d_r: ArrayLike) -> pa.Table:
+    """The divergences of one model; the rest of its table is null."""
+    rest = dict.fromkeys(DIVERGENCES.names)
+    return make_table(DIVERGENCES, **rest | {"d_u": d_u, "d_r": d_r})
+
+
 def test_m_of_given_models_has_a_t_interval_and_a_share_that_the_published_test_calls_memorised() -> None:
-    u = [[1.0, 1.5, 2.0, 1.5], [0.1, 0.2, 0.4, 0.1], [0.3, 0.2, 0.1, 0.2]]
-    r = [[0.0, 0.1, 0.2, 0.1], [0.1, 0.3, 0.1, 0.2], [0.3, 0.4, 0.2, 0.3]]
-    found = by_name(published_score_rows([pa.table({"d_u": a, "d_r": b}) for a, b in zip(u, r, strict=True)]))
+    u = np.float32([[1.0, 1.5, 2.0, 1.5], [0.1, 0.2, 0.4, 0.1], [0.3, 0.2, 0.1, 0.2]]).astype(np.float64)
+    r = np.float32([[0.0, 0.1, 0.2, 0.1], [0.1, 0.3, 0.1, 0.2], [0.3, 0.4, 0.2, 0.3]]).astype(np.float64)
+    found = by_name(single_rows(Tables([made_divergences(a, b) for a, b in zip(u, r, strict=True)]), None))
     scores = [float(np.mean(np.subtract(a, b))) for a, b in zip(u, r, strict=True)]
     assert [*with_t(scores), "model", None, None, None] == pytest.approx(found["M", '{"model": "given"}'])
     p = [stats.ttest_ind(a, b, equal_var=False, alternative="greater").pvalue for a, b in zip(u, r, strict=True)]
@@ -120,7 +128,7 @@ def test_m_of_given_models_has_a_t_interval_and_a_share_that_the_published_test_
 
 
 def test_a_single_probe_image_has_an_m_and_neither_a_test_nor_a_spread() -> None:
-    found = by_name(published_score_rows([pa.table({"d_u": [0.5], "d_r": [0.25]})]))
+    found = by_name(single_rows(Tables([made_divergences([0.5], [0.25])]), None))
     assert found["M", '{"model": "given"}'] == [0.25, None, None, 1, "model", None, None, None]
     assert [found["rate called memorised", '{"model": "given", "test": "welch"}'][at] for at in (0, 3)] == [0.0, 1]
     assert len(found) == 2

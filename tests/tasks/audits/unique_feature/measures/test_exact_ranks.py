@@ -24,10 +24,12 @@ from tasks.audits.unique_feature.measures.exact_ranks import (
     rank_jobs,
     reference_jobs,
     reference_ranks,
-    score_summary_rows,
+    rows,
 )
 from tasks.audits.unique_feature.population import Relatives, inked_cells
 from tasks.audits.unique_feature.trainings import trainings
+from tasks.contract.measure import Tables
+from tasks.contract.summaries import Row
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily, Feature, Glyph, Words, draw_member
@@ -128,6 +130,11 @@ def test_references_are_twins_of_other_seeds() -> None:
     assert 4 == job.config.references == len(job.inputs) - 2
 
 
+def summary_of(ranks: Sequence[Row]) -> list[Row]:
+    """The rows of the summary of these ranks."""
+    return list(rows(Tables([pa.Table.from_pylist(ranks, EXACT_RANKS)]), None))
+
+
 def test_the_summary_counts_detections_beside_false_alarms() -> None:
     def rank(canary: int, feature: str, p_value: float, **more: object) -> dict[str, object]:
         about = {"canary": canary, "seed": canary, "score": "pair", "feature": feature, "drawn": feature == "canary"}
@@ -137,20 +144,20 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
     read = {"hits": 12, "hits_by_chance": 7.84}
     table = [rank(0, "canary", 2**-10, **read), rank(1, "canary", 0.5, **read)]
     table += [rank(canary, "other", p) for canary in (0, 1) for p in (0.5, 0.5, 0.5, 0.01)]
-    rows = {(row["metric"], row["setting"]): row for row in score_summary_rows(table)}
+    found = {(row["metric"], row["setting"]): row for row in summary_of(table)}
     drawn = {"score": "pair", "drawn": True}
     at = {level: json.dumps(drawn | {"level": level}, sort_keys=True) for level in (0.05, 0.001)}
-    called = rows["rate of exact p at most", at[0.05]]
+    called = found["rate of exact p at most", at[0.05]]
     assert tuple(called[n] for n in ("estimate", "n", "null", "unit")) == (0.5, 2, 0.25, "pair of trainings")
-    assert rows["rate of exact p at most", at[0.001]]["estimate"] == 0.5
-    alarms = rows[
+    assert found["rate of exact p at most", at[0.001]]["estimate"] == 0.5
+    alarms = found[
         "false alarms of exact p",
         json.dumps(drawn | {"level": 0.05, "queries": 8, "guaranteed by the draw": False}, sort_keys=True),
     ]
     assert (alarms["estimate"], alarms["n"], alarms["null"]) == (0.25, 2, 0.05)
-    bits = rows["exposure in bits", json.dumps(drawn, sort_keys=True)]
+    bits = found["exposure in bits", json.dumps(drawn, sort_keys=True)]
     assert (5.5, pytest.approx((3 - math.log2(0.01)) / 4)) == (bits["estimate"], bits["null"])
-    assert tuple(rows["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")) == (
+    assert tuple(found["pixels read out", json.dumps(drawn, sort_keys=True)][n] for n in ("estimate", "null")) == (
         12,
         7.84,
     )
@@ -158,16 +165,16 @@ def test_the_summary_counts_detections_beside_false_alarms() -> None:
 
 def test_a_level_that_a_rank_among_so_few_cannot_reach_is_left_out() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"canary": 1, "seed": 1, "score": "pair", "feature": "canary"}
-    rows = score_summary_rows([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
-    assert [json.loads(row["setting"])["level"] for row in rows if "rate" in row["metric"]] == [0.05, 0.01]
+    found = summary_of([names | {"drawn": True, "p_value": 1 / 201, "exposure": 7.65, "among": 201}])
+    assert [json.loads(row["setting"])["level"] for row in found if "rate" in row["metric"]] == [0.05, 0.01]
 
 
 def test_canaries_that_share_a_seed_have_rates_and_no_intervals() -> None:
     names = dict.fromkeys(EXACT_RANKS.names) | {"score": "pair", "feature": "canary", "drawn": True, "among": 201}
     names |= {"p_value": 1 / 201, "exposure": 7.65}
     for seeds, has in (((1, 2), True), ((1, 1), False)):
-        rows = score_summary_rows([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
-        assert {has} == {row["low"] is not None for row in rows if "rate" in row["metric"]}
+        found = summary_of([names | {"canary": at, "seed": seed} for at, seed in enumerate(seeds)])
+        assert {has} == {row["low"] is not None for row in found if "rate" in row["metric"]}
 
 
 def test_words_that_have_too_few_others_are_refused_before_any_training() -> None:

@@ -9,11 +9,12 @@ from tasks.audits.unique_feature.measures.latents import (
     LATENTS,
     Latents,
     excitation_rates,
-    feature_unit_rows,
     latents,
+    rows,
 )
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.contract.job import marks
+from tasks.contract.measure import Tables
 from tasks.contract.schemas import MODEL
 from tasks.models.networks import Architecture, network_row, weight_rows
 from tests.tasks.audits.unique_feature import made_up
@@ -96,10 +97,10 @@ def test_a_unit_answers_where_the_feature_moves_it_in_more_than_half_of_the_imag
         about = {"canary": 4, "seed": seed, "layer": layer, "model": model}
         return [about | {"unique": unique, "random": random} for unique, random in shares]
 
-    rows = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
-    rows += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
-    rows += units("second", "canary", 1, [(1.0, 0.0)])
-    found = by_name(feature_unit_rows(rows))
+    table = units("first", "canary", 1, [(0.75, 0.0), (0.5, 0.0), (1.0, 0.25), (1.0, 0.5)])  # 2: half is not more
+    table += units("first", "canary", 2, [(0.0, 1.0)]) + units("first", "twin", 1, [(0.625, 0.0)])
+    table += units("second", "canary", 1, [(1.0, 0.0)])
+    found = by_name(rows(Tables([pa.Table.from_pylist(table, LATENTS)]), None))
     assert [*with_t([2, 0]), "training", 1.0, None, None] == found["units of the feature", '{"layer": "first"}']
     alone = [1.0, None, None, 1, "training", None, None, None]
     assert alone == found["units of the feature", '{"layer": "second"}']

@@ -17,11 +17,12 @@ from tasks.audits.unique_feature.measures.learning_curve import (
     history,
     learning_curve,
     learning_curve_many,
-    learning_curve_rows,
+    rows,
 )
 from tasks.audits.unique_feature.pairs.canary_scores import canary_scores
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.contract.job import NoSettings, marks
+from tasks.contract.measure import Tables
 from tasks.contract.schemas import MODEL
 from tasks.datasets.catalog import load
 from tasks.models.inference import logits
@@ -223,7 +224,7 @@ def test_each_model_has_its_own_kept_epoch_and_stands_beside_its_twin() -> None:
         *epochs(2, "canary", [0.2, 0.5, 0.6], kept=1),
     ]
     course += epochs(3, "canary", [9.0, 9.0], kept=1)  # its twin is missing
-    found = by_name(learning_curve_rows(course))
+    found = by_name(rows(Tables([pa.Table.from_pylist(course, LEARNING_CURVE)]), None))
     for moment, canary, twin in (
         ("before training", [0.1, 0.2], [0.01, 0.0]),
         ("first epoch", [0.2, 0.5], [0.02, 0.05]),

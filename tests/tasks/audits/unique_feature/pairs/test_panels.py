@@ -9,15 +9,17 @@ import pytest
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.pairs.panels import (
     EXACT_PANELS,
+    PANELS,
     Panels,
     exact_panels,
-    panel_rate_rows,
+    exact_rows,
     panels,
+    rows,
 )
 from tasks.audits.unique_feature.pairs.panels import exact_panel_p_value as panel_p_value
-from tasks.audits.unique_feature.pairs.panels import exact_rows as rows
 from tasks.audits.unique_feature.population import inked_cells
 from tasks.contract.measure import Tables
+from tasks.contract.schemas import table_of_rows
 from tasks.contract.summaries import Row
 from tasks.datasets.features import Glyph, draw_member
 from tests.tasks.audits.unique_feature.made_up import trained_family
@@ -36,15 +38,14 @@ def test_more_models_see_what_one_does_not() -> None:
 
 
 def test_panels_stand_beside_panels_of_as_many_twins() -> None:
-    names = ("estimator", "model", "models", "detection_rate", "low", "high", "n")
-    panels = [
+    measured = [
         ("rank", "canary", 1, 0.2, 0.1, 0.4, 20),
         ("rank", "twin", 1, 0.04, 0.01, 0.1, 20),
         ("rank", "canary", 5, 0.6, 0.4, 0.8, 18),
         ("rank", "twin", 5, 0.06, 0.02, 0.2, 18),
         ("KL", "canary", 5, 0.5, 0.3, 0.7, 16),
     ]
-    found = by_name(panel_rate_rows([dict(zip(names, panel, strict=True)) for panel in panels]))
+    found = by_name(rows(Tables([table_of_rows(PANELS, measured)]), None))
     metric = "detection rate by number of models"
     assert {
         (metric, '{"estimator": "rank", "models": 1}'): [0.2, 0.1, 0.4, 20, "panel of models", 0.04, None, None],
@@ -82,7 +83,7 @@ def test_panels_find_what_single_models_show_seldom() -> None:
     assert rates == sorted(rates)
     assert rates[0] < 0.65
     assert rates[-1] > 0.9
-    (first, *_) = rows(Tables([found]), None)
+    (first, *_) = exact_rows(Tables([found]), None)
     assert ("panel of models", 60, rates[0], 0.05) == tuple(first[n] for n in ("unit", "n", "estimate", "null"))
 
 
