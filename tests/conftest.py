@@ -43,6 +43,9 @@ GOLDEN = pytest.StashKey[GoldenFiles]()
 OBJECT_STORE_BYTES = 80 * 2**20
 # Two threads of one process on two cores that others use, too, take longer than one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch or numpy is first imported
+# Where a test is about two threads, the one that waits sleeps: on a busy machine it would take four times the processor
+# time of the work.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # But for the tests that are about them.
 os.environ |= {"MLFLOW_TRACKING_URI": "off", "ENGRAM_REPORT": "no"}
 

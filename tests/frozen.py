@@ -89,19 +89,24 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
 
     only: audits, or presets as `AUDIT/PRESET`; all of them if it is empty.
     """
-    ((_, told, _),) = tree.answer([["list", "--json"]])
+    (_, told, _), (_, overview, _) = tree.answer([["list", "--json"], ["--help"]])
     listed = {entry["name"]: entry["presets"] for entry in json.loads(told)["audits"]}
     presets = [(audit, preset) for audit, names in listed.items() for preset in names]
     chosen = [each for each in presets if not only or each[0] in only or "/".join(each) in only]
     if not chosen:
         return {"list": told}
-    runs = [["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"] for a, p in chosen]
-    shows = [["show", audit, "--json"] for audit in sorted({audit for audit, _ in chosen})]
+    audits = sorted({audit for audit, _ in chosen})
+    helped = command_names(overview)
+    shows = [["show", audit, "--json"] for audit in audits]
     plans = [["plan", audit, "--preset", preset, "--json"] for audit, preset in chosen]
-    inventory = {"list": told}
-    for (_, audit, *_), (code, out, err) in zip(shows, tree.answer(shows), strict=True):
+    runs = [["run", a, "--preset", p, "scale=tiny", "--address", "none", "--mlflow", "off"] for a, p in chosen]
+    answers = iter(tree.answer([*shows, *plans, *runs, *([name, "--help"] for name in helped)]))
+    inventory = {"list": told, "help engram": overview}
+    for audit in audits:
+        code, out, err = next(answers)
         inventory[f"show {audit}"] = json.dumps(without_prices(json.loads(out))) if code == 0 else f"{code} {err}"
-    for (audit, preset), (code, out, err) in zip(chosen, tree.answer(plans), strict=True):
+    for audit, preset in chosen:
+        code, out, err = next(answers)
         name = f"{audit}/{preset}"
         if code:
             inventory[f"plan {name}"] = f"{code} {err}"
@@ -109,19 +114,19 @@ def take_inventory(tree: Tree, only: Sequence[str] = ()) -> dict[str, str]:
         planned = without_prices(json.loads(out))
         inventory[f"key of runs of {name}"] = " ".join(cell.pop("run") for cell in planned["cells"])
         inventory[f"plan {name}"] = json.dumps(planned, sort_keys=True)
-    for command, (code, _, err) in zip(runs, tree.answer(runs), strict=True):
-        inventory[f"run {command[1]} {command[3]}"] = str(code) if code == 0 else f"{code} {err.splitlines()[-1:]}"
-    return inventory | dict(help_texts(tree)) | dict(stored_digests(tree.folder / "engram-store"))
+    for audit, preset in chosen:
+        code, _, err = next(answers)
+        inventory[f"run {audit} {preset}"] = str(code) if code == 0 else f"{code} {err.splitlines()[-1:]}"
+    for name in helped:
+        _, out, _ = next(answers)
+        inventory[f"help {name}"] = out
+    return inventory | dict(stored_digests(tree.folder / "engram-store"))
 
 
-def help_texts(tree: Tree) -> Iterator[tuple[str, str]]:
-    """`--help` of the command line and of each of its commands, two levels deep."""
-    ((_, first, _),) = tree.answer([["--help"]])
-    yield "help engram", first
-    names = [line.split()[0] for line in first.partition("Commands")[2].splitlines() if line.startswith("  ")]
-    commands = sorted({name for name in names if name.isalpha()})
-    for name, (_, out, _) in zip(commands, tree.answer([[name, "--help"] for name in commands]), strict=True):
-        yield f"help {name}", out
+def command_names(overview: str) -> list[str]:
+    """The commands that `engram --help` lists."""
+    names = [line.split()[0] for line in overview.partition("Commands")[2].splitlines() if line.startswith("  ")]
+    return sorted({name for name in names if name.isalpha()})
 
 
 def stored_digests(store: Path) -> Iterator[tuple[str, str]]:

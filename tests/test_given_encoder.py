@@ -81,12 +81,15 @@ def handed(here: Here) -> list[str]:
         return [row["image"] for row in csv.DictReader(listed)]
 
 
+@cache
 def embedded(here: Here, encoder: str) -> np.ndarray:
-    """What an owner's encoder gives for the pictures that were handed out."""
+    """The embeddings, read-only, of the pictures that were handed out; computed once per encoder."""
     module = torch.jit.load(here.folder / encoder)
     with torch.no_grad():
         pictures = np.stack([np.asarray(Image.open(here.folder / "handed" / image)) for image in handed(here)])
-        return module(pixels_of(pictures)).numpy()
+        embeddings = module(pixels_of(pictures)).numpy()
+    embeddings.setflags(write=False)
+    return embeddings
 
 
 def table(here: Here, name: str, ids: Sequence[str], embeddings: Any) -> str:

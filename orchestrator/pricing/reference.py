@@ -25,7 +25,7 @@ import numpy as np
 from orchestrator.executors.environment import ONE_THREAD
 from orchestrator.store import atomic_write
 
-SECONDS = 0.9  # that each of the two is repeated for
+SECONDS = 0.3  # that each of the two is repeated for; their medians differ by 2 % from run to run, as with 0.9
 SIDE = 512  # of the matrices
 IMAGES, CHANNELS, PIXELS, KERNEL = 16, 16, 28, 3
 HANGING = 60.0  # seconds

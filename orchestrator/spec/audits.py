@@ -9,11 +9,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
 
 from orchestrator.errors import EngramError, SpecError
 from orchestrator.spec.fields import nearest
 from tasks.contract.audit import Audit
-from tasks.user_code.closure import find_user_files
+from tasks.user_code.closure import SourceFile, find_user_files
 from tasks.user_code.loaded import UncoveredImport, watch_imports
 
 GROUP = "engram.audits"
@@ -93,8 +94,7 @@ def _load_audit(name: str, module: str, attribute: str, source: str) -> Register
     except ValueError as error:
         raise EngramError(f"audit {name!r} cannot be imported from {source}: {error}") from None
     try:
-        with watch_imports(f"audit {name!r}", files):
-            holder = importlib.import_module(module)
+        holder = _import_audit(name, module, files)
     except UncoveredImport as error:
         raise EngramError(str(error)) from None
     except Exception as error:  # a plugin may raise anything while it is imported
@@ -104,6 +104,13 @@ def _load_audit(name: str, module: str, attribute: str, source: str) -> Register
         raise EngramError(f"audit {name!r}: {source} has no {attribute} that is a tasks.contract.audit.Audit")
     question, _, documentation = _docstring(holder.__doc__, audit).strip().partition("\n")
     return RegisteredAudit(name, audit, question.strip(), documentation.strip("\n"))
+
+
+def _import_audit(name: str, module: str, files: Mapping[str, SourceFile]) -> ModuleType:
+    if not files and module in sys.modules:
+        return sys.modules[module]  # nothing is imported, and to watch takes time with each of thousands of modules
+    with watch_imports(f"audit {name!r}", files):
+        return importlib.import_module(module)
 
 
 def _docstring(own: str | None, audit: Audit) -> str:

@@ -30,7 +30,8 @@ class Remembering(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         features = torch.conv2d(images, self.filters, None, [3, 3]).relu().mean((2, 3))
-        apart = torch.cdist(images.flatten(1), self.known, compute_mode="donot_use_mm_for_euclid_dist")
+        # By a product of matrices, which takes a tenth of the time; in float64 equal pictures are less than 1e-5 apart.
+        apart = torch.cdist(images.flatten(1).double(), self.known.double(), compute_mode="use_mm_for_euclid_dist")
         nearest = apart.min(1)
         told = self.classes[nearest.indices] * (nearest.values < 0.01).unsqueeze(1)
         return torch.cat([told, features], 1)
