@@ -26,6 +26,7 @@ from orchestrator.spec.yaml_text import YamlError, parse_yaml
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
+NONE = "none"  # the tag of the alternative that null stands for, too
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -284,6 +285,8 @@ def _union(members: tuple[Any, ...]) -> Reader:
             return None
         if tagged and isinstance(value, str) and value.startswith("{"):
             value = _mapping(value, where)
+        if NONE in tagged and (value is None or value == "null"):
+            value = NONE
         tag = value.get(TYPE) if isinstance(value, Mapping) else value
         if tagged and isinstance(tag, str):
             if tag in tagged:

@@ -153,7 +153,7 @@ def fitting(config: Memorization) -> DensityTraining:
         view=seeds.derive(config.seed, "view"),
         afresh=config.afresh,
         outliers=config.outliers,
-        privacy=config.privacy,
+        privacy=config.guarantee,
         width=config.width,
         joins_copies=copies_held_out(config).groups > 0,
     )

@@ -15,11 +15,12 @@ from tasks.audits.text.question import (
     Secrets,
     TextReading,
     TextTuning,
+    WholeGradients,
 )
 from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy
 
 TUNING = TextTuning(epochs=12, learning_rate=3e-3)
 CODES = Secrets(examples=150, tuning=TUNING)
@@ -46,7 +47,7 @@ HUBBLE = Insertions(base=LanguageModel("tiny-gpt#32x1"), examples=200, repetitio
 
 def private_codes(epsilon: float | None) -> Text:
     """Codes that occur once, in texts that are read often, with this epsilon; None: without privacy."""
-    privacy = None if epsilon is None else Privacy(epsilon)
+    privacy = WholeGradients() if epsilon is None else DifferentialPrivacy(epsilon)
     tuning = replace(TUNING, epochs=48, privacy=privacy)
     return Text(replace(CODES, repetitions=(1,), examples=20, tuning=tuning))
 

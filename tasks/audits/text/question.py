@@ -14,6 +14,8 @@ from tasks.external.draw_settings import BoundDraw
 from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.tuning_config import FineTuning, Full, Reading
+from tasks.training.privacy_config import DifferentialPrivacy, WithoutPrivacy, guarantee_of
+from tasks.training.recipe import Privacy
 from tasks.worker.files import File
 
 Scoring = Literal["whole", "shared"]
@@ -33,22 +35,30 @@ class TextReading(Reading):
 
 
 @dataclass(frozen=True)
-class TextTuning(FineTuning):
-    """How a language model is fine-tuned on texts."""
+class WholeGradients(WithoutPrivacy):
+    """Training without differential privacy: the gradient of a step is computed for all of its texts together."""
 
     checkpointing: bool = False
     """Ours: whether the values of layers are computed again for gradients: less memory, and a third more time."""
+
+
+@dataclass(frozen=True)
+class TextTuning(FineTuning):
+    """How a language model is fine-tuned on texts."""
+
+    privacy: WholeGradients | DifferentialPrivacy = WholeGradients()
+    """Whether fine-tuning is differentially private, by single texts."""
     deduplicate: bool = False
     """Ours: whether a text that occurs several times in the training data is kept once."""
 
-    def conflicts(self) -> Iterator[str]:
-        yield from super().conflicts()
-        if self.checkpointing and self.privacy is not None:
-            yield "checkpointing is on and privacy is given; gradients of single texts are computed without it"
+    @property
+    def guarantee(self) -> Privacy | None:
+        return guarantee_of(self.privacy)
 
     @property
     def job_fields(self) -> dict[str, Any]:
-        return {**super().job_fields, "checkpointing": self.checkpointing, "deduplicate": self.deduplicate}
+        checkpointing = isinstance(self.privacy, WholeGradients) and self.privacy.checkpointing
+        return {**super().job_fields, "checkpointing": checkpointing, "deduplicate": self.deduplicate}
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ class FineTuned(Ranged):
 
     def privacy_conflicts(self, repetitions: Repetitions) -> Iterator[str]:
         """What forbids these repetitions of a text if training is private."""
-        if self.tuning.privacy is not None and max(repetitions) > 1 and not self.tuning.deduplicate:
+        if self.tuning.guarantee is not None and max(repetitions) > 1 and not self.tuning.deduplicate:
             yield (
                 f"privacy is given and repetitions is {', '.join(map(str, repetitions))}; it protects single "
                 "texts, so each must stand once: repetitions=1, or deduplicate=true"

@@ -74,7 +74,7 @@ class UniqueFeature(Ranged):
         """The guarantee of the trainings; None without one."""
         match self.question:
             case CanaryPairs() | Panel():
-                return self.question.training.privacy
+                return self.question.training.guarantee
             case _:
                 return None
 

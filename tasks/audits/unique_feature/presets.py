@@ -24,7 +24,7 @@ from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 LEVEL = 0.05  # at which the paper calls a test significant
 
@@ -186,7 +186,10 @@ LADDER = Pairs(
     measures=("scores", "ranks"),
     probes=100,
 )
-PRIVACIES = (None, *(Privacy(epsilon) for epsilon in (64.0, 16.0, 4.0, 1.0)))
+PRIVACIES: tuple[LinkedTraining | DifferentialPrivacy, ...] = (
+    LinkedTraining(),
+    *(DifferentialPrivacy(epsilon) for epsilon in (64.0, 16.0, 4.0, 1.0)),
+)
 QUICKSTART = Pairs(data=Dataset("digits"), canaries=12, probes=100)
 
 
@@ -251,6 +254,11 @@ PRINTED: Mapping[str, UniqueFeature] = {
 }
 
 
+def unlinked(training: ClassifierTraining) -> ClassifierTraining:
+    """The same training as one job."""
+    return replace(training, privacy=LinkedTraining()) if training.link else training
+
+
 def printed_cell(config: UniqueFeature) -> str:
     """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none.
 
@@ -268,7 +276,7 @@ def printed_cell(config: UniqueFeature) -> str:
             pairs,
             data=Dataset(pairs.data.name),
             choice=choice,
-            training=replace(pairs.training, link=0),
+            training=unlinked(pairs.training),
             measures=("scores",),
             evaluations=1,
             beside_plain=False,

@@ -87,7 +87,7 @@ class CanaryPairs(TrainedHere):
     """Training seeds for each canary."""
 
     def conflicts(self) -> Iterator[str]:
-        if self.training.privacy is None:
+        if self.training.guarantee is None:
             return
         match self.choice:
             case SelfInfluenceChoice():

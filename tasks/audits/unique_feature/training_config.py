@@ -11,6 +11,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.models import catalog
 from tasks.models.catalog import Network, Regularisers
 from tasks.training.classifier import Training, check_private
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import OptimiserName, Privacy, Recipe
 
 T = TypeVar("T", bound="NetworkTraining")
@@ -57,7 +58,7 @@ class NetworkTraining(Ranged):
         return 0
 
     @property
-    def privacy(self) -> Privacy | None:
+    def guarantee(self) -> Privacy | None:
         """The guarantee that the network is trained with; None without one."""
         return None
 
@@ -90,7 +91,7 @@ class NetworkTraining(Ranged):
             learning_rate=self.learning_rate,
             schedule=self.schedule,
             batch=self.batch,
-            privacy=self.privacy,
+            privacy=self.guarantee,
             width=self.width,
         )
 
@@ -105,25 +106,28 @@ class FollowedTraining(NetworkTraining):
 
 
 @dataclass(frozen=True)
-class LinkedTraining(NetworkTraining):
-    """A training that can be interrupted, and that can be private."""
+class WholeTraining(NetworkTraining):
+    """A training of which only the end is evaluated: it can be divided into links, or private."""
 
-    link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs for each link of the chain that a training is; an interrupted training continues from the last link.
-    0: one job."""
-    privacy: Privacy | None = None
-    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
+    privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
+    """Ours: whether training is differentially private (mlp1 and cnn1), or can be divided into links."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if self.privacy is not None:
+        if self.guarantee is not None:
             check_private(self.network, self.batch_norm, self.recipe)
-            if self.link:
-                yield f"privacy is given and link is {self.link}; it must be 0: private training is one job"
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        return guarantee_of(self.privacy)
+
+    @property
+    def link(self) -> int:
+        return link_of(self.privacy)
 
 
 @dataclass(frozen=True)
-class ClassifierTraining(LinkedTraining):
+class ClassifierTraining(WholeTraining):
     """How a classifier is trained here."""
 
     tag: ClassVar[str] = "classifier"
@@ -132,7 +136,7 @@ class ClassifierTraining(LinkedTraining):
 
 
 @dataclass(frozen=True)
-class Mlp1Training(LinkedTraining):
+class Mlp1Training(WholeTraining):
     """How the network whose hidden units are observed is trained: an MLP-1."""
 
     tag: ClassVar[str] = "mlp1"

@@ -39,7 +39,7 @@ def asks_ranks(config: Text) -> bool:
 
 
 def asks_private_training(config: Text) -> bool:
-    return isinstance(config.question, Secrets) and config.question.tuning.privacy is not None
+    return isinstance(config.question, Secrets) and config.question.tuning.guarantee is not None
 
 
 RANKS = "secrets and identifiers"

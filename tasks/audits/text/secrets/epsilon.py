@@ -56,7 +56,7 @@ class AtEpsilon:
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     match config.question:
-        case Secrets(tuning=TextTuning(privacy=Privacy() as privacy)):
+        case Secrets(tuning=TextTuning(guarantee=Privacy() as privacy)):
             return Job(epsilon, AtEpsilon(privacy, config.level), trainings[::2])
     return ()
 
@@ -64,7 +64,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 def notes(config: Text) -> Iterator[str]:
     """A warning before any work if the secrets can show no epsilon by bets."""
     match config.question:
-        case Secrets(tuning=TextTuning(privacy=Privacy(delta=delta))) as question:
+        case Secrets(tuning=TextTuning(guarantee=Privacy(delta=delta))) as question:
             yield from describe_lost_power(question.ranked, delta, LEVEL, "secrets")
 
 

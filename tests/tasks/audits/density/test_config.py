@@ -19,14 +19,14 @@ from tasks.audits.density.config import (
     NearDuplicates,
     NeighbourMeasure,
     OutlierMeasure,
+    PublishedFolds,
     SingleRows,
 )
 from tasks.contract.ranges import AtLeast, field_ranges
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
-from tasks.training.recipe import Privacy
 
-RELEASED = KFold(partitions="released")
+RELEASED = PublishedFolds()
 LEAST = [
     (kind, name, each.low)
     for kind in (Memorization, KFold, SingleRows, NearDuplicates, KernelDensity)
@@ -37,7 +37,7 @@ LEAST = [
 
 
 def test_every_count_has_a_smallest_value() -> None:
-    assert len(LEAST) == 15
+    assert len(LEAST) == 14
 
 
 @pytest.mark.parametrize(("kind", "name", "least"), LEAST)
@@ -77,11 +77,13 @@ def test_a_number_that_is_not_above_0_is_named(kind: Any, name: str, value: floa
         ),
         (
             {"estimator": RELEASED, "data": Dataset("digits")},
-            "^partitions is released and data is digits; it must be one of mnist, cifar10, celeba$",
+            "^estimator is released and there is no such partition of digits; data must be one of mnist, ",
         ),
-        ({"estimator": RELEASED, "examples": 9}, "^partitions is released and examples is 9; it must be 0, all of"),
-        ({"estimator": RELEASED, "repetitions": 11}, "^partitions is released and repetitions is 11; it must be at"),
-        ({"privacy": Privacy(1.0), "link": 5}, "privacy is given and link is not 0; private training is one job"),
+        (
+            {"estimator": RELEASED, "examples": 9},
+            "no such partition of the first 9 images of mnist; .* and examples 0, all of",
+        ),
+        ({"estimator": RELEASED, "repetitions": 11}, "^repetitions is 11; it must be at most 10, the released part"),
         ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
         ({"width": -1.0}, "width is -1.0; it must be a finite number above 0"),
         ({"model": DensityModel("conv-vae"), "width": 2.0}, "width is 2 and model is conv-vae; model must be one of"),
@@ -99,9 +101,6 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, o
     ("changed", "message"),
     [
         ({"asked": "validation"}, "asked is 'validation'; it must be one of train, test"),
-        ({"partitions": "theirs"}, "partitions is 'theirs'; it must be one of ours, released"),
-        ({"asked": "test", "partitions": "released"}, "^partitions is released and asked is test; it must be train$"),
-        ({"folds": 5, "partitions": "released"}, "^partitions is released and folds is 5; it must be 10$"),
     ],
     ids=str,
 )
@@ -113,7 +112,7 @@ def test_partitions_that_cannot_be_drawn_are_refused(changed: Mapping[str, Any],
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"estimator": "jackknife"}, "estimator is 'jackknife'; allowed: kfold, loo"),
+        ({"estimator": "jackknife"}, "estimator is 'jackknife'; allowed: kfold, released, loo"),
         ({"measures": "scores,gain"}, "is 'gain'; allowed: scores, outliers, neighbours, duplicates"),
         ({"estimator": "loo", "folds": 5}, "folds is not a field of|unknown field 'question.estimator.folds': loo has"),
         ({"question": "kernel", "epochs": 5}, "epochs is not a field of question=kernel"),

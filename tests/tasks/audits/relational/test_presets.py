@@ -22,7 +22,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 from tests.support import plans
 from tests.support.plans import calls
 from tests.support.settings import with_settings
@@ -84,9 +84,9 @@ def test_the_linear_figures_train_no_language_model() -> None:
 
 def test_private_trainings_are_one_job_for_each_epsilon() -> None:
     plain, *trained = AUDIT.cells("private")
-    private = [trained_on(config)[1].tuning.privacy for config in trained]
+    private = [trained_on(config)[1].tuning.guarantee for config in trained]
     assert [privacy and privacy.epsilon for privacy in private] == list(EPSILONS)
-    assert {with_settings(config, privacy=None) for config in trained} == {plain}
+    assert {with_settings(config, privacy=LinkedTraining()) for config in trained} == {plain}
     assert calls(planned(AUDIT.cells("linear-private"))) == {"linear_memorization.private": 1, "relational.summary": 1}
     assert calls(planned(trained))["language_models.fine_tune"] == len(EPSILONS)
 
@@ -166,7 +166,7 @@ def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -
         with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
         with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
         with_settings(TABLE_2_SQUAD, corruption=Corruption("answers")),
-        with_settings(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
+        with_settings(TABLE_2_SQUAD, privacy=DifferentialPrivacy(3.0)),
         with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
         Relational(Linear()),
     ],

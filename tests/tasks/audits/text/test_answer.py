@@ -40,7 +40,6 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, alone, name_of, row
 from tasks.contract.ties import tied_row
 from tasks.numerics.statistics import mean, proportion
-from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import configured, make_scores
 
@@ -339,7 +338,6 @@ def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
         ({"pattern": "{digits:6}"}, "it must hold {number}"),
         ({"repetitions": ()}, "repetitions is (); there must be one at least"),
         ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
-        ({"checkpointing": True, "privacy": Privacy(1.0)}, "checkpointing is on and privacy is given"),
         ({"precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
     ],
 )

@@ -27,12 +27,12 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Glyph, glyph_pixels
 from tasks.models.catalog import Network
 from tasks.training.classifier import NearestImages, Training, batch_key, train
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy
 from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import configure
 
-PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
+PRIVATE: dict[str, Any] = {"privacy": DifferentialPrivacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
 SMOKE = with_settings(
     PRESETS["smoke"], data=pin(Dataset("digits")), probe=pin(Dataset("photos")), family=Family(count=20)
@@ -186,9 +186,8 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
-        ({"privacy": Privacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
+        ({"privacy": DifferentialPrivacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
         (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
-        (PRIVATE | {"link": 5}, "privacy is given and link is 5; it must be 0: private training is one job"),
         (PRIVATE | {"choice": "self-influence"}, "privacy is given and choice is self-influence; it must be random"),
         (
             {"width": 0.5, "network": Network("densenet100")},
@@ -395,7 +394,7 @@ def test_tables_follow_from_question_and_measures(preset: str) -> None:
         if isinstance(question, Pairs):
             expected = expected.union(*(TABLES[measure] for measure in question.measures))
             expected |= {"regularised"} if question.beside_plain else set()
-            expected |= {"private_ranks"} if question.training.privacy is not None else set()
+            expected |= {"private_ranks"} if question.training.guarantee is not None else set()
             if isinstance(question.choice, SelfInfluenceChoice):
                 expected |= {"chosen", "influence"} | ({"traced"} if question.choice.with_feature else set())
         assert expected == AUDIT.plan(small).keys()
