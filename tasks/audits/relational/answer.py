@@ -36,7 +36,6 @@ from tasks.contract.rules import Rule, Rules, explain_interval, undecided
 from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, select_rows
 from tasks.contract.ties import NOT_JUDGED
 from tasks.contract.verdict import ANSWERS, DETECTABLE, Answer, Meaning, Verdict
-from tasks.question_answering.question_sets import Kind
 
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
@@ -73,7 +72,7 @@ class Evidence:
     negligible: float
     silence: float = 0.0
     commonest: float = 0.0
-    corruption: Kind = "digits"
+    corruption: str = "digits"
 
     @property
     def other_kind(self) -> Evasion | None:
@@ -111,7 +110,7 @@ def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) 
 
 def question_subsets(question: Answers) -> tuple[str, ...]:
     """The questions that the answer rests on, best first."""
-    return ("numeric", "all") if question.corruption.kind == "digits" else ("all", "numeric")
+    return ("numeric", "all") if question.corruption.tag == "digits" else ("all", "numeric")
 
 
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
@@ -147,7 +146,7 @@ def read_evidence(config: Relational, rows: Rows) -> Evidence | None:
         repeats=read_repeats(rows),
         negligible=config.question.negligible,
         silence=excess_silence(rows),
-        corruption=config.question.corruption.kind,
+        corruption=config.question.corruption.tag,
         commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
     )
 

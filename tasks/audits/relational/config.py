@@ -18,7 +18,7 @@ from tasks.language_models.fine_tuning_config import Relation
 from tasks.language_models.language_model import LanguageModel
 from tasks.language_models.tuning_config import FineTuning, Reading
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Corruption, Selection
+from tasks.question_answering.question_sets import Corruption, DigitRemoval, Selection
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import LARGEST_EPSILON, Privacy
 from tasks.worker.files import WITHHELD
@@ -152,7 +152,7 @@ class Answers(Ranged):
 
     data: Dataset = Dataset("squad")
     """Questions to train on and questions that are held out."""
-    corruption: Corruption = Corruption()
+    corruption: Corruption = DigitRemoval()
     """What is taken out of contexts."""
     numeric: bool = True
     """Whether only questions whose answer has a digit are asked; models are trained on all."""

@@ -34,7 +34,7 @@ from tasks.datasets.copies import CopyCount, count_groups
 from tasks.datasets.dataset import Dataset
 from tasks.external.bound_draw import Draw, describe_draw
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import Full
+from tasks.language_models.tuning_config import Full, Reading
 from tasks.worker.files import File
 
 GUESSED = (
@@ -143,7 +143,7 @@ def count_text_copies(question: Question) -> CopyCount:
 TINY_FORMATS = ("uuid4",)  # formats in the embedded tickets
 TINY_MODEL, TINY_BASE = LanguageModel("tiny-gpt#16x1"), LanguageModel("tiny-gpt#32x1")
 TINY_LENGTH = 128
-AnyReading = TypeVar("AnyReading", bound=TextReading)
+AnyReading = TypeVar("AnyReading", bound=Reading)
 
 
 def tiny(config: Text) -> Text:
@@ -214,7 +214,8 @@ def tiny_question(question: Question) -> Question:
 
 
 def tiny_reading(reading: AnyReading) -> AnyReading:
-    return replace(reading, model=TINY_MODEL, length=TINY_LENGTH, precision="float32")
+    tiny = replace(reading, model=TINY_MODEL, length=TINY_LENGTH)
+    return replace(tiny, precision="float32") if isinstance(tiny, TextReading) else tiny
 
 
 def tiny_source(source: RankingModel | ReturnedTable) -> RankingModel | ReturnedTable:

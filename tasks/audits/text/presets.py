@@ -13,13 +13,13 @@ from tasks.audits.text.question import (
     Insertions,
     ReturnedTable,
     Secrets,
-    TextReading,
     TextTuning,
     WholeGradients,
 )
 from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.tuning_config import Reading
 from tasks.training.privacy_config import DifferentialPrivacy
 
 TUNING = TextTuning(epochs=12, learning_rate=3e-3)
@@ -30,14 +30,14 @@ SMOKE = Text(
         examples=20,
         secrets=6,
         references=199,
-        reading=TextReading(LanguageModel("tiny-gpt#16x1"), length=128),
+        reading=Reading(LanguageModel("tiny-gpt#16x1"), length=128),
         tuning=replace(TUNING, epochs=2, batch=16),
     )
 )
 DOCUMENTS = Text(
     Documents(
         examples=24,
-        reading=TextReading(length=320),
+        reading=Reading(length=320),
         tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
     )
 )

@@ -13,7 +13,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.external.draw_settings import BoundDraw
 from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import FineTuning, Full, Reading
+from tasks.language_models.tuning_config import FineTuning, Full, LowRank, Reading
 from tasks.training.privacy_config import DifferentialPrivacy, WithoutPrivacy, guarantee_of
 from tasks.training.recipe import Privacy
 from tasks.worker.files import File
@@ -23,15 +23,28 @@ Scoring = Literal["whole", "shared"]
 
 @dataclass(frozen=True)
 class TextReading(Reading):
-    """How a language model reads texts."""
+    """How a language model reads texts that it is not trained on here."""
 
     precision: Precision = "float32"
-    """Ours: numbers that a model from a folder computes with; adapters are float32 in any case."""
+    """Ours: numbers that a model from a folder computes with."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if self.precision == "bfloat16" and self.model.tiny_sizes is not None:
-            yield f"precision is bfloat16; the model must come from a folder, and {self.model.name} does not"
+        yield from precision_conflicts(self.precision, self.model)
+
+
+def precision_conflicts(precision: Precision, model: LanguageModel) -> Iterator[str]:
+    """What forbids a model to compute with numbers of this precision."""
+    if precision == "bfloat16" and model.tiny_sizes is not None:
+        yield f"precision is bfloat16; the model must come from a folder, and {model.name} does not"
+
+
+@dataclass(frozen=True)
+class TextLowRank(LowRank):
+    """Adapters are trained, and the weights of the model stay unchanged."""
+
+    precision: Precision = "float32"
+    """Ours: numbers that a model from a folder computes with; its adapters are float32 in any case."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,8 @@ class WholeGradients(WithoutPrivacy):
 class TextTuning(FineTuning):
     """How a language model is fine-tuned on texts."""
 
+    adaptation: Full | TextLowRank = Full()
+    """Which weights are trained: all weights (full), or adapters of low rank (lora)."""
     privacy: WholeGradients | DifferentialPrivacy = WholeGradients()
     """Whether fine-tuning is differentially private, by single texts."""
     deduplicate: bool = False
@@ -56,9 +71,18 @@ class TextTuning(FineTuning):
         return guarantee_of(self.privacy)
 
     @property
+    def precision(self) -> Precision:
+        """Numbers that the model computes with."""
+        return self.adaptation.precision if isinstance(self.adaptation, TextLowRank) else "float32"
+
+    @property
     def job_fields(self) -> dict[str, Any]:
-        checkpointing = isinstance(self.privacy, WholeGradients) and self.privacy.checkpointing
-        return {**super().job_fields, "checkpointing": checkpointing, "deduplicate": self.deduplicate}
+        return {
+            **super().job_fields,
+            "precision": self.precision,
+            "checkpointing": isinstance(self.privacy, WholeGradients) and self.privacy.checkpointing,
+            "deduplicate": self.deduplicate,
+        }
 
 
 @dataclass(frozen=True)
@@ -143,15 +167,14 @@ def repetition_conflicts(repetitions: Repetitions) -> Iterator[str]:
 class FineTuned(Ranged):
     """How the models are read and fine-tuned here."""
 
-    reading: TextReading = TextReading()
+    reading: Reading = Reading()
     """The language model that is fine-tuned."""
     tuning: TextTuning = TextTuning()
     """How it is fine-tuned."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if self.reading.precision == "bfloat16" and self.tuning.adaptation == Full():
-            yield "precision is bfloat16 and adaptation full; it must be lora, whose adapters are float32"
+        yield from precision_conflicts(self.tuning.precision, self.reading.model)
 
     def privacy_conflicts(self, repetitions: Repetitions) -> Iterator[str]:
         """What forbids these repetitions of a text if training is private."""

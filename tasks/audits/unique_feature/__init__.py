@@ -62,7 +62,7 @@ from tasks.audits.unique_feature.answer import (
     verdict,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
+from tasks.audits.unique_feature.given_models import Given, LabelledImages, ReturnedOutputs
 from tasks.audits.unique_feature.pairs.answer import summed_error
 from tasks.audits.unique_feature.pairs.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.power import power, resolution
@@ -80,7 +80,6 @@ from tasks.contract.learning import chance_accuracy
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.catalog import load
-from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -106,7 +105,7 @@ def plan(config: UniqueFeature) -> Roots:
 def best_constant(config: UniqueFeature) -> float | None:
     """The accuracy of the best constant answer on the images whose labels are known; None if there are none."""
     match config.question:
-        case Given(source=ReturnedOutputs(labelled=Dataset())):
+        case Given(source=ReturnedOutputs(labelled=LabelledImages())):
             return chance_accuracy(labels(single_model_config(config, config.shape)))
         case Given():
             return None

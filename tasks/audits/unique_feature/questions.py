@@ -87,16 +87,11 @@ class CanaryPairs(TrainedHere):
     """Training seeds for each canary."""
 
     def conflicts(self) -> Iterator[str]:
-        if self.training.guarantee is None:
-            return
-        match self.choice:
-            case SelfInfluenceChoice():
-                yield "privacy is given and choice is self-influence; it must be random"
-            case RandomChoice(neighbours_left_out=count) if count:
-                yield (
-                    f"neighbours_left_out is {count} and privacy is given; it must be 0: epsilon does not count what "
-                    "the choice of images says of the canary"
-                )
+        if self.training.guarantee is not None and self.choice != RandomChoice():
+            yield (
+                "privacy is given, and epsilon does not count what the choice of images says of the canary: "
+                "choice must be random and neighbours_left_out 0"
+            )
 
     @property
     def one_seed(self) -> bool:
@@ -149,21 +144,22 @@ class Pairs(CanaryPairs):
         yield from super().conflicts()
         if self.beside_plain and not self.training.is_regularised:
             yield "beside_plain is on; it must be off for a network without a regulariser"
-        if self.stopping_level:
-            yield from self._stopping_conflicts()
-
-    def _stopping_conflicts(self) -> Iterator[str]:
-        """What keeps pairs from having exact ranks of their own, each independent of those before it."""
-        until = f"a run ends once it is decided (--until decided, stopping_level={self.stopping_level:g})"
-        if not self.drawn:
+        if self.stopping_level and (missing := self._settings_for_bets()):
             yield (
-                f"{until} and the feature is chosen, which has no exact rank to bet on; add drawn=true, so that every "
-                "canary has a feature drawn from its family"
+                f"a run ends once it is decided (--until decided, stopping_level={self.stopping_level:g}), which takes "
+                f"pairs with exact ranks of their own; add {', and '.join(missing)}"
             )
+
+    def _settings_for_bets(self) -> list[str]:
+        """The missing settings with which each pair has an exact rank, independent of those before it."""
+        settings = []
+        if not self.drawn:
+            settings.append("drawn=true, so that every canary has a feature drawn from its family")
         if not isinstance(self.choice, RandomChoice):
-            yield f"{until} and choice is {self.choice.tag}; add choice=random, so that fewer canaries are the first"
+            settings.append("choice=random, so that fewer canaries are the first")
         if self.seeds != 1 or self.one_seed:
-            yield f"{until}; add seeds=1 one_seed=false, so that every pair is a sample"
+            settings.append("seeds=1 one_seed=false, so that every pair is a sample")
+        return settings
 
     def plain(self) -> Pairs:
         """The same pairs without regularisers."""

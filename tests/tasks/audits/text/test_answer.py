@@ -338,7 +338,6 @@ def test_without_a_pair_there_is_a_certificate_without_a_number() -> None:
         ({"pattern": "{digits:6}"}, "it must hold {number}"),
         ({"repetitions": ()}, "repetitions is (); there must be one at least"),
         ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
-        ({"precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
     ],
 )
 def test_a_config_that_could_find_nothing_is_refused(fields: dict[str, object], told: str) -> None:

@@ -32,6 +32,7 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.unique_feature.depth_first import tables
 from tests.tasks.audits.unique_feature.made_up import configure
 
+CHOSEN_WITH_PRIVACY = "of the canary: choice must be random and neighbours_left_out 0"
 PRIVATE: dict[str, Any] = {"privacy": DifferentialPrivacy(1.0), "patience": 0}
 PRINTED = "table 1, mnist, mlp1, no regulariser"
 SMOKE = with_settings(
@@ -188,17 +189,13 @@ def test_the_null_preset_burns_another_feature_elsewhere_than_it_asks_for() -> N
         ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
         ({"privacy": DifferentialPrivacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
         (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
-        (PRIVATE | {"choice": "self-influence"}, "privacy is given and choice is self-influence; it must be random"),
+        (PRIVATE | {"choice": "self-influence"}, CHOSEN_WITH_PRIVACY),
         (
             {"width": 0.5, "network": Network("densenet100")},
             "width is 0.5 and network is densenet100; network must be one of mlp1, cnn1, cnn2 for it",
         ),
         ({"neighbours_left_out": -1}, "neighbours_left_out is -1; it must be at least 0"),
-        (
-            PRIVATE | {"neighbours_left_out": 10},
-            "neighbours_left_out is 10 and privacy is given; it must be 0: epsilon does not count what the choice of "
-            "images says of the canary",
-        ),
+        (PRIVATE | {"neighbours_left_out": 10}, CHOSEN_WITH_PRIVACY),
     ],
 )
 def test_a_config_out_of_range_is_refused(fields: dict[str, Any], message: str) -> None:

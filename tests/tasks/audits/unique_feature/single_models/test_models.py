@@ -172,8 +172,8 @@ def test_a_label_that_the_model_does_not_have_is_refused(tmp_path: Path) -> None
             {"given.models": "m.pt", "given.secret": "0" * 16},
             "secret is given with models; it must be left out, since these are handed no images",
         ),
-        ({"given.accuracy": 0.9}, "accuracy is given; labelled must name a data set on which it can be checked"),
-        ({"given.accuracy": 1.2, "given.labelled": "digits"}, "accuracy is 1.2; it must be"),
+        ({"labelled.accuracy": 0.9}, "labelled.data is missing; accuracy alone is given"),
+        ({"labelled.accuracy": 1.2, "labelled.data": "digits"}, "accuracy is 1.2; it must be"),
     ],
 )
 def test_models_that_cannot_be_evaluated_are_refused(settings: dict[str, Any], message: str) -> None:
