@@ -31,8 +31,9 @@ from tasks.audits.text.documents import insertions
 from tasks.audits.text.documents.models import insertion_jobs, score_insertions
 from tasks.audits.text.documents.ranks import document_test
 from tasks.audits.text.measures import summary
-from tasks.audits.text.question import Insertions, Secrets, TextTuning
+from tasks.audits.text.question import Insertions, Secrets
 from tasks.audits.text.secrets.models import PairModel, pair_model
+from tasks.audits.text.tuning import TextTuning
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset

@@ -34,11 +34,12 @@ from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import QUICKSTART, SMOKE
-from tasks.audits.text.question import Continuation, Secrets, TextTuning
+from tasks.audits.text.question import Continuation, Secrets
 from tasks.audits.text.secrets.extraction import Extraction, extraction
 from tasks.audits.text.secrets.models import PairModel, ask_secrets, pair_model, training_texts
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import SCORES, Told, draw_secrets
+from tasks.audits.text.tuning import TextTuning
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel

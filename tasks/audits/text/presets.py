@@ -13,9 +13,8 @@ from tasks.audits.text.question import (
     Insertions,
     ReturnedTable,
     Secrets,
-    TextTuning,
-    WholeGradients,
 )
+from tasks.audits.text.tuning import TextTuning, WholeGradients
 from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel

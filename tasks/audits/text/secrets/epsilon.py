@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.question import Secrets, TextTuning
+from tasks.audits.text.question import Secrets
+from tasks.audits.text.tuning import TextTuning
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

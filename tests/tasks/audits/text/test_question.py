@@ -22,10 +22,9 @@ from tasks.audits.text.question import (
     RankingModel,
     ReturnedTable,
     Secrets,
-    TextLowRank,
-    TextTuning,
 )
 from tasks.audits.text.trainings import trainings
+from tasks.audits.text.tuning import TextLowRank, TextTuning
 from tasks.contract.extras import PEFT
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
