@@ -62,6 +62,7 @@ from tasks.audits.unique_feature.answer import (
     verdict,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import load_design
 from tasks.audits.unique_feature.given_models import Given, LabelledImages, ReturnedOutputs
 from tasks.audits.unique_feature.pairs.answer import summed_error
 from tasks.audits.unique_feature.pairs.canary_selection import count_canary_copies
@@ -94,12 +95,12 @@ GUESSABLE = (
 
 def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
-    seen = seen_images(config)
-    left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     models = trainings(config)  # which checks that the data can serve
+    design = load_design(config)
+    left_out = 0 if design.seen is None else count_copies(design.seen, config.probe, config.probe_split)
     about = PublishedCell(printed_cell(config), left_out, count_canary_copies(config.question), best_constant(config))
     summed = summary if config.single_models is None else summary_of_models
-    return roots(MEASURES, config, models, lambda tables: Job(summed, about, tables))
+    return roots(MEASURES, design, models, lambda tables: Job(summed, about, tables))
 
 
 def best_constant(config: UniqueFeature) -> float | None:

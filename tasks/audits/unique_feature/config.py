@@ -119,6 +119,11 @@ class UniqueFeature(Ranged):
         """Whether every canary carries a feature of its own."""
         return self.scored_pairs is not None and self.scored_pairs.drawn
 
+    @property
+    def decides_by_ranks(self) -> bool:
+        """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
+        return self.asks_for("ranks") and are_all_counted(self.asked_feature, self.family)
+
     # What chance decides
 
     def stream(self, *path: str | int) -> tuple[str | int, ...]:
@@ -198,6 +203,11 @@ class UniqueFeature(Ranged):
         assert self.given is not None
         what = "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
         return describe_draw(what, self.given.commitment, self.given.nonce, self.given.nonce_by)
+
+
+def are_all_counted(feature: Feature, family: Family) -> bool:
+    """Whether a feature is ranked among all of its kind, which can be counted, not among the members of its family."""
+    return isinstance(feature, Glyph) and family.kind == "alike"
 
 
 def feature_content(feature: Feature) -> list[object]:
