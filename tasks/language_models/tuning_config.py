@@ -50,7 +50,7 @@ class LowRank(Ranged):
 
 
 @dataclass(frozen=True)
-class FineTuning(Ranged):
+class LanguageModelTuning(Ranged):
     """How a language model is fine-tuned."""
 
     tag: ClassVar[str] = "fine-tuning"

@@ -26,19 +26,19 @@ LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
 
 @dataclass(frozen=True)
 class _Removal(Ranged):
-    """What is taken out of contexts; the question stays as it is."""
+    """A change of contexts that leaves questions unchanged."""
 
     @property
     def mask(self) -> str:
-        """What takes the place of what is taken out."""
+        """The text that replaces removed parts."""
         return ""
 
     def corrupt_context(self, question: Question) -> str:
-        """The question's context without what is taken out of it."""
+        """The question's context without the removed parts."""
         return self.removal_pattern(question).sub(self.replacement, question.context)
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
-        """What is taken out of this question's context, as a regular expression."""
+        """The parts of this question's context to remove, as a regular expression."""
         raise NotImplementedError
 
     def replacement(self, match: re.Match[str]) -> str:
@@ -47,7 +47,7 @@ class _Removal(Ranged):
 
 @dataclass(frozen=True)
 class DigitRemoval(_Removal):
-    """Every digit is deleted and nothing else, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1."""
+    """Every digit is deleted, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1."""
 
     tag: ClassVar[str] = "digits"
 

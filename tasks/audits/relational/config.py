@@ -16,7 +16,7 @@ from tasks.external.blinding import withheld
 from tasks.external.bound_draw import OTHER_PARTY, check_secret, derive_secret_seed, describe_draw
 from tasks.language_models.fine_tuning_config import Relation
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import FineTuning, Reading
+from tasks.language_models.tuning_config import LanguageModelTuning, Reading
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import Corruption, DigitRemoval, Selection
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
@@ -29,7 +29,7 @@ Epsilon = Annotated[float, Finite(), AtMost(LARGEST_EPSILON, "which hides nothin
 
 
 @dataclass(frozen=True)
-class QuestionTuning(FineTuning):
+class QuestionTuning(LanguageModelTuning):
     """How a language model is fine-tuned on questions."""
 
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining(1)

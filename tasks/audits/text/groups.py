@@ -1,4 +1,4 @@
-"""Groups of settings that several questions share: their texts, what is inserted, and how many things are ranked."""
+"""Groups of settings that several questions share: the texts, the inserted secrets and the sizes of rankings."""
 
 from __future__ import annotations
 

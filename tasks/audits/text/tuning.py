@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import FineTuning, Full, LowRank, Reading
+from tasks.language_models.tuning_config import Full, LanguageModelTuning, LowRank, Reading
 from tasks.training.privacy_config import DifferentialPrivacy, WithoutPrivacy, guarantee_of
 from tasks.training.recipe import Privacy
 
@@ -52,7 +52,7 @@ class WholeGradients(WithoutPrivacy):
 
 
 @dataclass(frozen=True)
-class TextTuning(FineTuning):
+class TextTuning(LanguageModelTuning):
     """How a language model is fine-tuned on texts."""
 
     adaptation: Full | TextLowRank = Full()

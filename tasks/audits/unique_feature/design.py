@@ -22,9 +22,9 @@ from tasks.training.recipe import Privacy
 class Design:
     """The images and the features of a run.
 
-    `asked_feature` is what models are asked about unless every canary has a feature of its own, and `carried` what
-    canaries carry then. `ranked` is the feature with its family; None for questions that rank no feature. Images that
-    are `seen` in training are left out.
+    `asked_feature` is the feature that models are evaluated on, and `carried` the one that canaries carry, unless every
+    canary has its own feature. `ranked` is the feature with its family; None for questions that rank no feature.
+    Images that are `seen` in training are left out.
     """
 
     question: Question
@@ -71,7 +71,7 @@ class Design:
         )
 
     def relatives_of(self, canary: Canary) -> Relatives:
-        """The family of what a canary's models are asked about."""
+        """The feature that a canary's models are evaluated on, with its family."""
         assert self.ranked is not None  # other questions rank no feature
         seed = seeds.derive(self.seed, "family", canary.number) if self.draws_features else self.ranked.seed
         return replace(self.ranked, feature=canary.asked, seed=seed)

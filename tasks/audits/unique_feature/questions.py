@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Literal
 
 from tasks.audits.unique_feature.given_models import AnswerRank, FirstLayerRank, Given
 from tasks.audits.unique_feature.training_config import (
-    ClassifierTraining,
+    CanaryTraining,
+    FeatureTraining,
     FollowedTraining,
     Mlp1Training,
-    NetworkTraining,
 )
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
@@ -99,7 +99,7 @@ class CanaryPairs(TrainedHere):
         return False
 
     @property
-    def training(self) -> NetworkTraining:
+    def training(self) -> CanaryTraining:
         """How the networks are trained."""
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class Pairs(CanaryPairs):
     drawn: bool = False
     """Ours: whether every canary carries, and is asked about, a feature of its own drawn from the family; ranks are
     then exact."""
-    training: ClassifierTraining = ClassifierTraining()
+    training: FeatureTraining = FeatureTraining()
     """How the networks are trained."""
     measures: tuple[MeasureName, ...] = ("scores",)
     """What is measured."""
@@ -193,7 +193,7 @@ class Panel(TrainedHere):
     tag: ClassVar[str] = "panel"
     seeds: Annotated[int, AtLeast(1)] = 1
     """Networks, each with a training seed of its own."""
-    training: ClassifierTraining = ClassifierTraining()
+    training: FeatureTraining = FeatureTraining()
     """How the networks are trained."""
     family: AskedFamily = AskedFamily()
     """Ours: the other features among which the feature is ranked."""

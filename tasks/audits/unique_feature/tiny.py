@@ -17,14 +17,14 @@ from tasks.audits.unique_feature.questions import (
     RandomChoice,
     UnitResponses,
 )
-from tasks.audits.unique_feature.training_config import NetworkTraining, WholeTraining
+from tasks.audits.unique_feature.training_config import CanaryTraining, WholeTraining
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family
 from tasks.models.catalog import Network
 from tasks.training.privacy_config import LinkedTraining
 
 P = TypeVar("P", bound=CanaryPairs)
-T = TypeVar("T", bound=NetworkTraining)
+T = TypeVar("T", bound=CanaryTraining)
 F = TypeVar("F", bound=Family)
 
 SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for

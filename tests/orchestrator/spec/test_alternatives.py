@@ -227,6 +227,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"tuning.privacy.noise": 1}, "none has link; it is a field of tuning.privacy=noise"),
         ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; "),
         ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
         ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),

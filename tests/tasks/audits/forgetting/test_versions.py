@@ -30,7 +30,14 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train, unlearn
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
+from tasks.training.unlearning_config import (
+    Distillation,
+    GradientAscent,
+    Method,
+    RandomLabels,
+    TuningOnKept,
+    Unlearning,
+)
 from tests.support.fingerprint import TRAINED, version_test
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
@@ -142,7 +149,7 @@ test_a_task_that_trains_computes_what_its_version_says = pytest.mark.trained(
             (train, 3, of_the_training, 5, 48.92723),
             (ask, 3, of_the_question, 60, 22.6747326),
             (fit, 1, of_the_fit, 1, 4.02206),
-            (unlearn, 2, partial(unlearnt, FineTuning(2)), 2, 19.95555),
+            (unlearn, 2, partial(unlearnt, TuningOnKept(2)), 2, 19.95555),
             (unlearn, 2, partial(unlearnt, GradientAscent(3, 1e-3)), 3, 47.96487),
             (unlearn, 2, partial(unlearnt, RandomLabels(2)), 2, 19.85704),
             (unlearn, 2, partial(unlearnt, Distillation(3, 2)), 3, 30.77260),
