@@ -13,7 +13,6 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.options import split as split_name
 from tasks.datasets.planting import Planting
 from tasks.models.catalog import DensityModel
-from tasks.models.custom import is_own
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import Count, Privacy, Rate, Recipe
@@ -154,8 +153,6 @@ class Memorization(Ranged):
         if self.has_released_partitions:
             yield from self._released_conflicts()
         self.model.check(self.width)
-        if self.refine and is_own(self.model.name):
-            yield f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
 
     def _released_conflicts(self) -> Iterator[str]:
         """What the paper's released code drew no partitions for."""

@@ -69,7 +69,6 @@ def test_a_number_that_is_not_above_0_is_named(kind: Any, name: str, value: floa
         ({"negligible": -0.1}, "negligible is -0.1; it must be a finite number of at least 0"),
         ({"negligible": math.inf}, "negligible is inf; it must be a finite number of at least 0"),
         ({"negligible": 2.0, "detectable": 2.0}, "detectable is 2.0; it must be above negligible, 2.0"),
-        ({"model": DensityModel("own:flow"), "refine": 5}, "refine is 5; it must be 0 for a model of your own"),
         ({"outliers": -0.5}, "outliers is -0.5; it must be a share from 0 to below 1"),
         (
             {"estimator": SingleRows(), "measures": (NeighbourMeasure(),)},
