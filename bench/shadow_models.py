@@ -65,7 +65,7 @@ def train_shadows(models: int, records: int, epochs: int) -> None:
         data = pin(Dataset("mnist"), {})
     except DatasetError:
         data, records = pin(Dataset("digits"), {}), min(records, 1400)
-    jobs = trainings(Membership(Halves(data, records, models), ClassifierTraining(Network("mlp1"), epochs)))
+    jobs = trainings(Membership(Halves(data, records, models), ClassifierTraining(Network("mlp1"), epochs=epochs)))
     configs = [replace(job.inputs[0].config) for job in jobs]
     for index, model in train_many(configs, [()] * models):
         if isinstance(model, Exception):

@@ -92,7 +92,7 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
     with tempfile.TemporaryDirectory() as folder:
         given = write_tables(config, memory, change, seed, Path(folder))
         config = replace(config, encoders=given)
-        tables = [job.function(job.config, ()) for job in given_jobs(config, given)]
+        tables = [job.function(job.config, ()) for job in given_jobs(config, given, attack(config))]
         sent, _ = given.tables
         agreed = agreement(Repeats(attack(config), given.repeated, sent), ())
     k = config.k[0]

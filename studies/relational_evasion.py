@@ -44,6 +44,7 @@ from tasks.language_models.fine_tuning import fine_tune
 from tasks.numerics.statistics import exact_interval
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import SETS
+from tasks.training.privacy_config import LinkedTraining
 
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
 ANSWERS = ("memorised", "not judged", "undecided", "not seen")
@@ -138,7 +139,8 @@ def size(tiny: bool, seed: int, trained: int) -> Size:
         question = AnswersQuestion(pin(Dataset(data)), examples=examples, held_out=held_out, system=system)
         return Relational(question, seed)
 
-    training = replace(TINY_T5, tuning=replace(TINY_T5.tuning, epochs=1 if tiny else 12), every=0, link=0)
+    tuning = replace(TINY_T5.tuning, epochs=1 if tiny else 12, privacy=LinkedTraining())
+    training = replace(TINY_T5, tuning=tuning, every=0)
     if tiny:
         return Size(ask("facts", 100, 60), ask("facts-stated", 60, 60), training, 2, trained)
     return Size(ask("facts", 600, 600), ask("facts-stated", 1200, 400), training, 20, trained)

@@ -31,13 +31,15 @@ from tasks.audits.text.documents import insertions
 from tasks.audits.text.documents.models import insertion_jobs, score_insertions
 from tasks.audits.text.documents.ranks import document_test
 from tasks.audits.text.measures import summary
-from tasks.audits.text.question import Insertions, Secrets, TextReading, TextTuning
+from tasks.audits.text.question import Insertions, Secrets
 from tasks.audits.text.secrets.models import PairModel, pair_model
+from tasks.audits.text.tuning import TextTuning
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.tuning_config import Reading
 from tasks.numerics import seeds
 from tasks.worker import hardware
 
@@ -87,7 +89,7 @@ def audit_pair(size: Size, kind: str, seed: int, folder: Path) -> tuple[str, pa.
     common, documents, others = split_texts(size, seed)
     repetitions = draw_repetitions(size, seed)
     told = documents if kind == "inserted" else others
-    reading = TextReading(LanguageModel(size.model), length=LENGTH + 40)
+    reading = Reading(LanguageModel(size.model), length=LENGTH + 40)
     trained = Secrets(reading=reading, tuning=TextTuning(epochs=size.epochs, learning_rate=5e-3))
     training = pair_model(trained, seed, 0, 0)
     inserted = [text for text, times in zip(told, repetitions, strict=True) for _ in range(times)]

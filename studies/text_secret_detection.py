@@ -34,14 +34,16 @@ from tasks.audits.text.answer import verdict
 from tasks.audits.text.config import About, Text
 from tasks.audits.text.measures import summary
 from tasks.audits.text.presets import QUICKSTART, SMOKE
-from tasks.audits.text.question import Continuation, Secrets, TextReading, TextTuning
+from tasks.audits.text.question import Continuation, Secrets
 from tasks.audits.text.secrets.extraction import Extraction, extraction
 from tasks.audits.text.secrets.models import PairModel, ask_secrets, pair_model, training_texts
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import SCORES, Told, draw_secrets
+from tasks.audits.text.tuning import TextTuning
 from tasks.datasets.catalog import pin
 from tasks.language_models.fine_tuning import fine_tuned_on
 from tasks.language_models.language_model import LanguageModel
+from tasks.language_models.tuning_config import Reading
 from tasks.numerics import seeds
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import exact_interval, mean
@@ -53,7 +55,7 @@ SMALL = Text(
         examples=20,
         secrets=12,
         references=239,
-        reading=TextReading(LanguageModel("tiny-gpt#32x1"), length=96),
+        reading=Reading(LanguageModel("tiny-gpt#32x1"), length=96),
         tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
     )
 )

@@ -148,7 +148,7 @@ def test_the_public_page_has_no_text_of_ones_own_records_and_the_private_one_has
 def test_names_that_are_taken_out_are_in_no_report(tmp_path: Path) -> None:
     engram = Here(tmp_path)
     own(tmp_path)
-    hidden = ("examples=0", "held_out=0", "corruption.kind=names", "corruption.names=Nemo")
+    hidden = ("examples=0", "held_out=0", "corruption=names", "corruption.names=Nemo")
     given = answered(engram, "theirs", f"records:{tmp_path / 'asked.jsonl'}", remembers, *hidden, form="records")
     asked_of = handed(tmp_path / "theirs-probes", "records")
     contexts = {of: context for _, of, question, context in asked_of if question == "train-0"}

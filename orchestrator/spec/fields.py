@@ -26,6 +26,7 @@ from orchestrator.spec.yaml_text import YamlError, parse_yaml
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 
 Reader = Callable[[Any, str], Any]  # (value, its dotted path) -> the value converted to the declared type
+NONE = "none"  # the tag of the alternative that null stands for, too
 TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -125,7 +126,10 @@ def replace_fields(config: Any, changes: Mapping[str, Any]) -> Any:
     return _replace_below(config, paths, ()) if paths else config
 
 
-def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...]) -> Any:
+def _replace_below(
+    config: Any, changes: Mapping[tuple[str, ...], Any], above: tuple[str, ...], declared: Any = None
+) -> Any:
+    """The config with fields changed; `declared` is the type of the field that holds it, which names alternatives."""
     kind: Any = type(config)
     known = field_types(kind)
     values = {name: getattr(config, name) for name in known}
@@ -134,7 +138,8 @@ def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: t
         whole = ".".join((*above, name, *rest))
         if name not in known:
             fields = ", ".join(known) or "no fields"
-            raise SpecError(f"unknown field {whole!r}: {describe_kind(kind)} has {fields}{nearest(name, known)}")
+            hint = _alternatives_with(name, declared, ".".join(above)) or nearest(name, known)
+            raise SpecError(f"unknown field {whole!r}: {describe_kind(kind)} has {fields}{hint}")
         if rest:
             deeper.setdefault(name, {})[tuple(rest)] = value
         elif isinstance(value, str) and value in tagged_members(known[name]):
@@ -150,8 +155,14 @@ def _replace_below(config: Any, changes: Mapping[tuple[str, ...], Any], above: t
             whole = ".".join((*here, *next(iter(below))))
             raise SpecError(f"{whole}: {name!r} has no fields below it; set it as {name}=VALUE")
         else:
-            values[name] = _replace_below(values[name], below, here)
+            values[name] = _replace_below(values[name], below, here, known[name])
     return _build(kind, values, ", ".join(".".join((*above, *path)) for path in changes))
+
+
+def _alternatives_with(name: str, declared: Any, path: str) -> str:
+    """`; it is a field of question=documents`, for a field that other alternatives have; else an empty text."""
+    tags = [tag for tag, member in tagged_members(declared).items() if name in field_types(member)]
+    return f"; it is a field of {' or '.join(f'{path}={tag}' for tag in tags)}" if tags else ""
 
 
 def _select(value: Any, chosen: Any, changes: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
@@ -284,6 +295,8 @@ def _union(members: tuple[Any, ...]) -> Reader:
             return None
         if tagged and isinstance(value, str) and value.startswith("{"):
             value = _mapping(value, where)
+        if NONE in tagged and (value is None or value == "null"):
+            value = NONE
         tag = value.get(TYPE) if isinstance(value, Mapping) else value
         if tagged and isinstance(tag, str):
             if tag in tagged:

@@ -133,7 +133,9 @@ def _named_fields(kind: Any, name: str, fields: list[_Field]) -> list[_Field]:
     if tagged and rest:
         return [match for field in tagged for match in _below_tag(field, first, rest, fields)]
     named = [field for field in fields if field.name == first]
-    return [field.below(rest) for field in named]
+    below_choices = {f"{field.path}.{rest}" for field in named if field.tags}
+    in_alternatives = [field for field in fields if field.path in below_choices]
+    return in_alternatives or [field.below(rest) for field in named]
 
 
 def _below_tag(choice: _Field, tag: str, rest: str, fields: list[_Field]) -> Iterator[_Field]:

@@ -10,7 +10,7 @@ from tasks.contract.extras import PEFT, Extra
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
-from tasks.question_answering.question_sets import Corruption
+from tasks.question_answering.question_sets import Corruption, DigitRemoval
 from tasks.training.chains import recorded_conflicts, recording_up_to
 from tasks.training.recipe import Privacy
 
@@ -88,7 +88,7 @@ class FineTuning(Ranged):
 
     data: Dataset
     model: LanguageModel = LanguageModel("hub:t5-small")
-    corruption: Corruption = Corruption()
+    corruption: Corruption = DigitRemoval()
     examples: Annotated[int, AtLeast(0)] = 0
     held_out: Annotated[int, AtLeast(0)] = 0
     parts: int | None = None

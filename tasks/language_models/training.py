@@ -32,7 +32,7 @@ from tasks.language_models.language_model import TINY_RULES
 from tasks.language_models.sequence_model import DecoderOnly, SequenceModel, Tokens, answer_text, parse_answer
 from tasks.numerics import seeds
 from tasks.numerics.seeds import drawn_from
-from tasks.question_answering.question_sets import SETS, Corruption, Selection, Split
+from tasks.question_answering.question_sets import SETS, DigitRemoval, Selection, Split
 from tasks.training import dp_sgd
 from tasks.training.fit import Losses, fit_link
 from tasks.training.members import minibatches
@@ -301,7 +301,7 @@ def adafactor(weights: Sequence[Tensor], learning_rate: float) -> Any:
 
 def state_name(config: FineTuning) -> str:
     """What a state calls its training: everything that bears on it except its length and what is asked."""
-    same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=Corruption())
+    same = replace(config, epochs=1, recorded=(), held_out=0, numeric=False, corruption=DigitRemoval())
     return f"fine-tuning 1: {same} {TINY_RULES[sizes.kind] if (sizes := config.model.tiny_sizes) else ''}"
 
 

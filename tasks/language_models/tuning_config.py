@@ -50,7 +50,7 @@ class LowRank(Ranged):
 
 
 @dataclass(frozen=True)
-class FineTuning(Ranged):
+class LanguageModelTuning(Ranged):
     """How a language model is fine-tuned."""
 
     tag: ClassVar[str] = "fine-tuning"
@@ -66,12 +66,15 @@ class FineTuning(Ranged):
     """The constant learning rate of AdaFactor."""
     dropout: Annotated[float, Share(one=False)] = 0.0
     """Dropout of the model during training."""
-    privacy: Privacy | None = None
-    """Fine-tune with differential privacy, with single texts as the unit; none: without."""
 
     def conflicts(self) -> Iterator[str]:
         if self.batch % self.accumulate:
             yield f"accumulate is {self.accumulate}; it must divide batch, which is {self.batch}"
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        """The guarantee of differential privacy, with single texts as the unit; None without one."""
+        return None
 
     @property
     def job_fields(self) -> dict[str, Any]:
@@ -84,5 +87,5 @@ class FineTuning(Ranged):
             "accumulate": self.accumulate,
             "learning_rate": self.learning_rate,
             "dropout": self.dropout,
-            "privacy": self.privacy,
+            "privacy": self.guarantee,
         }

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from tasks.datasets.features.kinds import word_pattern as letters
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.worker.files import WITHHELD
 
-Kind = Literal["digits", "names", "pattern", "answers"]
 DIGITS = re.compile(r"[0-9]")
 # Where a span begins or ends with a digit, it must not be a piece of a longer number; with a letter, of a longer word.
 NUMBER_BEFORE, NUMBER_AFTER = r"(?<![0-9])(?<![0-9][.,])", r"(?![0-9]|[.,][0-9])"
@@ -26,60 +25,103 @@ LETTER_BEFORE, LETTER_AFTER = r"(?<![^\W\d_])", r"(?![^\W\d_])"
 
 
 @dataclass(frozen=True)
-class Corruption(Ranged):
-    """What is taken out of contexts; the question stays as it is.
+class _Removal(Ranged):
+    """A change of contexts that leaves questions unchanged."""
 
-    Of kind `digits` nothing else goes, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1. Of kind
-    `answers` the occurrences of a gold answer's span, in small or capital letters, are no pieces of longer words or
-    numbers.
-    """
-
-    kind: Kind = "digits"
-    """digits: every digit; names: every whole word or phrase of `names`; pattern: every match of `pattern`;
-    answers: every occurrence of a gold answer."""
-    names: tuple[str, ...] = field(default=(), metadata={WITHHELD: letters})
-    """The words and phrases of kind names, written as in the contexts."""
-    pattern: str = ""
-    """The regular expression of kind pattern."""
-    mask: str = ""
-    """What takes the place of names, patterns and answers."""
-
-    def conflicts(self) -> Iterator[str]:
-        if bool(self.names) != (self.kind == "names"):
-            yield f"names has {len(self.names)} entries and kind is {self.kind}; names belong to kind names"
-        blank = next((name for name in self.names if name != name.strip() or not name), None)
-        if blank is not None:
-            yield f"names has {blank!r}; each must be a word or a phrase without spaces at its ends"
-        if bool(self.pattern) != (self.kind == "pattern"):
-            yield f"pattern is {self.pattern!r} and kind is {self.kind}; a pattern belongs to kind pattern"
-        if self.mask and self.kind == "digits":
-            yield f"mask is {self.mask!r}; digits are deleted, so it must be empty, or kind another"
-        try:
-            re.compile(self.pattern)
-        except re.error as error:
-            yield f"pattern is {self.pattern!r}; it must be a regular expression: {error}"
+    @property
+    def mask(self) -> str:
+        """The text that replaces removed parts."""
+        return ""
 
     def corrupt_context(self, question: Question) -> str:
-        """The question's context without what is taken out of it."""
+        """The question's context without the removed parts."""
         return self.removal_pattern(question).sub(self.replacement, question.context)
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
-        """What is taken out of this question's context, as a regular expression."""
-        if self.kind == "digits":
-            return DIGITS
-        if self.kind == "pattern":
-            return re.compile(self.pattern)
-        if self.kind == "names":
-            return self._name_pattern
-        spans = {span.strip() for gold in question.golds for span in gold} - {""}
-        return alternation([whole_span_pattern(span) for span in longest_first(spans)], re.IGNORECASE)
+        """The parts of this question's context to remove, as a regular expression."""
+        raise NotImplementedError
+
+    def replacement(self, match: re.Match[str]) -> str:
+        return self.mask if match.group() else ""  # a pattern may also match between two characters
+
+
+@dataclass(frozen=True)
+class DigitRemoval(_Removal):
+    """Every digit is deleted, so that "23.5%" becomes ".%": Bombari et al. 2022, section 6.1."""
+
+    tag: ClassVar[str] = "digits"
+
+    def removal_pattern(self, question: Question) -> re.Pattern[str]:  # noqa: ARG002
+        return DIGITS
+
+
+@dataclass(frozen=True)
+class NameRemoval(_Removal):
+    """Every whole word or phrase of a list is replaced."""
+
+    tag: ClassVar[str] = "names"
+
+    names: tuple[str, ...] = field(metadata={WITHHELD: letters})
+    """The words and phrases, written as in the contexts."""
+    mask: str = ""  # a field in place of the property
+    """What takes their place."""
+
+    def conflicts(self) -> Iterator[str]:
+        if not self.names:
+            yield "names is empty; it must have at least one word or phrase"
+        blank = next((name for name in self.names if name != name.strip() or not name), None)
+        if blank is not None:
+            yield f"names has {blank!r}; each must be a word or a phrase without spaces at its ends"
+
+    def removal_pattern(self, question: Question) -> re.Pattern[str]:  # noqa: ARG002
+        return self._name_pattern
 
     @cached_property
     def _name_pattern(self) -> re.Pattern[str]:
         return alternation([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
 
-    def replacement(self, match: re.Match[str]) -> str:
-        return self.mask if match.group() else ""  # a pattern may also match between two characters
+
+@dataclass(frozen=True)
+class PatternRemoval(_Removal):
+    """Every match of a regular expression is replaced."""
+
+    tag: ClassVar[str] = "pattern"
+
+    pattern: str
+    """The regular expression."""
+    mask: str = ""  # a field in place of the property
+    """What takes the place of a match."""
+
+    def conflicts(self) -> Iterator[str]:
+        if not self.pattern:
+            yield "pattern is empty; it must be a regular expression"
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            yield f"pattern is {self.pattern!r}; it must be a regular expression: {error}"
+
+    def removal_pattern(self, question: Question) -> re.Pattern[str]:  # noqa: ARG002
+        return re.compile(self.pattern)
+
+
+@dataclass(frozen=True)
+class AnswerRemoval(_Removal):
+    """Every occurrence of a gold answer is replaced, in small or capital letters.
+
+    An occurrence is no piece of a longer word or number.
+    """
+
+    tag: ClassVar[str] = "answers"
+
+    mask: str = ""  # a field in place of the property
+    """What takes its place."""
+
+    def removal_pattern(self, question: Question) -> re.Pattern[str]:
+        spans = {span.strip() for gold in question.golds for span in gold} - {""}
+        return alternation([whole_span_pattern(span) for span in longest_first(spans)], re.IGNORECASE)
+
+
+Corruption = DigitRemoval | NameRemoval | PatternRemoval | AnswerRemoval
 
 
 def longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:

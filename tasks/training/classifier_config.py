@@ -1,19 +1,110 @@
-"""How an image classifier is trained, as a group of fields that audits share."""
+"""How an image classifier is trained, as groups of fields that audits share.
+
+An audit has one field `training` with one of these types, or with one that adds settings to it. Another way of training
+is another type: the field then has alternatives, which their tags distinguish.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
 
 from tasks.contract.ranges import Ranged
-from tasks.models.catalog import Network
+from tasks.models import catalog
+from tasks.models.catalog import Network, Regularisers
 from tasks.training.classifier import check_private
 from tasks.training.recipe import Count, OptimiserName, Privacy, Rate, Recipe
 
+T = TypeVar("T", bound="RegularisedTraining")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkTraining(Ranged):
+    """A network trained by cross-entropy: the settings of every such training.
+
+    A type that lets users choose what is a property here has a field in place of the property.
+    """
+
+    augmentation: bool = False
+    """Whether training images are shifted and mirrored at random; they are unchanged in evaluation."""
+    epochs: Count = 20
+    """Epochs of training."""
+    optimiser: OptimiserName = "adam"
+    """The optimiser."""
+    learning_rate: Rate = 1e-3
+    """The initial learning rate."""
+    batch: Count = 128
+    """Images a step."""
+
+    def conflicts(self) -> Iterator[str]:
+        catalog.check(str(self.network), self.regularisers, self.width)
+        recipe = self.recipe  # its ranges are checked on construction
+        if self.guarantee is not None:
+            check_private(self.network, self.regularisers.batch_norm, recipe)
+        yield from ()
+
+    @property
+    def network(self) -> Network:
+        """The network that is trained."""
+        raise NotImplementedError
+
+    @property
+    def width(self) -> float:
+        """The factor on the units and channels of its hidden layers."""
+        return 1.0
+
+    @property
+    def regularisers(self) -> Regularisers:
+        return Regularisers()
+
+    @property
+    def patience(self) -> int:
+        """Epochs without a lower validation loss after which training stops; 0: never."""
+        return 0
+
+    @property
+    def schedule(self) -> tuple[tuple[int, float], ...]:
+        """Pairs (epoch, factor) that change the learning rate."""
+        return ()
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        """The guarantee that the network is trained with; None without one."""
+        return None
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the network is trained. Raises ValueError if that is impossible."""
+        return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularisedTraining(NetworkTraining):
+    """A training with the regularisers and the schedule of published recipes."""
+
+    dropout: bool = False
+    """Whether the network is trained with dropout."""
+    batch_norm: bool = False
+    """Whether the network has batch norm."""
+    schedule: tuple[tuple[int, float], ...] = ()  # a field in place of the property
+    """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
+
+    @property
+    def regularisers(self) -> Regularisers:
+        return Regularisers(self.dropout, self.batch_norm)
+
+    @property
+    def is_regularised(self) -> bool:
+        return self.dropout or self.batch_norm or self.augmentation
+
+    def without_regularisers(self: T) -> T:
+        """The same training without dropout, batch norm and augmentation."""
+        return replace(self, dropout=False, batch_norm=False, augmentation=False)
+
 
 @dataclass(frozen=True)
-class ClassifierTraining(Ranged):
+class ClassifierTraining(NetworkTraining):
     """A classifier trained by Engram: network, optimiser and privacy.
 
     The defaults train as Carlini et al. train shadow models on MNIST-sized data, but for the network.
@@ -21,24 +112,11 @@ class ClassifierTraining(Ranged):
 
     tag: ClassVar[str] = "classifier"
 
-    network: Network = Network("cnn1")
+    network: Network = Network("cnn1")  # a field in place of the property
     """The classifier: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    epochs: Count = 20
-    """Epochs of training."""
-    batch: Count = 128
-    """Images in a minibatch."""
-    optimiser: OptimiserName = "adam"
-    """The optimiser."""
-    learning_rate: Rate = 1e-3
-    """The learning rate."""
-    augmentation: bool = False
-    """Whether images are shifted and turned in training; they are unchanged in evaluation."""
     privacy: Privacy | None = None
     """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
 
-    def conflicts(self) -> Iterator[str]:
-        if self.privacy is not None:
-            check_private(
-                self.network, False, Recipe(self.epochs, self.batch, self.learning_rate, 0, (), self.optimiser)
-            )
-        yield from ()
+    @property
+    def guarantee(self) -> Privacy | None:
+        return self.privacy

@@ -29,7 +29,7 @@ from tasks.training.optimisers import ParameterBuffer, optimiser_of
 from tasks.training.recipe import Recipe
 from tasks.training.stack import fill
 from tasks.training.step import Step
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning_config import Distillation, GradientAscent, Method, RandomLabels, TuningOnKept
 from tasks.worker import hardware
 
 Rows = NDArray[np.int64]
@@ -62,7 +62,7 @@ def unlearn_model(
     with hardware.exactly(place):
         model = Unlearner(learning, recipe, images, weights, seed, place)
         match method:
-            case FineTuning():
+            case TuningOnKept():
                 history = train_on(model, method, kept)
             case GradientAscent():
                 history = ascend(model, method, forgotten)
@@ -185,7 +185,7 @@ class Learned:
         return self.learning.evaluate_rows(tensors, batch)
 
 
-def train_on(model: Unlearner, method: FineTuning | RandomLabels, rows: Rows) -> list[Epoch]:
+def train_on(model: Unlearner, method: TuningOnKept | RandomLabels, rows: Rows) -> list[Epoch]:
     """Trains on these rows, whatever their labels are."""
     return model.fit(method.epochs, lambda epoch: model.steps(None, rows, epoch, method.learning_rate, "kept"))
 

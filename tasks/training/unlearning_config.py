@@ -30,7 +30,7 @@ class Passes(Ranged):
 
 
 @dataclass(frozen=True)
-class FineTuning(Passes):
+class TuningOnKept(Passes):
     """Further training on what is kept alone, by cross-entropy.
 
     The baseline of Golatkar, Achille & Soatto 2020, "Eternal sunshine of the spotless net", and of most papers since.
@@ -105,10 +105,10 @@ class Retraining(Ranged):
     tag: ClassVar[UnlearningName] = "retraining"
 
 
-Method = FineTuning | GradientAscent | RandomLabels | Distillation
+Method = TuningOnKept | GradientAscent | RandomLabels | Distillation
 """A method that starts from a trained model."""
 UNLEARNING: Mapping[UnlearningName, type[Retraining | Method]] = {
-    kind.tag: kind for kind in (Retraining, FineTuning, GradientAscent, RandomLabels, Distillation)
+    kind.tag: kind for kind in (Retraining, TuningOnKept, GradientAscent, RandomLabels, Distillation)
 }
 """Every method by its name."""
 

@@ -33,6 +33,7 @@ from tasks.contract.summaries import Estimate, row
 from tasks.datasets.features import Words, burn
 from tasks.numerics.ranks import rank_p_value
 from tasks.numerics.statistics import proportion
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 from tasks.training.recipe import Privacy
 from tests.dashboards import labels, made
 from tests.dashboards.test_figures import named
@@ -392,7 +393,7 @@ def rung(store: Store, epsilon: float | None, effect: float, called: int) -> Run
         rows += bounded_share_rows(ranked, Privacy(epsilon), False, (0.05, 0.01))
         rows += epsilon_rows(rank_bounds(ranked, 1e-5, (0.05, 0.01)), Spent(0.99 * epsilon, 12), 1e-5)
     tables["summary"] = [pa.Table.from_pylist(rows, SUMMARY)]
-    privacy = None if epsilon is None else Privacy(epsilon)
+    privacy = LinkedTraining() if epsilon is None else DifferentialPrivacy(epsilon)
     config = made.embedded(drawn=True, patience=0, privacy=privacy)
     return made.run(store, f"unique_feature-{epsilon}", tables, config, {"privacy": epsilon})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tasks.audits.deja_vu.attack import SETS, attack, check, check_tables, crops_of, handed_out
+from tasks.audits.deja_vu.attack import SETS, Attack, attack, check, check_tables, crops_of, handed_out
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.encoder_config import PARTS, EncoderTable, Given, Trained, TrainedReferences
 from tasks.contract.job import Job
@@ -32,10 +32,14 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Trainings:
-    """All snapshots, model by model, each in the order of its training; and the training of each model."""
+    """All snapshots, model by model, each in the order of its training; and the training of each model.
+
+    `attack` says which pictures are cropped.
+    """
 
     snapshots: tuple[Snapshots, ...]
     configs: dict[str, Pretraining]
+    attack: Attack
 
     def snapshots_of_model(self, model: str) -> tuple[Snapshots, ...]:
         return tuple(each for each in self.snapshots if each.model == model)
@@ -54,12 +58,13 @@ def trainings(config: DejaVu) -> Trainings:
     probed: tuple[PartName, ...] = ("validation",) if has_probe else ()
     for part in (*SETS, *(training.images.part for training in configs.values()), "X", *probed):
         parts.rows(part)
-    check(attack(config), pictures, parts)
+    cropping = attack(config)
+    check(cropping, pictures, parts)
     if isinstance(config.encoders, Given) and any(config.encoders.tables):
-        crops = crops_of(attack(config), pictures)
+        crops = crops_of(cropping, pictures)
         check_tables(config.encoders, handed_out(crops, pictures, config.encoders.repeated))
     found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
-    return Trainings(tuple(each for of_model in found.values() for each in of_model), configs)
+    return Trainings(tuple(each for of_model in found.values() for each in of_model), configs, cropping)
 
 
 def training_configs(config: DejaVu) -> dict[str, Pretraining]:

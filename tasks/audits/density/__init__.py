@@ -77,7 +77,7 @@ def about(config: Memorization) -> About:
         planned=config.repetitions * config.models,
         smallest=smallest_p_value(config.repetitions, config.models),
         published=repeats(config),
-        privacy=config.privacy if pair else None,
+        privacy=config.guarantee if pair else None,
         planted="" if config.planting is None else str(config.planting),
         together=not pair and (every or config.permutations >= LEAST_DRAWS),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.ranges import AtLeast, Finite, Ranged, Share
@@ -13,11 +13,9 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.options import split as split_name
 from tasks.datasets.planting import Planting
 from tasks.models.catalog import DensityModel
-from tasks.models.custom import is_own
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import Count, Privacy, Rate, Recipe
-
-Partitions = Literal["ours", "released"]
 
 RELEASED = ("mnist", "cifar10", "celeba")  # the data whose partitions the paper's code draws
 
@@ -30,15 +28,18 @@ class KFold(Ranged):
 
     folds: Annotated[int, AtLeast(2)] = 10
     """Folds of a partition (K), with a model for each that has not seen it."""
-    partitions: Partitions = "ours"
-    """Ours: random partitions of our own, or the first that the paper's released code draws."""
     asked: Split = "train"
     """Ours: train is the audit; test evaluates images that no model was trained on, which is a null."""
 
-    def conflicts(self) -> Iterator[str]:
-        if self.partitions == "released":
-            yield from _refuse_released(("asked", self.asked, self.asked == "train", "train"))
-            yield from _refuse_released(("folds", self.folds, self.folds == FOLDS, f"{FOLDS}"))
+
+@dataclass(frozen=True)
+class PublishedFolds(Ranged):
+    """Each model leaves out a fold of one of the first partitions that the paper's released code draws."""
+
+    tag: ClassVar[str] = "released"
+
+    folds: ClassVar[int] = FOLDS
+    asked: ClassVar[Split] = "train"
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,6 @@ class SingleRows(Ranged):
 
     left_out: Annotated[int, AtLeast(0)] = 0
     """Number of observations that are left out, drawn at random; 0: every one."""
-
-
-def _refuse_released(*settings: tuple[str, object, bool, str]) -> Iterator[str]:
-    """A line for each setting that released partitions exclude: name, value, whether it is allowed, what is allowed."""
-    for name, value, is_allowed, allowed in settings:
-        if not is_allowed:
-            yield f"partitions is released and {name} is {value}; it must be {allowed}"
 
 
 @dataclass(frozen=True)
@@ -111,8 +105,9 @@ class Memorization(Ranged):
     """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
     width: Annotated[float, Finite()] = 1.0
     """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
-    estimator: KFold | SingleRows = KFold()
-    """What each model leaves out: a fold of the data (kfold) or one observation (loo)."""
+    estimator: KFold | PublishedFolds | SingleRows = KFold()
+    """What each model leaves out: a fold of the data (kfold), one of the paper's folds (released), or
+    one observation (loo)."""
     repetitions: Annotated[int, AtLeast(1)] = 10
     """Random partitions into folds (L); of loo, models of all data (T), and the same number without each row."""
     measures: tuple[Measured, ...] = (ScoreMeasure(),)
@@ -123,9 +118,6 @@ class Memorization(Ranged):
     """Epochs of training."""
     every: Annotated[int, AtLeast(0)] = 5
     """Epochs between estimates of log p; 0: after the last alone."""
-    link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs per link of the chain that a training is, from whose ends it goes on after an interruption; 0:
-    one job."""
     batch: Count = 64
     """Images a step."""
     learning_rate: Rate = 1e-3
@@ -147,8 +139,8 @@ class Memorization(Ranged):
     """Ours: draws whose mean the matched-count score is."""
     outliers: Annotated[float, Share(one=False)] = 0.0
     """The share of an outlier component in the likelihood (section 5); 0: none."""
-    privacy: Privacy | None = None
-    """Train with differential privacy (section 5); none: without."""
+    privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
+    """Whether training is differentially private (section 5), or can be divided into links."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
@@ -158,17 +150,30 @@ class Memorization(Ranged):
             yield f"detectable is {self.detectable}; it must be above negligible, {self.negligible}"
         if isinstance(self.estimator, SingleRows) and self.measure(NeighbourMeasure) is not None:
             yield "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
-        if self.privacy is not None and self.link:
-            yield "privacy is given and link is not 0; private training is one job, by its noise"
         if self.has_released_partitions:
-            yield from _refuse_released(
-                ("data", self.data.name, self.data.name in RELEASED, f"one of {', '.join(RELEASED)}"),
-                ("examples", self.examples, self.examples == 0, "0, all of them"),
-                ("repetitions", self.repetitions, self.repetitions <= REPETITIONS, f"at most {REPETITIONS}"),
-            )
+            yield from self._released_conflicts()
         self.model.check(self.width)
-        if self.refine and is_own(self.model.name):
-            yield f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
+
+    def _released_conflicts(self) -> Iterator[str]:
+        """What the paper's released code drew no partitions for."""
+        if self.data.name not in RELEASED or self.examples:
+            examples = f"the first {self.examples} images of " if self.examples else ""
+            yield (
+                f"estimator is released and there is no such partition of {examples}{self.data.name}; data must be one "
+                f"of {', '.join(RELEASED)} and examples 0, all of them"
+            )
+        if self.repetitions > REPETITIONS:
+            yield f"repetitions is {self.repetitions}; it must be at most {REPETITIONS}, the released partitions"
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        """The guarantee of differential privacy; None without one."""
+        return guarantee_of(self.privacy)
+
+    @property
+    def link(self) -> int:
+        """Epochs for each link of a training; 0 for one job."""
+        return link_of(self.privacy)
 
     @property
     def recipe(self) -> Recipe:
@@ -186,17 +191,17 @@ class Memorization(Ranged):
 
     @property
     def has_released_partitions(self) -> bool:
-        return isinstance(self.estimator, KFold) and self.estimator.partitions == "released"
+        return isinstance(self.estimator, PublishedFolds)
 
     @property
     def asked(self) -> Split:
         """The images that models are evaluated on."""
-        return self.estimator.asked if isinstance(self.estimator, KFold) else "train"
+        return "train" if isinstance(self.estimator, SingleRows) else self.estimator.asked
 
     @property
     def models(self) -> int:
         """Models of a repetition (K): one for each fold; of loo the two with and without a row."""
-        return self.estimator.folds if isinstance(self.estimator, KFold) else 2
+        return 2 if isinstance(self.estimator, SingleRows) else self.estimator.folds
 
     @property
     def is_null(self) -> bool:

@@ -21,6 +21,7 @@ from tasks.audits.density.config import (
     NearDuplicates,
     NeighbourMeasure,
     OutlierMeasure,
+    PublishedFolds,
     Question,
     ScoreMeasure,
     SingleRows,
@@ -28,7 +29,7 @@ from tasks.audits.density.config import (
 from tasks.contract.ranges import with_defaults
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 AROUND = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure())
 LARGE = (ScoreMeasure(), OutlierMeasure(500.0), NeighbourMeasure(50.0))  # bins for larger images
@@ -39,7 +40,7 @@ CIFAR10 = Memorization(
     model=DensityModel("conv-vae"),
     measures=LARGE[:2],
     every=50,
-    link=50,
+    privacy=LinkedTraining(50),
     samples=128,
     afresh=True,
 )
@@ -50,7 +51,7 @@ CELEBA = replace(
     measures=LARGE,
     epochs=50,
     every=25,
-    link=25,
+    privacy=LinkedTraining(25),
 )
 QUICKSTART = Memorization(
     data=Dataset("digits"),
@@ -63,7 +64,7 @@ QUICKSTART = Memorization(
 )
 # By leaving one out, on little data: the check of epsilon is of a few observations, each left out of many trainings.
 ALONE = Memorization(data=Dataset("digits"), estimator=SingleRows(10), repetitions=20, epochs=20, every=0, samples=64)
-PRIVATE = Privacy(epsilon=8.0)
+PRIVATE = DifferentialPrivacy(epsilon=8.0)
 # The same beside several epsilons. Of few and small images each is missed the most, and a training takes a second.
 LADDER = replace(
     ALONE,
@@ -125,7 +126,7 @@ QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
         ALONE,
         replace(ALONE, privacy=PRIVATE),
     ),
-    "ladder": (LADDER, *(replace(LADDER, privacy=Privacy(epsilon)) for epsilon in EPSILONS)),
+    "ladder": (LADDER, *(replace(LADDER, privacy=DifferentialPrivacy(epsilon)) for epsilon in EPSILONS)),
 }
 
 
@@ -180,7 +181,7 @@ CELLS: Mapping[str, tuple[Memorization, Numbers]] = {
 }
 
 
-OPEN = ("measures", "every", "link", "negligible", "detectable", "permutations", "draws", "seed")
+OPEN = ("measures", "every", "negligible", "detectable", "permutations", "draws", "seed")
 
 
 def repeats(config: Memorization) -> str:
@@ -198,10 +199,9 @@ def numbers(cell: str) -> Numbers:
 
 def comparable_config(config: Memorization) -> Memorization:
     """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
-    estimator = config.estimator
-    if isinstance(estimator, KFold):
-        estimator = replace(estimator, partitions="ours")
-    return with_defaults(config, OPEN, data=Dataset(config.data.name), estimator=estimator)
+    estimator = KFold(config.estimator.folds) if isinstance(config.estimator, PublishedFolds) else config.estimator
+    privacy = config.privacy if config.guarantee else LinkedTraining()
+    return with_defaults(config, OPEN, data=Dataset(config.data.name), estimator=estimator, privacy=privacy)
 
 
 def tiny(config: Density) -> Density:
@@ -226,7 +226,7 @@ def tiny_observations(config: Memorization) -> Memorization:
         examples=48 if slow else 120,
         epochs=min(config.epochs, 2),
         every=1 if config.every else 0,
-        link=1 if config.link else 0,
+        privacy=LinkedTraining(1) if config.link else config.privacy,
         samples=min(config.samples, 8),
         permutations=min(config.permutations, 99),
         draws=min(config.draws, 8),
@@ -236,6 +236,8 @@ def tiny_observations(config: Memorization) -> Memorization:
 def _tiny_estimator(config: Memorization, folds: int) -> KFold | SingleRows:
     match config.estimator:
         case KFold() as estimator:
-            return replace(estimator, folds=min(estimator.folds, folds), partitions="ours")
+            return replace(estimator, folds=min(estimator.folds, folds))
+        case PublishedFolds():
+            return KFold(folds)
         case SingleRows(left_out=rows):
             return SingleRows(min(rows, 3) or 3)

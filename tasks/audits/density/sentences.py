@@ -133,8 +133,8 @@ def remarks(config: Memorization, beside: Background) -> Iterator[str]:
             f"{FEW_SAMPLES} (median over an observation's models, n = {median['n']:,}); a score is then of the encoder "
             "as well as of the density."
         )
-    if config.privacy is not None:
-        yield describe_privacy(config.privacy, beside)
+    if config.guarantee is not None:
+        yield describe_privacy(config.guarantee, beside)
     if beside.planted is not None:
         yield describe_planted(config, beside.planted)
 

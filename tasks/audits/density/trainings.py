@@ -13,6 +13,7 @@ from tasks.audits.density.log_densities import Folds, LeaveOneOut, ReleasedFolds
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
+from tasks.datasets.images import Images
 from tasks.models.custom import is_own
 from tasks.numerics import seeds
 from tasks.training.chains import chain
@@ -47,36 +48,39 @@ def trainings(config: Question) -> Trainings | None:
     """The trainings of the estimator; None if the question needs none."""
     if not isinstance(config, Memorization):
         return None
-    count, seed = observations(config), seeds.derive(config.seed, "scores")
+    images = load(config.data)
+    count, seed = observations(config, images), seeds.derive(config.seed, "scores")
+    joins_copies = copies_held_out(config).groups > 0
+    shared = fitting(config, joins_copies)
     if isinstance(config.estimator, SingleRows):
-        models = LeaveOneOut(config.data, count, left_out(config), config.repetitions)
-        return Trainings(config, models, join_links(row_chains(config)), (), seed)
+        rows = left_out(config, config.estimator, images, count)
+        models = LeaveOneOut(config.data, count, rows, config.repetitions)
+        return Trainings(config, models, join_links(row_chains(config, shared, rows)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.has_released_partitions else Folds
-    joins_copies = copies_held_out(config).groups > 0
     folds = kind(config.data, count, partitions, config.models, config.asked, joins_copies=joins_copies)
-    return Trainings(config, folds, join_links(fold_chains(config)), whole(config), seed)
+    return Trainings(config, folds, join_links(fold_chains(config, shared)), whole(config, shared, images), seed)
 
 
 def join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
     return tuple(job for links in chains for job in links)
 
 
-def fold_chains(config: Memorization) -> Iterator[Chain]:
-    """The L x K models, repetition by repetition."""
+def fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chain]:
+    """The L x K models, repetition by repetition; `shared` is what all trainings share."""
     kind = ReleasedFold if config.has_released_partitions else Fold
     for repetition in range(config.repetitions):
         for number in range(config.models):
             fold = kind(partition(config, repetition), config.models, number)
             seed = seeds.derive(config.seed, "training", repetition, number)
-            yield link_training(config, replace(fitting(config), seed=seed, held_out=fold))
+            yield link_training(config, replace(shared, seed=seed, held_out=fold))
 
 
-def whole(config: Memorization) -> Chain:
+def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chain:
     """The one model of all data, of which images are drawn, as many as there are test images."""
-    drawn = len(load(config.data).test_images) if draws(config) else 0
+    drawn = len(images.test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
-    return link_training(config, replace(trained_on_all(config), seed=seed, recorded=(), drawn=drawn))
+    return link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=drawn))
 
 
 def draws(config: Memorization) -> bool:
@@ -84,33 +88,30 @@ def draws(config: Memorization) -> bool:
     return not is_own(config.model.name) or config.measure(NeighbourMeasure) is not None
 
 
-def row_chains(config: Memorization) -> Iterator[Chain]:
+def row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
     """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
         seed = seeds.derive(config.seed, "training", "with", trial)
-        yield link_training(config, replace(trained_on_all(config), seed=seed))
-    for row in left_out(config):
+        yield link_training(config, replace(shared, joins_copies=False, seed=seed))
+    for row in rows:
         for trial in range(config.repetitions):
             seed = seeds.derive(config.seed, "training", "without", row, trial)
-            yield link_training(config, replace(fitting(config), seed=seed, held_out=Row(row)))
+            yield link_training(config, replace(shared, seed=seed, held_out=Row(row)))
 
 
-def left_out(config: Memorization) -> tuple[int, ...]:
-    """The rows that are left out, each in its turn, ascending."""
-    count = observations(config)
-    records = distinct_rows(load(config.data), np.arange(count))
-    assert isinstance(config.estimator, SingleRows)
-    if not config.estimator.left_out:
+def left_out(config: Memorization, estimator: SingleRows, images: Images, count: int) -> tuple[int, ...]:
+    """The rows that are left out of the first `count`, each in its turn, ascending."""
+    records = distinct_rows(images, np.arange(count))
+    if not estimator.left_out:
         return tuple(records.tolist())
-    most = min(config.estimator.left_out, len(records))
+    most = min(estimator.left_out, len(records))
     chosen = seeds.generator(config.seed, "left out").choice(records, most, replace=False)
     return tuple(map(int, np.sort(chosen)))
 
 
-def observations(config: Memorization) -> int:
+def observations(config: Memorization, images: Images) -> int:
     """How many observations have a score; ValueError where the data have too few for the config, or
     images that the model is not for."""
-    images = load(config.data)
     config.model.check_size(*images.shape[:2])
     there = len(images.train_images)
     count = config.examples or there
@@ -137,7 +138,7 @@ def partition(config: Memorization, repetition: int) -> int:
     return repetition if config.has_released_partitions else seeds.derive(config.seed, "partition", repetition)
 
 
-def fitting(config: Memorization) -> DensityTraining:
+def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
     """What all trainings share."""
     kind = partial(RefinedTraining, refine=config.refine) if config.refine else DensityTraining
     return kind(
@@ -153,15 +154,10 @@ def fitting(config: Memorization) -> DensityTraining:
         view=seeds.derive(config.seed, "view"),
         afresh=config.afresh,
         outliers=config.outliers,
-        privacy=config.privacy,
+        privacy=config.guarantee,
         width=config.width,
-        joins_copies=copies_held_out(config).groups > 0,
+        joins_copies=joins_copies,
     )
-
-
-def trained_on_all(config: Memorization) -> DensityTraining:
-    """What trainings that hold nothing out share, whether there are copies or not."""
-    return replace(fitting(config), joins_copies=False)
 
 
 def link_training(config: Memorization, whole: DensityTraining) -> Chain:

@@ -48,7 +48,7 @@ CASES: tuple[Case[CanaryEvidence], ...] = (
         lambda evidence: evidence.exceeds_promise,
         "Of 100 audits of trainings that are as private as promised, at most {wrong} are called so.",
         scope="canaries and private training",
-        applies=lambda config: config.training.privacy is not None,
+        applies=lambda config: config.training.guarantee is not None,
         steps=STEPS["accused"],
     ),
     Case(

@@ -45,10 +45,6 @@ class Halves(Ranged):
     shifts: Annotated[int, AtLeast(0)] = 0
     """Ours: pixels by which copies of each record are shifted for another attack by labels; 0: no such attack."""
 
-    def conflicts(self) -> Iterator[str]:
-        if self.unseen and not self.examples:
-            yield "unseen is on and examples is 0; some images must be left that are not trained on"
-
 
 @dataclass(frozen=True)
 class Canaries(Ranged):
@@ -87,11 +83,6 @@ class Membership(Ranged):
     """How models are trained here."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
-
-    def conflicts(self) -> Iterator[str]:
-        match self.question:
-            case GivenModel(records=FirstImages(examples=0)):
-                yield "examples is 0; some images must be left that it was not trained on"
 
     @property
     def data(self) -> Dataset:

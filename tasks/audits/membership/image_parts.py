@@ -34,7 +34,12 @@ def record_part(config: Membership) -> Part:
 
 
 def unseen_part(records: Part, count: int) -> Part:
-    """`count` images that follow the records, without exact copies of any record."""
+    """`count` images that follow the records, without exact copies of any record.
+
+    Raises ValueError if all images are records.
+    """
+    if not records.examples:
+        raise ValueError("examples is 0; some images must be left that no model was trained on")
     part, images = Part(records.data, records.examples, count), load(records.data)
     if (first_copies(images)[part.rows(images)] < part.first).any():
         return replace(part, without_copies=True)

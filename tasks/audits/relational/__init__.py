@@ -83,7 +83,7 @@ def plan(config: Relational) -> Roots:
 
 def describe_answers(config: Relational, question: Answers) -> About:
     """What the summary needs to know of the questions that are asked."""
-    privacy = question.system.tuning.privacy if isinstance(question.system, Trained) else None
+    privacy = question.system.tuning.guarantee if isinstance(question.system, Trained) else None
     subset = question_subsets(question)[0]
     asked = asked_questions(question, config.seed)
     return About(

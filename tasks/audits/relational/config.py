@@ -16,19 +16,38 @@ from tasks.external.blinding import withheld
 from tasks.external.bound_draw import OTHER_PARTY, check_secret, derive_secret_seed, describe_draw
 from tasks.language_models.fine_tuning_config import Relation
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import FineTuning, Reading
+from tasks.language_models.tuning_config import LanguageModelTuning, Reading
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Corruption, Selection
-from tasks.training.recipe import LARGEST_EPSILON
+from tasks.question_answering.question_sets import Corruption, DigitRemoval, Selection
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
+from tasks.training.recipe import LARGEST_EPSILON, Privacy
 from tasks.worker.files import WITHHELD
 
 SplitOrigin = Literal["given", "drawn"]
 
 Epsilon = Annotated[float, Finite(), AtMost(LARGEST_EPSILON, "which hides nothing")]
 
+
+@dataclass(frozen=True)
+class QuestionTuning(LanguageModelTuning):
+    """How a language model is fine-tuned on questions."""
+
+    privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining(1)
+    """Whether fine-tuning is differentially private, by single questions, or can be divided into links."""
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        return guarantee_of(self.privacy)
+
+    @property
+    def link(self) -> int:
+        """Epochs for each link of a training; 0 for one job."""
+        return link_of(self.privacy)
+
+
 # The published training on SQuAD: T5-small, text to text, AdaFactor.
 T5_SMALL = Reading(LanguageModel("hub:t5-small"))
-PUBLISHED_TUNING = FineTuning(epochs=20, batch=128, dropout=0.1)
+PUBLISHED_TUNING = QuestionTuning(epochs=20, batch=128, dropout=0.1)
 
 TINY = 40  # samples and features of a linear model at most
 
@@ -41,7 +60,7 @@ class Trained(Ranged):
 
     reading: Reading = T5_SMALL
     """The sequence model, and how much of a context it reads."""
-    tuning: FineTuning = PUBLISHED_TUNING
+    tuning: QuestionTuning = PUBLISHED_TUNING
     """How the model is fine-tuned on questions."""
     relation: Relation = "kept"
     """Ours: redrawn gives every training question the answer of another, another in every epoch: nothing to
@@ -53,15 +72,8 @@ class Trained(Ranged):
     """Ours: the number of fine-tunings, each from its own seed."""
     every: Annotated[int, AtLeast(0)] = 1
     """Epochs between rounds of questions; 0: after the last alone."""
-    link: Annotated[int, AtLeast(0)] = 1
-    """Ours: epochs per link of the chain of jobs that a training consists of and resumes from after an interruption;
-    0: one job."""
     answer_length: Annotated[int, AtLeast(1)] = 32
     """Longest answer, in tokens."""
-
-    def conflicts(self) -> Iterator[str]:
-        if self.tuning.privacy is not None and self.link:
-            yield "privacy is given and link is not 0; private training is one job, by its noise"
 
     @property
     def recorded(self) -> tuple[int, ...]:
@@ -71,14 +83,19 @@ class Trained(Ranged):
 
     def tiny(self) -> Trained:
         """The same with a small model and two epochs at most."""
-        tuning = replace(self.tuning, epochs=min(self.tuning.epochs, 2), batch=min(self.tuning.batch, 16), accumulate=1)
+        tuning = replace(
+            self.tuning,
+            epochs=min(self.tuning.epochs, 2),
+            batch=min(self.tuning.batch, 16),
+            accumulate=1,
+            privacy=LinkedTraining(1) if self.tuning.link else self.tuning.privacy,
+        )
         return replace(
             self,
             reading=Reading(LanguageModel("tiny-t5#16x1"), min(self.reading.length, 128)),
             tuning=tuning,
             replicates=min(self.replicates, 2),
             every=1 if self.every else 0,
-            link=1 if self.link else 0,
             answer_length=min(self.answer_length, 8),
         )
 
@@ -135,7 +152,7 @@ class Answers(Ranged):
 
     data: Dataset = Dataset("squad")
     """Questions to train on and questions that are held out."""
-    corruption: Corruption = Corruption()
+    corruption: Corruption = DigitRemoval()
     """What is taken out of contexts."""
     numeric: bool = True
     """Whether only questions whose answer has a digit are asked; models are trained on all."""

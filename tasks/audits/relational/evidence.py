@@ -17,7 +17,6 @@ from tasks.audits.relational.evaded_answers import Evasion, read_evasions, upper
 from tasks.audits.relational.measures.evasions import ONE_TEXT, PARTS
 from tasks.audits.relational.repeated_questions import Repeats, read_repeats
 from tasks.contract.summaries import Name, Row, Rows, index_rows, row_name, select_rows
-from tasks.question_answering.question_sets import Kind
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Evidence:
     negligible: float
     silence: float = 0.0
     commonest: float = 0.0
-    corruption: Kind = "digits"
+    corruption: str = "digits"
 
     @property
     def other_kind(self) -> Evasion | None:
@@ -82,7 +81,7 @@ def decisive_name(metric: str, questions: str, golds: str = "one", **more: str) 
 
 def question_subsets(question: Answers) -> tuple[str, ...]:
     """The questions that the answer rests on, best first."""
-    return ("numeric", "all") if question.corruption.kind == "digits" else ("all", "numeric")
+    return ("numeric", "all") if question.corruption.tag == "digits" else ("all", "numeric")
 
 
 def decisive_questions(config: Relational, rows: Rows) -> str | None:
@@ -114,7 +113,7 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
         repeats=read_repeats(rows),
         negligible=config.question.negligible,
         silence=excess_silence(rows),
-        corruption=config.question.corruption.kind,
+        corruption=config.question.corruption.tag,
         commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
     )
 

@@ -18,6 +18,7 @@ from tasks.audits.relational.config import (
     Linear,
     PrivateLinear,
     Question,
+    QuestionTuning,
     Relational,
     Trained,
 )
@@ -25,9 +26,9 @@ from tasks.contract.ranges import with_defaults
 from tasks.contract.situation import Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import FineTuning, Reading
+from tasks.language_models.tuning_config import Reading
 from tasks.question_answering.predictions import Predictions
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 SQUAD, DROP = Dataset("squad"), Dataset("drop")
 
@@ -49,20 +50,25 @@ TABLE_2_SQUAD = Relational(Answers(SQUAD, system=train_t5(20)))
 # The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
 TABLE_2_DROP = ask_drop(Given(Predictions("numnet")))
 TINY_T5 = Trained(
-    Reading(LanguageModel("tiny-t5"), 128), FineTuning(epochs=40, batch=16, dropout=0.1), replicates=2, every=10,
-    link=10, answer_length=8,
-)  # fmt: skip
+    Reading(LanguageModel("tiny-t5"), 128),
+    QuestionTuning(epochs=40, batch=16, dropout=0.1, privacy=LinkedTraining(10)),
+    replicates=2,
+    every=10,
+    answer_length=8,
+)
 QUICKSTART = ask_facts(TINY_T5)
 SMALLEST_T5 = replace(
-    TINY_T5, reading=Reading(LanguageModel("tiny-t5#16x1"), 128), tuning=replace(TINY_T5.tuning, epochs=2), every=1,
-    link=1,
-)  # fmt: skip
+    TINY_T5,
+    reading=Reading(LanguageModel("tiny-t5#16x1"), 128),
+    tuning=replace(TINY_T5.tuning, epochs=2, privacy=LinkedTraining(1)),
+    every=1,
+)
 SMOKE = Relational(Answers(Dataset("facts"), examples=60, held_out=60, system=SMALLEST_T5, resamples=200))
 EPSILONS = (100.0, 10.0, 1.0)
 
 
-def train_privately(privacy: Privacy | None) -> Trained:
-    return replace(TINY_T5, tuning=replace(TINY_T5.tuning, epochs=20, privacy=privacy), replicates=1, link=0)
+def train_privately(privacy: LinkedTraining | DifferentialPrivacy) -> Trained:
+    return replace(TINY_T5, tuning=replace(TINY_T5.tuning, epochs=20, privacy=privacy), replicates=1)
 
 
 PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
@@ -81,8 +87,8 @@ PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     "linear-null": Relational(Linear(sizes=((1000, 300),))),
     "linear-private": Relational(PrivateLinear()),
     "private": (
-        ask_facts(train_privately(None)),
-        *(ask_facts(train_privately(Privacy(epsilon))) for epsilon in EPSILONS),
+        ask_facts(train_privately(LinkedTraining())),
+        *(ask_facts(train_privately(DifferentialPrivacy(epsilon))) for epsilon in EPSILONS),
     ),
 }
 
@@ -161,9 +167,10 @@ def published_system(system: Trained | Given) -> Trained | Given:
                 system,
                 replicates=1,
                 every=1,
-                link=0,  # as in private training
                 reading=replace(system.reading, model=replace(system.reading.model, digest="")),
-                tuning=replace(system.tuning, epochs=1),
+                tuning=replace(
+                    system.tuning, epochs=1, privacy=LinkedTraining() if system.tuning.link else system.tuning.privacy
+                ),
             )
         case Given():
             return replace(system, given=THIRD_PARTY)

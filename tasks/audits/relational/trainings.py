@@ -99,7 +99,7 @@ def answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[Answ
     """The links of every replicate, each of which answers after its own epochs."""
     for replicate in range(system.replicates):
         tuning = fine_tuning_config(question, system, seed, replicate)
-        for job in chain(fine_tune, tuning, system.link, part=up_to):
+        for job in chain(fine_tune, tuning, system.tuning.link, part=up_to):
             yield AnswersJob(replicate, job, job.config.epochs == tuning.epochs)
 
 

@@ -39,16 +39,13 @@ from tasks.audits.text.power import power, resolution
 from tasks.audits.text.presets import PRESETS, REPEATS, SITUATIONS
 from tasks.audits.text.question import (
     AskedModel,
-    Documents,
     Identifiers,
-    Insertions,
     OtherTexts,
     OwnerQuestion,
     Planted,
     Question,
     RankingModel,
     ReturnedTable,
-    Secrets,
 )
 from tasks.audits.text.reproduced import name_found
 from tasks.audits.text.secrets.epsilon import notes
@@ -61,6 +58,7 @@ from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.records import Records
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
+from tasks.language_models.language_model import LanguageModel
 
 __all__ = ["AUDIT", "PRESETS", "Text", "plan", "probes", "split", "tiny"]
 
@@ -106,12 +104,15 @@ def subject(config: Text) -> str:
 
 def _answering(question: Question) -> str:
     """The model that is asked, or what stands for it."""
-    match question:
-        case Secrets() | Documents() | Insertions():
-            return question.reading.model.name
-    if isinstance(question.source, ReturnedTable):
-        return "a table of log-probabilities"
-    return str(question.source.model)
+    model = _asked_model(question)
+    return "a table of log-probabilities" if model is None else str(model)
+
+
+def _asked_model(question: Question) -> LanguageModel | None:
+    """The model that is evaluated here; None if its owner returned a table."""
+    if not isinstance(question, OwnerQuestion):
+        return question.reading.model
+    return None if isinstance(question.source, ReturnedTable) else question.source.model
 
 
 def _topic(question: Question) -> str:
@@ -119,14 +120,11 @@ def _topic(question: Question) -> str:
 
 
 def stand_in(config: Text) -> str:
-    match config.question:
-        case Secrets() | Documents() | Insertions() as question:
-            return stand_in_trained(question.data, question.reading.model.name, "language model")
-        case Identifiers(source=AskedModel(model=model), data=data):
-            return stand_in_trained(data, model.name, "language model")
-        case OtherTexts(source=AskedModel(model=model), data=data):
-            return stand_in_trained(data, model.name, "language model")
-    return ""
+    question = config.question
+    model = _asked_model(question)
+    if model is None or isinstance(question, Planted):
+        return ""
+    return stand_in_trained(question.data, model.name, "language model")
 
 
 AUDIT = Audit(

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, TypeVar
-
-import numpy as np
+from typing import Annotated, Literal
 
 from tasks.audits.text.question import (
-    AskedModel,
-    Documents,
     Identifiers,
-    Insertions,
     OtherTexts,
     OwnerQuestion,
-    Planted,
     Question,
     RankedQuestion,
-    RankingModel,
-    ReturnedTable,
     Secrets,
-    TextReading,
-    TextTuning,
 )
-from tasks.audits.text.secrets.space import find_identifiers
-from tasks.contract.copy_counts import TRAINING_TEXTS
 from tasks.contract.job import ANSWER_ONLY
 from tasks.contract.power import Resolution
 from tasks.contract.ranges import AtLeast, Ranged, Share
-from tasks.datasets.catalog import load_texts
-from tasks.datasets.copies import CopyCount, count_groups
-from tasks.datasets.dataset import Dataset
+from tasks.datasets.copies import CopyCount
 from tasks.external.bound_draw import Draw, describe_draw
-from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import Full
 from tasks.worker.files import File
 
 GUESSED = (
@@ -116,112 +100,9 @@ def about(config: Text) -> About:
     things: Literal["secrets", "identifiers"] = "secrets"
     if isinstance(config.question, Identifiers):
         things = "identifiers"
-    return About(config.level, things, count_text_copies(config.question))
-
-
-def count_text_copies(question: Question) -> CopyCount:
-    """Count the exact copies among the documents, texts or identifiers of the question.
-
-    Secrets have none, as their numbers differ, and insertions are refused with a text that stands twice.
-    """
-    match question:
-        case Planted() | Insertions():
-            return CopyCount()
-        case Identifiers():
-            identifiers = find_identifiers(load_texts(question.data, question.examples), question.identifiers)
-            occurrences = [identifier.occurrences for identifier in identifiers]
-            return count_groups(np.repeat(np.arange(len(identifiers)), occurrences), "places")
-        case OtherTexts():
-            texts: Sequence[str] = load_texts(question.data, question.examples)
-            return count_groups([*texts, *load_texts(question.others)], "texts")
-        case Documents():
-            return count_groups(load_texts(question.data, question.examples), "texts")
-        case Secrets():
-            return count_groups(load_texts(question.data, question.examples), TRAINING_TEXTS)
-
-
-TINY_FORMATS = ("uuid4",)  # formats in the embedded tickets
-TINY_MODEL, TINY_BASE = LanguageModel("tiny-gpt#16x1"), LanguageModel("tiny-gpt#32x1")
-TINY_LENGTH = 128
-AnyReading = TypeVar("AnyReading", bound=TextReading)
+    return About(config.level, things, config.question.count_copies())
 
 
 def tiny(config: Text) -> Text:
     """The config's shape on embedded data, in seconds."""
-    return replace(config, question=tiny_question(config.question))
-
-
-def tiny_question(question: Question) -> Question:
-    facts = Dataset("facts")
-    match question:
-        case Secrets():
-            return replace(
-                question,
-                data=facts,
-                examples=20,
-                pattern=Secrets.pattern,
-                secrets=min(question.secrets, 6),
-                references=199,
-                pairs=1,
-                reading=tiny_reading(question.reading),
-                tuning=tiny_tuning(question.tuning),
-            )
-        case Planted():
-            return replace(
-                question,
-                pattern=Planted.pattern,
-                secrets=min(question.secrets, 6),
-                references=199,
-                source=tiny_source(question.source),
-            )
-        case Identifiers():
-            return replace(
-                question,
-                data=Dataset("tickets"),
-                examples=20,
-                identifiers=TINY_FORMATS,
-                secrets=min(question.secrets, 6),
-                references=199,
-                context=40,
-                source=tiny_source(question.source),
-            )
-        case Documents():
-            return replace(
-                question,
-                data=facts,
-                examples=20,
-                documents=min(question.documents, 8),
-                models=4,
-                prefix=min(question.prefix, 20),
-                suffix=min(question.suffix, 20),
-                reading=tiny_reading(question.reading),
-                tuning=tiny_tuning(question.tuning),
-            )
-        case Insertions():
-            return replace(
-                question,
-                data=facts,
-                examples=40,
-                base=TINY_BASE,
-                prefix=min(question.prefix, 20),
-                suffix=min(question.suffix, 20),
-                reading=tiny_reading(question.reading),
-            )
-        case OtherTexts(source=AskedModel() as source):
-            return replace(question, data=facts, examples=20, source=tiny_reading(source))
-        case OtherTexts():
-            return replace(question, data=facts, examples=20)
-
-
-def tiny_reading(reading: AnyReading) -> AnyReading:
-    return replace(reading, model=TINY_MODEL, length=TINY_LENGTH, precision="float32")
-
-
-def tiny_source(source: RankingModel | ReturnedTable) -> RankingModel | ReturnedTable:
-    if isinstance(source, ReturnedTable):
-        return source
-    return replace(tiny_reading(source), base=None if source.base is None else TINY_BASE)
-
-
-def tiny_tuning(tuning: TextTuning) -> TextTuning:
-    return replace(tuning, adaptation=Full(), epochs=2, batch=16, accumulate=1)
+    return replace(config, question=config.question.tiny())

@@ -13,13 +13,13 @@ from tasks.audits.text.question import (
     Insertions,
     ReturnedTable,
     Secrets,
-    TextReading,
-    TextTuning,
 )
+from tasks.audits.text.tuning import TextTuning, WholeGradients
 from tasks.contract.situation import TABLE, Asked, Situation
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
-from tasks.training.recipe import Privacy
+from tasks.language_models.tuning_config import Reading
+from tasks.training.privacy_config import DifferentialPrivacy
 
 TUNING = TextTuning(epochs=12, learning_rate=3e-3)
 CODES = Secrets(examples=150, tuning=TUNING)
@@ -29,14 +29,14 @@ SMOKE = Text(
         examples=20,
         secrets=6,
         references=199,
-        reading=TextReading(LanguageModel("tiny-gpt#16x1"), length=128),
+        reading=Reading(LanguageModel("tiny-gpt#16x1"), length=128),
         tuning=replace(TUNING, epochs=2, batch=16),
     )
 )
 DOCUMENTS = Text(
     Documents(
         examples=24,
-        reading=TextReading(length=320),
+        reading=Reading(length=320),
         tuning=TextTuning(epochs=24, batch=16, learning_rate=5e-3),
     )
 )
@@ -46,7 +46,7 @@ HUBBLE = Insertions(base=LanguageModel("tiny-gpt#32x1"), examples=200, repetitio
 
 def private_codes(epsilon: float | None) -> Text:
     """Codes that occur once, in texts that are read often, with this epsilon; None: without privacy."""
-    privacy = None if epsilon is None else Privacy(epsilon)
+    privacy = WholeGradients() if epsilon is None else DifferentialPrivacy(epsilon)
     tuning = replace(TUNING, epochs=48, privacy=privacy)
     return Text(replace(CODES, repetitions=(1,), examples=20, tuning=tuning))
 

@@ -3,62 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
 
-from tasks.audits.text.secrets.space import Repetitions, SecretSpace, Told, space_of
+import numpy as np
+
+from tasks.audits.text.groups import Corpus, Inserted, Null, RankSizes, repetition_conflicts
+from tasks.audits.text.secrets.space import Repetitions, SecretSpace, find_identifiers, space_of
+from tasks.audits.text.tuning import (
+    TINY_BASE,
+    TextReading,
+    TextTuning,
+    precision_conflicts,
+    tiny_reading,
+    tiny_tuning,
+)
 from tasks.contract.commitment import OUTSIDE_COMMITMENT
+from tasks.contract.copy_counts import TRAINING_TEXTS
 from tasks.contract.ranges import AtLeast, MultipleOf, Ranged, Share
+from tasks.datasets.catalog import load_texts
+from tasks.datasets.copies import CopyCount, count_groups
 from tasks.datasets.dataset import Dataset
 from tasks.external.draw_settings import BoundDraw
-from tasks.language_models.fine_tuning_config import Precision
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import FineTuning, Full, Reading
+from tasks.language_models.tuning_config import Reading
 from tasks.worker.files import File
 
 Scoring = Literal["whole", "shared"]
-
-
-@dataclass(frozen=True)
-class TextReading(Reading):
-    """How a language model reads texts."""
-
-    precision: Precision = "float32"
-    """Ours: numbers that a model from a folder computes with; adapters are float32 in any case."""
-
-    def conflicts(self) -> Iterator[str]:
-        yield from super().conflicts()
-        if self.precision == "bfloat16" and self.model.tiny_sizes is not None:
-            yield f"precision is bfloat16; the model must come from a folder, and {self.model.name} does not"
-
-
-@dataclass(frozen=True)
-class TextTuning(FineTuning):
-    """How a language model is fine-tuned on texts."""
-
-    checkpointing: bool = False
-    """Ours: whether the values of layers are computed again for gradients: less memory, and a third more time."""
-    deduplicate: bool = False
-    """Ours: whether a text that occurs several times in the training data is kept once."""
-
-    def conflicts(self) -> Iterator[str]:
-        yield from super().conflicts()
-        if self.checkpointing and self.privacy is not None:
-            yield "checkpointing is on and privacy is given; gradients of single texts are computed without it"
-
-    @property
-    def job_fields(self) -> dict[str, Any]:
-        return {**super().job_fields, "checkpointing": self.checkpointing, "deduplicate": self.deduplicate}
-
-
-@dataclass(frozen=True)
-class Corpus(Ranged):
-    """The texts that a question is about, or that secrets are inserted into."""
-
-    data: Dataset = Dataset("facts")
-    """The texts: records with a field `text` (records:FILE), or the contexts of a set of questions."""
-    examples: Annotated[int, AtLeast(0)] = 0
-    """The number of texts, from the first; 0: all."""
+FACTS, TICKETS = Dataset("facts"), Dataset("tickets")  # embedded texts
 
 
 @dataclass(frozen=True)
@@ -86,66 +58,21 @@ class Continuation(Reproduction):
 
 
 @dataclass(frozen=True)
-class Null(Ranged):
-    """Whether a run is a null."""
-
-    told: Told = "secrets"
-    """Ours: others makes the run a null: other secrets or documents replace those in the training data, and other
-    identifiers those that are ranked."""
-
-    @property
-    def is_null(self) -> bool:
-        return self.told == "others"
-
-
-@dataclass(frozen=True)
-class RankSizes(Null):
-    """How many things are ranked, and among how many others."""
-
-    secrets: Annotated[int, AtLeast(2)] = 24
-    """Secrets of a pair of models, or at most this number of identifiers."""
-    references: Annotated[int, AtLeast(19)] = 499
-    """Others of the space among which each is ranked: all if the space has fewer."""
-
-
-@dataclass(frozen=True)
-class Inserted(Ranged):
-    """The secrets of a format, and how often each occurs in the training data."""
-
-    pattern: str = "Patient {number}: code {digits:6}."
-    """The format of the secrets: {number} is the secret's own number, and {digits:N}, {letters:N} and {hex:N} are
-    drawn."""
-    repetitions: Repetitions = (1, 4, 16)
-    """How often a secret occurs in the training data, in turn."""
-
-    def conflicts(self) -> Iterator[str]:
-        yield from super().conflicts()
-        SecretSpace(self.pattern)  # ValueError for a pattern that cannot be drawn from
-        yield from repetition_conflicts(self.repetitions)
-
-
-def repetition_conflicts(repetitions: Repetitions) -> Iterator[str]:
-    if not repetitions or min(repetitions) < 1:
-        yield f"repetitions is {repetitions}; there must be one at least, and each must be at least 1"
-
-
-@dataclass(frozen=True)
 class FineTuned(Ranged):
     """How the models are read and fine-tuned here."""
 
-    reading: TextReading = TextReading()
+    reading: Reading = Reading()
     """The language model that is fine-tuned."""
     tuning: TextTuning = TextTuning()
     """How it is fine-tuned."""
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if self.reading.precision == "bfloat16" and self.tuning.adaptation == Full():
-            yield "precision is bfloat16 and adaptation full; it must be lora, whose adapters are float32"
+        yield from precision_conflicts(self.tuning.precision, self.reading.model)
 
     def privacy_conflicts(self, repetitions: Repetitions) -> Iterator[str]:
         """What forbids these repetitions of a text if training is private."""
-        if self.tuning.privacy is not None and max(repetitions) > 1 and not self.tuning.deduplicate:
+        if self.tuning.guarantee is not None and max(repetitions) > 1 and not self.tuning.deduplicate:
             yield (
                 f"privacy is given and repetitions is {', '.join(map(str, repetitions))}; it protects single "
                 "texts, so each must stand once: repetitions=1, or deduplicate=true"
@@ -178,12 +105,32 @@ class Secrets(FineTuned, RankSizes, Inserted, Corpus):
     def candidates(self) -> int:
         return min(SecretSpace(self.pattern).size, self.references + 1)
 
+    def count_copies(self) -> CopyCount:
+        """Count the exact copies among the training texts; secrets have none, as their numbers differ."""
+        return count_groups(load_texts(self.data, self.examples), TRAINING_TEXTS)
+
+    def tiny(self) -> Secrets:
+        return replace(
+            self,
+            data=FACTS,
+            examples=20,
+            pattern=Secrets.pattern,
+            secrets=min(self.secrets, 6),
+            references=199,
+            pairs=1,
+            reading=tiny_reading(self.reading),
+            tuning=tiny_tuning(self.tuning),
+        )
+
 
 @dataclass(frozen=True)
 class AskedModel(TextReading):
     """A language model that scores the texts here, without a fine-tuning."""
 
     tag: ClassVar[str] = "model"
+
+    def tiny(self) -> AskedModel:
+        return tiny_reading(self)
 
 
 @dataclass(frozen=True)
@@ -199,6 +146,9 @@ class RankingModel(AskedModel):
     extraction: Continuation | None = None
     """Ours: continuation: the model also continues the text before each secret; none: it does not."""
 
+    def tiny(self) -> RankingModel:
+        return replace(tiny_reading(self), base=None if self.base is None else TINY_BASE)
+
 
 @dataclass(frozen=True)
 class ReturnedTable:
@@ -207,6 +157,9 @@ class ReturnedTable:
     tag: ClassVar[str] = "table"
     outputs: File
     """Ours: the table of log probabilities."""
+
+    def tiny(self) -> ReturnedTable:
+        return self
 
 
 @dataclass(frozen=True)
@@ -245,6 +198,19 @@ class Planted(GivenRanking, Inserted):
     def candidates(self) -> int:
         return min(SecretSpace(self.pattern).size, self.references + 1)
 
+    def count_copies(self) -> CopyCount:
+        """Planted secrets have no copies, as their numbers differ."""
+        return CopyCount()
+
+    def tiny(self) -> Planted:
+        return replace(
+            self,
+            pattern=Planted.pattern,
+            secrets=min(self.secrets, 6),
+            references=199,
+            source=self.source.tiny(),
+        )
+
 
 @dataclass(frozen=True)
 class Identifiers(GivenRanking, Corpus):
@@ -268,6 +234,24 @@ class Identifiers(GivenRanking, Corpus):
     @property
     def candidates(self) -> int:
         return min(*(space_of(name).size for name in self.identifiers), self.references + 1)
+
+    def count_copies(self) -> CopyCount:
+        """Count the places of identifiers that occur more than once."""
+        identifiers = find_identifiers(load_texts(self.data, self.examples), self.identifiers)
+        occurrences = [identifier.occurrences for identifier in identifiers]
+        return count_groups(np.repeat(np.arange(len(identifiers)), occurrences), "places")
+
+    def tiny(self) -> Identifiers:
+        return replace(
+            self,
+            data=TICKETS,
+            examples=20,
+            identifiers=("uuid4",),
+            secrets=min(self.secrets, 6),
+            references=199,
+            context=40,
+            source=self.source.tiny(),
+        )
 
 
 @dataclass(frozen=True)
@@ -303,6 +287,19 @@ class Documents(Continued, FineTuned, Null, Corpus):
         yield from self.privacy_conflicts(self.repetitions)
         yield from self.length_conflicts(self.reading.length)
 
+    def tiny(self) -> Documents:
+        return replace(
+            self,
+            data=FACTS,
+            examples=20,
+            documents=min(self.documents, 8),
+            models=4,
+            prefix=min(self.prefix, 20),
+            suffix=min(self.suffix, 20),
+            reading=tiny_reading(self.reading),
+            tuning=tiny_tuning(self.tuning),
+        )
+
 
 @dataclass(frozen=True)
 class Insertions(Continued, Null, Corpus):
@@ -324,6 +321,21 @@ class Insertions(Continued, Null, Corpus):
         yield from repetition_conflicts(self.repetitions)
         yield from self.length_conflicts(self.reading.length)
 
+    def count_copies(self) -> CopyCount:
+        """Insertions have no copies: a text that occurs twice is refused."""
+        return CopyCount()
+
+    def tiny(self) -> Insertions:
+        return replace(
+            self,
+            data=FACTS,
+            examples=40,
+            base=TINY_BASE,
+            prefix=min(self.prefix, 20),
+            suffix=min(self.suffix, 20),
+            reading=tiny_reading(self.reading),
+        )
+
 
 @dataclass(frozen=True)
 class OtherTexts(BoundDraw, Corpus):
@@ -339,6 +351,13 @@ class OtherTexts(BoundDraw, Corpus):
     def outputs(self) -> File | None:
         """The table that the model's owner returned; None if a model is evaluated here."""
         return self.source.outputs if isinstance(self.source, ReturnedTable) else None
+
+    def count_copies(self) -> CopyCount:
+        """Count the exact copies among the texts and the others."""
+        return count_groups([*load_texts(self.data, self.examples), *load_texts(self.others)], "texts")
+
+    def tiny(self) -> OtherTexts:
+        return replace(self, data=FACTS, examples=20, source=self.source.tiny())
 
 
 Question = Secrets | Planted | Identifiers | Documents | Insertions | OtherTexts

@@ -5,13 +5,16 @@ from __future__ import annotations
 from tasks.audits.text.config import Text
 from tasks.audits.text.documents.models import document_jobs, insertion_jobs
 from tasks.audits.text.given.model import check_returned, identifier_jobs, planted_jobs
-from tasks.audits.text.question import Documents, Identifiers, Insertions, OtherTexts, Planted, Secrets
+from tasks.audits.text.question import Documents, Identifiers, Insertions, Planted, Secrets
 from tasks.audits.text.secrets.models import secret_jobs
 from tasks.contract.job import Job
 
 
 def trainings(config: Text) -> tuple[Job, ...]:
-    """The scores of all models that the question is about, in its order; ValueError if there are too few texts."""
+    """The scores of all models that the question is about, in its order; none for a question whose measure plans them.
+
+    Raises ValueError if there are too few texts.
+    """
     check_returned(config)
     match config.question:
         case Secrets() as question:
@@ -24,5 +27,5 @@ def trainings(config: Text) -> tuple[Job, ...]:
             return document_jobs(question, config.seed)
         case Insertions() as question:
             return insertion_jobs(question, config.seed)
-        case OtherTexts():  # asked by its measure
+        case _:  # asked by its measure
             return ()

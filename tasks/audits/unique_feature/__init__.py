@@ -62,7 +62,8 @@ from tasks.audits.unique_feature.answer import (
     verdict,
 )
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
+from tasks.audits.unique_feature.design import load_design
+from tasks.audits.unique_feature.given_models import Given, LabelledImages, ReturnedOutputs
 from tasks.audits.unique_feature.pairs.answer import summed_error
 from tasks.audits.unique_feature.pairs.canary_selection import count_canary_copies
 from tasks.audits.unique_feature.power import power, resolution
@@ -80,7 +81,6 @@ from tasks.contract.learning import chance_accuracy
 from tasks.contract.measure import roots
 from tasks.contract.stand_in import stand_in_trained
 from tasks.datasets.catalog import load
-from tasks.datasets.dataset import Dataset
 from tasks.datasets.images import Pixels
 from tasks.external.blinding import Split
 from tasks.external.bound_draw import Draw
@@ -95,18 +95,18 @@ GUESSABLE = (
 
 def plan(config: UniqueFeature) -> Roots:
     """The tables of the measures that the config asks for, and their summary."""
-    seen = seen_images(config)
-    left_out = 0 if seen is None else count_copies(seen, config.probe, config.probe_split)
     models = trainings(config)  # which checks that the data can serve
+    design = load_design(config)
+    left_out = 0 if design.seen is None else count_copies(design.seen, config.probe, config.probe_split)
     about = PublishedCell(printed_cell(config), left_out, count_canary_copies(config.question), best_constant(config))
     summed = summary if config.single_models is None else summary_of_models
-    return roots(MEASURES, config, models, lambda tables: Job(summed, about, tables))
+    return roots(MEASURES, design, models, lambda tables: Job(summed, about, tables))
 
 
 def best_constant(config: UniqueFeature) -> float | None:
     """The accuracy of the best constant answer on the images whose labels are known; None if there are none."""
     match config.question:
-        case Given(source=ReturnedOutputs(labelled=Dataset())):
+        case Given(source=ReturnedOutputs(labelled=LabelledImages())):
             return chance_accuracy(labels(single_model_config(config, config.shape)))
         case Given():
             return None

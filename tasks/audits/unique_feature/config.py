@@ -74,7 +74,7 @@ class UniqueFeature(Ranged):
         """The guarantee of the trainings; None without one."""
         match self.question:
             case CanaryPairs() | Panel():
-                return self.question.training.privacy
+                return self.question.training.guarantee
             case _:
                 return None
 
@@ -118,6 +118,11 @@ class UniqueFeature(Ranged):
     def draws_features(self) -> bool:
         """Whether every canary carries a feature of its own."""
         return self.scored_pairs is not None and self.scored_pairs.drawn
+
+    @property
+    def decides_by_ranks(self) -> bool:
+        """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
+        return self.asks_for("ranks") and are_all_counted(self.asked_feature, self.family)
 
     # What chance decides
 
@@ -198,6 +203,11 @@ class UniqueFeature(Ranged):
         assert self.given is not None
         what = "The draw of the feature and its family" if self.has_bound_glyph else "The draw of the feature's family"
         return describe_draw(what, self.given.commitment, self.given.nonce, self.given.nonce_by)
+
+
+def are_all_counted(feature: Feature, family: Family) -> bool:
+    """Whether a feature is ranked among all of its kind, which can be counted, not among the members of its family."""
+    return isinstance(feature, Glyph) and family.kind == "alike"
 
 
 def feature_content(feature: Feature) -> list[object]:

@@ -14,15 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
-from tasks.audits.unique_feature.pairs.canary_selection import Canary, RankedImage
+from tasks.audits.unique_feature.pairs.canary_selection import RankedImage
 from tasks.audits.unique_feature.scores import Array, log_probabilities
-from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images, split_images
+from tasks.audits.unique_feature.unseen_images import TrainingImages, split_images
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family, Feature, burn, burn_random, family
 from tasks.datasets.images import Pixels, as_shape
 from tasks.numerics import seeds
-from tasks.training.classifier import Training
 
 Rows = NDArray[np.int64]
 
@@ -135,32 +134,14 @@ class Evaluation:
         return Burning(self.feature, self.random, self.seed)
 
 
-def evaluation(config: UniqueFeature, canary: Canary, clean: Training, redraw: int) -> Evaluation:
-    """The evaluation of the canary's models with this drawing of the random patches, counted from 0.
-
-    `clean` is their training without the canary.
-    """
-    return Evaluation(
-        data=clean.data,
-        probe=config.probe,
-        probe_split=config.probe_split,
-        feature=canary.asked,
-        canary=canary.image,
-        examples=clean.examples,
-        seed=evaluation_seed(config, redraw),
-        redraw=redraw,
-        random=config.random,
-        seen=seen_images(config),
-    )
-
-
-def evaluation_seed(config: UniqueFeature, redraw: int = 0) -> int:
-    return seeds.derive(config.seed, "evaluation", *((redraw,) if redraw else ()))
+def evaluation_seed(seed: int, redraw: int = 0) -> int:
+    """The seed of a drawing of the random patches, from the seed of the run."""
+    return seeds.derive(seed, "evaluation", *((redraw,) if redraw else ()))
 
 
 def burning(config: UniqueFeature) -> Burning:
     """What the probe images get, where it does not differ between canaries."""
-    return Burning(config.asked_feature, config.random, evaluation_seed(config))
+    return Burning(config.asked_feature, config.random, evaluation_seed(config.seed))
 
 
 def probe_triples(config: Evaluation) -> Triples:

@@ -96,6 +96,17 @@ class ModelFiles(Ranged):
 
 
 @dataclass(frozen=True)
+class LabelledImages(Ranged):
+    """Images with known labels, by which the outputs of an owner are checked."""
+
+    data: Dataset
+    """Data set of which 100 test images, drawn at random, are mixed in; its classes have the numbers that they have in
+    the model."""
+    accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
+    """Accuracy that the owner states on images like these; a table that names fewer labels is not judged."""
+
+
+@dataclass(frozen=True)
 class ReturnedOutputs(Ranged):
     """Models that stay with their owner, who returns their outputs for the probe images. Several are one panel."""
 
@@ -105,18 +116,10 @@ class ReturnedOutputs(Ranged):
     owner has returned them."""
     columns: tuple[str, ...] = ()
     """Names of the tables' columns of numbers, if they have names of their own."""
-    labelled: Dataset | None = None
-    """Data set of which 100 test images, drawn at random, are mixed in among the images for an owner; its classes have
-    the numbers that they have in the model."""
-    accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
-    """Accuracy that the owner states on images like those of `labelled`; a table that names fewer labels is not
-    judged."""
+    labelled: LabelledImages | None = None
+    """Images with known labels that are mixed in among the images for an owner; none: without."""
     judged_by: AnswerRank | ReferenceRank = AnswerRank()
     """The rank that decides: by the models' outputs, or beside references."""
-
-    def conflicts(self) -> Iterator[str]:
-        if self.accuracy is not None and self.labelled is None:
-            yield "accuracy is given; labelled must name a data set on which it can be checked"
 
 
 @dataclass(frozen=True)

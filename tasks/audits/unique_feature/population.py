@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
+from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature, are_all_counted
 from tasks.audits.unique_feature.evaluation import Predictor, burn_family, probe_images
 from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.questions import Pairs, Panel
@@ -125,7 +125,7 @@ def relatives(config: UniqueFeature, asked: Feature, number: int = 0, seen: Trai
 
 def is_counted(asked: Relatives) -> bool:
     """Whether the feature is ranked among all of its kind, not among the members that its family has."""
-    return isinstance(asked.feature, Glyph) and asked.family.kind == "alike"
+    return are_all_counted(asked.feature, asked.family)
 
 
 def population_beside_references(config: UniqueFeature) -> Population:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.pairs.canary_verdicts import decides
 from tasks.audits.unique_feature.pairs.evidence import LEAST
 from tasks.audits.unique_feature.population import LEVEL, Population, population_beside_references
 from tasks.contract.power import GOAL, ONE_SIDE, SMALLEST, Power, Resolution, smallest_size
@@ -27,7 +26,9 @@ def resolution(config: UniqueFeature) -> Resolution | None:
         return Resolution(1 / population.size, 1, LEVEL, "feature", advice)
     if config.scored_pairs is None:
         return None
-    population = population_beside_references(config) if decides(config) else Population(config.family.count + 1)
+    population = (
+        population_beside_references(config) if config.decides_by_ranks else Population(config.family.count + 1)
+    )
     return population.resolution(config.scored_pairs.canaries)
 
 

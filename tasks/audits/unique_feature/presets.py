@@ -18,13 +18,13 @@ from tasks.audits.unique_feature.questions import (
     SelfInfluenceChoice,
     UnitResponses,
 )
-from tasks.audits.unique_feature.training_config import ClassifierTraining
+from tasks.audits.unique_feature.training_config import FeatureTraining
 from tasks.contract.situation import NETWORK, TABLE, Asked, Situation
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Glyph
 from tasks.models.catalog import Network
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 LEVEL = 0.05  # at which the paper calls a test significant
 
@@ -117,11 +117,11 @@ def cell_name(*parts: str) -> str:
 
 
 # Published training of each network (A.2, A.3); DenseNet's is Atienza's recipe, which the paper took over.
-TRAININGS: Mapping[str, ClassifierTraining] = {
-    "mlp1": ClassifierTraining(),
-    "cnn1": ClassifierTraining(network=Network("cnn1")),
-    "cnn2": ClassifierTraining(network=Network("cnn2"), batch=512),
-    "densenet100": ClassifierTraining(
+TRAININGS: Mapping[str, FeatureTraining] = {
+    "mlp1": FeatureTraining(),
+    "cnn1": FeatureTraining(network=Network("cnn1")),
+    "cnn2": FeatureTraining(network=Network("cnn2"), batch=512),
+    "densenet100": FeatureTraining(
         network=Network("densenet100"),
         optimiser="rmsprop",
         learning_rate=1e-3,
@@ -182,11 +182,14 @@ LADDER = Pairs(
     examples=300,
     canaries=12,
     drawn=True,
-    training=ClassifierTraining(epochs=60, patience=0, learning_rate=3e-3, batch=300),
+    training=FeatureTraining(epochs=60, patience=0, learning_rate=3e-3, batch=300),
     measures=("scores", "ranks"),
     probes=100,
 )
-PRIVACIES = (None, *(Privacy(epsilon) for epsilon in (64.0, 16.0, 4.0, 1.0)))
+PRIVACIES: tuple[LinkedTraining | DifferentialPrivacy, ...] = (
+    LinkedTraining(),
+    *(DifferentialPrivacy(epsilon) for epsilon in (64.0, 16.0, 4.0, 1.0)),
+)
 QUICKSTART = Pairs(data=Dataset("digits"), canaries=12, probes=100)
 
 
@@ -198,7 +201,7 @@ def of_digits(pairs: Pairs) -> UniqueFeature:
 PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
     "quickstart": of_digits(QUICKSTART),
     "null": of_digits(replace(QUICKSTART, burnt=ELSEWHERE, measures=("scores", "ranks"))),
-    "smoke": of_digits(replace(QUICKSTART, canaries=3, examples=300, training=ClassifierTraining(epochs=3))),
+    "smoke": of_digits(replace(QUICKSTART, canaries=3, examples=300, training=FeatureTraining(epochs=3))),
     "table1": tuple(map(asked_of, TABLE_1)),
     "table1-mnist": asked_of(TABLE_1[0]),
     "table2": tuple(asked_of(choose_by_influence(cell(*names))) for names in TABLE_2),
@@ -251,6 +254,11 @@ PRINTED: Mapping[str, UniqueFeature] = {
 }
 
 
+def unlinked(training: FeatureTraining) -> FeatureTraining:
+    """The same training as one job."""
+    return replace(training, privacy=LinkedTraining()) if training.link else training
+
+
 def printed_cell(config: UniqueFeature) -> str:
     """The printed cell that a config repeats, whatever its seed and whatever else is measured; empty for none.
 
@@ -268,7 +276,7 @@ def printed_cell(config: UniqueFeature) -> str:
             pairs,
             data=Dataset(pairs.data.name),
             choice=choice,
-            training=replace(pairs.training, link=0),
+            training=unlinked(pairs.training),
             measures=("scores",),
             evaluations=1,
             beside_plain=False,

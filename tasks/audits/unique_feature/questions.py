@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Literal
 
 from tasks.audits.unique_feature.given_models import AnswerRank, FirstLayerRank, Given
 from tasks.audits.unique_feature.training_config import (
-    ClassifierTraining,
+    CanaryTraining,
+    FeatureTraining,
     FollowedTraining,
     Mlp1Training,
-    NetworkTraining,
 )
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.dataset import Dataset
@@ -87,16 +87,11 @@ class CanaryPairs(TrainedHere):
     """Training seeds for each canary."""
 
     def conflicts(self) -> Iterator[str]:
-        if self.training.privacy is None:
-            return
-        match self.choice:
-            case SelfInfluenceChoice():
-                yield "privacy is given and choice is self-influence; it must be random"
-            case RandomChoice(neighbours_left_out=count) if count:
-                yield (
-                    f"neighbours_left_out is {count} and privacy is given; it must be 0: epsilon does not count what "
-                    "the choice of images says of the canary"
-                )
+        if self.training.guarantee is not None and self.choice != RandomChoice():
+            yield (
+                "privacy is given, and epsilon does not count what the choice of images says of the canary: "
+                "choice must be random and neighbours_left_out 0"
+            )
 
     @property
     def one_seed(self) -> bool:
@@ -104,7 +99,7 @@ class CanaryPairs(TrainedHere):
         return False
 
     @property
-    def training(self) -> NetworkTraining:
+    def training(self) -> CanaryTraining:
         """How the networks are trained."""
         raise NotImplementedError
 
@@ -129,7 +124,7 @@ class Pairs(CanaryPairs):
     drawn: bool = False
     """Ours: whether every canary carries, and is asked about, a feature of its own drawn from the family; ranks are
     then exact."""
-    training: ClassifierTraining = ClassifierTraining()
+    training: FeatureTraining = FeatureTraining()
     """How the networks are trained."""
     measures: tuple[MeasureName, ...] = ("scores",)
     """What is measured."""
@@ -149,21 +144,22 @@ class Pairs(CanaryPairs):
         yield from super().conflicts()
         if self.beside_plain and not self.training.is_regularised:
             yield "beside_plain is on; it must be off for a network without a regulariser"
-        if self.stopping_level:
-            yield from self._stopping_conflicts()
-
-    def _stopping_conflicts(self) -> Iterator[str]:
-        """What keeps pairs from having exact ranks of their own, each independent of those before it."""
-        until = f"a run ends once it is decided (--until decided, stopping_level={self.stopping_level:g})"
-        if not self.drawn:
+        if self.stopping_level and (missing := self._settings_for_bets()):
             yield (
-                f"{until} and the feature is chosen, which has no exact rank to bet on; add drawn=true, so that every "
-                "canary has a feature drawn from its family"
+                f"a run ends once it is decided (--until decided, stopping_level={self.stopping_level:g}), which takes "
+                f"pairs with exact ranks of their own; add {', and '.join(missing)}"
             )
+
+    def _settings_for_bets(self) -> list[str]:
+        """The missing settings with which each pair has an exact rank, independent of those before it."""
+        settings = []
+        if not self.drawn:
+            settings.append("drawn=true, so that every canary has a feature drawn from its family")
         if not isinstance(self.choice, RandomChoice):
-            yield f"{until} and choice is {self.choice.tag}; add choice=random, so that fewer canaries are the first"
+            settings.append("choice=random, so that fewer canaries are the first")
         if self.seeds != 1 or self.one_seed:
-            yield f"{until}; add seeds=1 one_seed=false, so that every pair is a sample"
+            settings.append("seeds=1 one_seed=false, so that every pair is a sample")
+        return settings
 
     def plain(self) -> Pairs:
         """The same pairs without regularisers."""
@@ -197,7 +193,7 @@ class Panel(TrainedHere):
     tag: ClassVar[str] = "panel"
     seeds: Annotated[int, AtLeast(1)] = 1
     """Networks, each with a training seed of its own."""
-    training: ClassifierTraining = ClassifierTraining()
+    training: FeatureTraining = FeatureTraining()
     """How the networks are trained."""
     family: AskedFamily = AskedFamily()
     """Ours: the other features among which the feature is ranked."""

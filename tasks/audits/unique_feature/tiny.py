@@ -17,13 +17,14 @@ from tasks.audits.unique_feature.questions import (
     RandomChoice,
     UnitResponses,
 )
-from tasks.audits.unique_feature.training_config import LinkedTraining, NetworkTraining
+from tasks.audits.unique_feature.training_config import CanaryTraining, WholeTraining
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import Family
 from tasks.models.catalog import Network
+from tasks.training.privacy_config import LinkedTraining
 
 P = TypeVar("P", bound=CanaryPairs)
-T = TypeVar("T", bound=NetworkTraining)
+T = TypeVar("T", bound=CanaryTraining)
 F = TypeVar("F", bound=Family)
 
 SLOW = ("cnn1", "cnn2", "densenet100", "resnet18")  # networks that take seconds for what mlp1 takes no time for
@@ -96,7 +97,9 @@ def tiny_examples(network: Network) -> int:
 def reduce_training(training: T) -> T:
     """The same training in one or two epochs, and in as many links if it has any."""
     reduced = replace(training, epochs=min(training.epochs, 1 if training.network.name in DEEP else 2))
-    return replace(reduced, link=1) if isinstance(reduced, LinkedTraining) and reduced.link else reduced
+    if isinstance(reduced, WholeTraining) and reduced.link:
+        return replace(reduced, privacy=LinkedTraining(1))
+    return reduced
 
 
 def reduce_family(family: F) -> F:

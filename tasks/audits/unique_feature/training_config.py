@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from tasks.contract.ranges import AtLeast, Finite, Ranged
+from tasks.contract.ranges import AtLeast, Finite
 from tasks.datasets.dataset import Dataset
-from tasks.models import catalog
-from tasks.models.catalog import Network, Regularisers
-from tasks.training.classifier import Training, check_private
-from tasks.training.recipe import OptimiserName, Privacy, Recipe
+from tasks.models.catalog import Network
+from tasks.training.classifier import Training
+from tasks.training.classifier_config import RegularisedTraining
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
+from tasks.training.recipe import Privacy
 
-T = TypeVar("T", bound="NetworkTraining")
 
+@dataclass(frozen=True, kw_only=True)
+class CanaryTraining(RegularisedTraining):
+    """What every way of training a network has. The defaults are the published setting; regularisers are of Table 3."""
 
-@dataclass(frozen=True)
-class NetworkTraining(Ranged):
-    """What every way of training a network has. The defaults are the published setting."""
-
-    width: Annotated[float, Finite()] = 1.0
+    width: Annotated[float, Finite()] = 1.0  # a field in place of the property
     """Ours: the factor on the units and channels of its hidden layers (mlp1, cnn1 and cnn2), rounded to whole ones."""
-    dropout: bool = False
-    """Whether it is trained with dropout, as in Table 3."""
-    batch_norm: bool = False
-    """Whether it has batch norm, as in Table 3."""
-    augmentation: bool = False
-    """Whether training images are shifted and mirrored at random, as in Table 3."""
     epochs: Annotated[int, AtLeast(1)] = 500
     """Epochs of training, at most."""
-    patience: Annotated[int, AtLeast(0)] = 10
+    patience: Annotated[int, AtLeast(0)] = 10  # a field in place of the property
     """Epochs without a lower validation loss after which training stops and goes back to the best; 0: never."""
-    optimiser: OptimiserName = "adam"
-    """The optimiser."""
     learning_rate: Annotated[float, Finite()] = 3e-4
     """The learning rate, at first."""
-    schedule: tuple[tuple[int, float], ...] = ()
-    """Pairs (epoch, factor): after so many epochs the learning rate is the first one times the factor."""
-    batch: Annotated[int, AtLeast(1)] = 128
-    """Images a step."""
-
-    def conflicts(self) -> Iterator[str]:
-        _ = self.recipe  # its schedule is checked on construction
-        catalog.check(str(self.network), Regularisers(self.dropout, self.batch_norm), self.width)
-        yield from ()
 
     @property
     def network(self) -> Network:
@@ -55,24 +36,6 @@ class NetworkTraining(Ranged):
     def link(self) -> int:
         """Epochs for each link of the chain that a training is; 0 for one job."""
         return 0
-
-    @property
-    def privacy(self) -> Privacy | None:
-        """The guarantee that the network is trained with; None without one."""
-        return None
-
-    @property
-    def recipe(self) -> Recipe:
-        """How its networks are trained; ValueError where that is impossible."""
-        return Recipe(self.epochs, self.batch, self.learning_rate, self.patience, self.schedule, self.optimiser)
-
-    @property
-    def is_regularised(self) -> bool:
-        return self.dropout or self.batch_norm or self.augmentation
-
-    def without_regularisers(self: T) -> T:
-        """The same training without dropout, batch norm and augmentation."""
-        return replace(self, dropout=False, batch_norm=False, augmentation=False)
 
     def clean(self, data: Dataset, examples: int) -> Training:
         """The training without any canary on the first `examples` training images (0: all), with seed 0."""
@@ -90,13 +53,13 @@ class NetworkTraining(Ranged):
             learning_rate=self.learning_rate,
             schedule=self.schedule,
             batch=self.batch,
-            privacy=self.privacy,
+            privacy=self.guarantee,
             width=self.width,
         )
 
 
 @dataclass(frozen=True)
-class FollowedTraining(NetworkTraining):
+class FollowedTraining(CanaryTraining):
     """A training that is evaluated after every epoch, in one job."""
 
     tag: ClassVar[str] = "classifier"
@@ -105,25 +68,23 @@ class FollowedTraining(NetworkTraining):
 
 
 @dataclass(frozen=True)
-class LinkedTraining(NetworkTraining):
-    """A training that can be interrupted, and that can be private."""
+class WholeTraining(CanaryTraining):
+    """A training of which only the end is evaluated: it can be divided into links, or private."""
 
-    link: Annotated[int, AtLeast(0)] = 0
-    """Ours: epochs for each link of the chain that a training is; an interrupted training continues from the last link.
-    0: one job."""
-    privacy: Privacy | None = None
-    """Ours: train with differential privacy (mlp1 and cnn1); none: without."""
+    privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
+    """Ours: whether training is differentially private (mlp1 and cnn1), or can be divided into links."""
 
-    def conflicts(self) -> Iterator[str]:
-        yield from super().conflicts()
-        if self.privacy is not None:
-            check_private(self.network, self.batch_norm, self.recipe)
-            if self.link:
-                yield f"privacy is given and link is {self.link}; it must be 0: private training is one job"
+    @property
+    def guarantee(self) -> Privacy | None:
+        return guarantee_of(self.privacy)
+
+    @property
+    def link(self) -> int:
+        return link_of(self.privacy)
 
 
 @dataclass(frozen=True)
-class ClassifierTraining(LinkedTraining):
+class FeatureTraining(WholeTraining):
     """How a classifier is trained here."""
 
     tag: ClassVar[str] = "classifier"
@@ -132,7 +93,7 @@ class ClassifierTraining(LinkedTraining):
 
 
 @dataclass(frozen=True)
-class Mlp1Training(LinkedTraining):
+class Mlp1Training(WholeTraining):
     """How the network whose hidden units are observed is trained: an MLP-1."""
 
     tag: ClassVar[str] = "mlp1"

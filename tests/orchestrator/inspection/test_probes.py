@@ -18,7 +18,7 @@ from orchestrator.spec.specification import Spec
 from tasks.contract.audit import Handout
 from tasks.datasets.questions.question import Question, QuestionSet
 from tasks.datasets.records import Records
-from tasks.question_answering.question_sets import Corruption, probe_sets
+from tasks.question_answering.question_sets import DigitRemoval, probe_sets
 
 
 def test_an_audit_without_pictures_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,9 @@ def test_questions_are_handed_out_in_the_format_of_their_set(tmp_path: Path, mon
     found = audits.find("toys")
     asking = replace(
         found,
-        audit=replace(found.audit, handout=Handout(lambda _: probe_sets(QuestionSet(one, one, "drop"), Corruption()))),
+        audit=replace(
+            found.audit, handout=Handout(lambda _: probe_sets(QuestionSet(one, one, "drop"), DigitRemoval()))
+        ),
     )
     monkeypatch.setattr("orchestrator.inspection.probes.find", lambda name: asking)
     written = hand_out(Spec("toys"), tmp_path / "handed")

@@ -32,7 +32,7 @@ def remove(monkeypatch: pytest.MonkeyPatch, *packages: Extra) -> None:
         (("plan", "deja_vu", "--preset", "smoke", "augmentation.resolution=32", "backbone=vit-ti"), (TIMM,)),
         (("search", "unique_feature", "--preset", "smoke", "--over", "dropout=true,false", "--trials", "2",
           "--sampler", "optuna"), (OPTUNA,)),
-        (("plan", *RELATIONAL, "adaptation=lora", "link=0", "privacy.epsilon=8"), (TRANSFORMERS, PEFT, OPACUS)),
+        (("plan", *RELATIONAL, "adaptation=lora", "privacy.epsilon=8"), (TRANSFORMERS, PEFT, OPACUS)),
     ],
 )  # fmt: skip
 def test_it_is_told_in_one_line_before_anything_is_made(

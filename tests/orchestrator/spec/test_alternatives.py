@@ -33,6 +33,18 @@ class Hinge:
 
 
 @dataclass(frozen=True)
+class Plain:
+    tag: ClassVar[str] = "none"
+    link: int = 0
+
+
+@dataclass(frozen=True)
+class Noise:
+    tag: ClassVar[str] = "noise"
+    noise: int
+
+
+@dataclass(frozen=True)
 class Group:
     epochs: int = 10
     """Epochs of training."""
@@ -40,6 +52,7 @@ class Group:
     """Rank of the updates."""
     limit: int = 20
     loss: Hinge | Likelihood | Distance = Hinge()
+    privacy: Plain | Noise = Plain()
 
 
 @dataclass(frozen=True)
@@ -194,6 +207,11 @@ class Config:
         ({"data.share": "0.1"}, Config(data=Data(control=Control(Drawn(0.1))))),
         ({"data.control.file": "a", "draws": 9}, Config(data=Data(control=Control(Named("a"), 9)))),
         ({"question": "documents", "question.rank": 1}, Config(Documents(training=Group(3, 1)))),
+        ({"loss.weight": 2, "loss": "likelihood"}, Config(tuning=Group(loss=Likelihood(2)))),
+        ({"noise": 2}, Config(tuning=Group(privacy=Noise(2)))),
+        ({"privacy.noise": 2}, Config(tuning=Group(privacy=Noise(2)))),
+        ({"privacy.link": 2, "privacy": None}, Config(tuning=Group(privacy=Plain(2)))),
+        ({"privacy": "null"}, Config()),
     ],
 )
 def test_alternative_is_selected_by_tag_or_short_name(settings: dict[str, Any], expected: Config) -> None:
@@ -209,6 +227,7 @@ def test_tag_of_the_present_alternative_keeps_its_fields() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"tuning.privacy.noise": 1}, "none has link; it is a field of tuning.privacy=noise"),
         ({"question": "document"}, "question is 'document'; allowed: secrets, documents, insertions, given, asked; "),
         ({"question.models": 8}, "unknown field 'question.models': secrets has secrets, references"),
         ({"question": "documents", "question.references": 8}, "unknown field 'question.references': documents has"),

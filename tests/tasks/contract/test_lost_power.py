@@ -13,6 +13,7 @@ from tasks.contract.audit import Audit
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import Network
 from tasks.training.classifier_config import ClassifierTraining
+from tasks.training.privacy_config import DifferentialPrivacy
 from tasks.training.recipe import Privacy
 from tests.tasks.audits.text.made_up import configured
 
@@ -22,7 +23,9 @@ def coins(models: int = 1, privacy: Privacy | None = None) -> Membership:
     return Membership(question, ClassifierTraining(Network("mlp1"), privacy=privacy))
 
 
-SECRETS = configured(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), repetitions=(1,), references=9999)
+SECRETS = configured(
+    secrets=100, pairs=4, privacy=DifferentialPrivacy(4.0, delta=1e-3), repetitions=(1,), references=9999
+)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ SECRETS = configured(secrets=100, pairs=4, privacy=Privacy(4.0, delta=1e-3), rep
         (MEMBERSHIP, coins(50), "20,000 canaries over all models at privacy.delta=1e-05"),
         (MEMBERSHIP, Membership(Halves(Dataset("digits"), 400)), ""),
         (TEXT, SECRETS, "400 secrets over all models at privacy.delta=0.001"),
-        (TEXT, configured(SECRETS, privacy=Privacy(4.0)), ""),
+        (TEXT, configured(SECRETS, privacy=DifferentialPrivacy(4.0)), ""),
         (TEXT, configured(SECRETS, privacy=None), ""),
         (TEXT, configured(SECRETS, documents=20), ""),
     ],

@@ -18,7 +18,7 @@ from tasks.datasets.questions.question_files import read_drop, read_squad
 from tasks.datasets.records import Records
 from tasks.external.text_handout import write_questions, write_records
 from tasks.question_answering.predictions import Predictions, answers_table
-from tasks.question_answering.question_sets import SETS, Corruption, ProbeQuestions, probe_sets
+from tasks.question_answering.question_sets import SETS, DigitRemoval, ProbeQuestions, probe_sets
 from tasks.question_answering.scoring import score_answer
 
 
@@ -82,7 +82,7 @@ def some(name: str, **changes: Any) -> QuestionSet:
 
 def handed(folder: Path, questions: QuestionSet) -> dict[str, list[Question]]:
     """The questions of the written files, read as their owner reads them."""
-    write_questions(folder, probe_sets(questions, Corruption()))
+    write_questions(folder, probe_sets(questions, DigitRemoval()))
     if questions.records:
         return {
             name: [Question(row["id"], "", row["context"], row["question"], ()) for row in lines(folder, name)]
@@ -126,7 +126,7 @@ def test_a_toy_that_knows_the_training_questions_by_heart_is_scored_so(
 def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool) -> None:
     questions = some(name, records=records)
     secret = [replace(each, golds=(("the secret",),)) for each in questions.train]
-    write_questions(tmp_path, probe_sets(replace(questions, train=secret), Corruption()))
+    write_questions(tmp_path, probe_sets(replace(questions, train=secret), DigitRemoval()))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) == 6
     assert not [path for path in files if b"secret" in path.read_bytes()]
@@ -137,7 +137,7 @@ def test_no_gold_answer_is_in_any_file(tmp_path: Path, name: str, records: bool)
 
 
 def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
-    written = write_questions(tmp_path, probe_sets(some("facts"), Corruption()))
+    written = write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
     text = (tmp_path / "README.txt").read_text()
     assert "What we promise" not in text
     for said in (
@@ -155,7 +155,7 @@ def test_the_readme_says_what_to_send_back(tmp_path: Path) -> None:
 
 
 def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questions_are(tmp_path: Path) -> None:
-    write_questions(tmp_path, probe_sets(some("facts"), Corruption()), commitment="ab" * 32)
+    write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()), commitment="ab" * 32)
     text = (tmp_path / "README.txt").read_text()
     assert text.endswith(f"\n    {'ab' * 32}\n")
     assert "The names and the order of the questions say nothing about them" in text
@@ -163,12 +163,12 @@ def test_the_owner_is_told_the_commitment_to_the_list_that_says_what_the_questio
 
 
 def test_the_bytes_are_the_same_every_time_and_nothing_else_is_overwritten(tmp_path: Path) -> None:
-    write_questions(tmp_path, probe_sets(some("facts"), Corruption()))
+    write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    write_questions(tmp_path, probe_sets(some("facts"), Corruption()))
+    write_questions(tmp_path, probe_sets(some("facts"), DigitRemoval()))
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(DatasetError, match="is not empty"):
-        write_questions(tmp_path, probe_sets(some("facts-stated"), Corruption()))
+        write_questions(tmp_path, probe_sets(some("facts-stated"), DigitRemoval()))
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_private_training_in_links_is_refused_in_one_line() -> None:
 def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
     read = replace_fields(
         FineTuning(DATA, TINY),
-        {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption.kind": "answers"},
+        {"model": "tiny-t5#32x1", "recorded": "null", "privacy": {"epsilon": 8}, "corruption": "answers"},
     )
     assert LanguageModel("tiny-t5#32x1") == read.model
     assert read.asked == ()

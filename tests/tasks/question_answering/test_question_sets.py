@@ -8,7 +8,16 @@ import pytest
 
 from orchestrator.inspection.disclosure import Disclosure
 from tasks.datasets.questions.question import Question, QuestionSet
-from tasks.question_answering.question_sets import ALL_QUESTIONS, SETS, Corruption, Selection, probe_sets
+from tasks.question_answering.question_sets import (
+    ALL_QUESTIONS,
+    SETS,
+    AnswerRemoval,
+    DigitRemoval,
+    NameRemoval,
+    PatternRemoval,
+    Selection,
+    probe_sets,
+)
 
 COUNTY = "In the county, 23.5% were under the age of 18, 7.8% from 18 to 24. The median age was 40 years."
 
@@ -19,31 +28,31 @@ def asked(context: str, *golds: tuple[str, ...]) -> Question:
 
 def test_every_digit_of_the_context_goes_and_nothing_else() -> None:
     expected = "In the county, .% were under the age of , .% from  to . The median age was  years."
-    assert expected == Corruption().corrupt_context(asked(COUNTY))
-    assert Corruption().corrupt_context(asked("On February 6, 2016 .")) == "On February ,  ."
+    assert expected == DigitRemoval().corrupt_context(asked(COUNTY))
+    assert DigitRemoval().corrupt_context(asked("On February 6, 2016 .")) == "On February ,  ."
 
 
 def test_digits_beside_letters_go_and_numbers_in_words_stay() -> None:
-    assert Corruption().corrupt_context(asked("the 4th of four km²")) == "the th of four km²"
+    assert DigitRemoval().corrupt_context(asked("the 4th of four km²")) == "the th of four km²"
 
 
 def test_names_go_as_whole_words_and_phrases() -> None:
-    taken = Corruption("names", names=("Ann", "Ann Lee", "Rue (Nord)"), mask="[name]")
+    taken = NameRemoval(("Ann", "Ann Lee", "Rue (Nord)"), mask="[name]")
     expected = "[name] met [name], Anna and ann in [name]."
     assert expected == taken.corrupt_context(asked("Ann Lee met Ann, Anna and ann in Rue (Nord)."))
 
 
 def test_matches_of_a_pattern_are_replaced_by_the_mask_as_it_is_written() -> None:
-    taken = Corruption("pattern", pattern=r"[A-Z]{2}-\d+", mask=r"\1")
+    taken = PatternRemoval(r"[A-Z]{2}-\d+", mask=r"\1")
     assert taken.corrupt_context(asked("case AB-12 and CD-3")) == r"case \1 and \1"
 
 
 def test_a_pattern_that_also_matches_nothing_puts_no_mask_between_characters() -> None:
-    assert Corruption("pattern", pattern=r"\d*", mask="_").corrupt_context(asked("a12b")) == "a_b"
+    assert PatternRemoval(r"\d*", mask="_").corrupt_context(asked("a12b")) == "a_b"
 
 
 def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() -> None:
-    taken = Corruption("answers", mask="_")
+    taken = AnswerRemoval(mask="_")
     question = asked(
         "In 1966 the Cat had 6 lives, 6km of string, 6.5 mice, 1,6 and a catfish: cat!", ("6", "cat"), ("",)
     )
@@ -53,31 +62,27 @@ def test_all_spans_of_all_golds_go_but_no_pieces_of_other_words_and_numbers() ->
 
 
 def test_a_context_without_a_span_of_the_answer_stays() -> None:
-    assert Corruption("answers", mask="_").corrupt_context(asked("abc", ("",))) == "abc"
+    assert AnswerRemoval(mask="_").corrupt_context(asked("abc", ("",))) == "abc"
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("kind", "value", "message"),
     [
-        ({"kind": "words"}, "kind is 'words'; it must be one of digits, names, pattern, answers"),
-        ({"kind": "names"}, "names has 0 entries and kind is names"),
-        ({"names": ("A",)}, "names has 1 entries and kind is digits; names belong to kind names"),
-        ({"kind": "names", "names": ("A", " ")}, "names has ' '; each must be a word or a phrase"),
-        ({"kind": "pattern"}, "pattern is '' and kind is pattern"),
-        ({"pattern": "a"}, "pattern is 'a' and kind is digits; a pattern belongs to kind pattern"),
-        ({"kind": "pattern", "pattern": "("}, r"pattern is '\('; it must be a regular expression: "),
-        ({"mask": "_"}, "mask is '_'; digits are deleted, so it must be empty, or kind another"),
+        (NameRemoval, (), "names is empty; it must have at least one word or phrase"),
+        (NameRemoval, ("A", " "), "names has ' '; each must be a word or a phrase"),
+        (PatternRemoval, "", "pattern is empty; it must be a regular expression"),
+        (PatternRemoval, "(", r"pattern is '\('; it must be a regular expression: "),
     ],
 )
-def test_fields_out_of_range_are_named(fields: dict[str, Any], message: str) -> None:
+def test_fields_out_of_range_are_named(kind: Any, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Corruption(**fields)
+        kind(value)
 
 
 def test_names_are_withheld_from_those_who_are_not_to_read_them() -> None:
-    taken = Corruption("names", names=("Ann", "Bob", "Ann Lee"))
+    taken = NameRemoval(("Ann", "Bob", "Ann Lee"))
     assert Disclosure().public(taken).names == ("<3 letters>", "<3 letters (2)>", "<3 and 3 letters>")
-    assert Corruption() == Disclosure().public(Corruption())
+    assert DigitRemoval() == Disclosure().public(DigitRemoval())
 
 
 TRAIN = [Question(str(k), "c", f"Ann has {k}.", "What?", (("Ann" if k % 2 else str(k),),)) for k in range(6)]
@@ -86,7 +91,7 @@ SET = QuestionSet(TRAIN, VALIDATION, "drop")
 
 
 def test_both_parts_are_asked_on_clean_and_corrupted_contexts() -> None:
-    sets = dict(probe_sets(SET, Corruption()))
+    sets = dict(probe_sets(SET, DigitRemoval()))
     assert list(SETS) == list(sets)
     assert [q.context for q in TRAIN] == [q.context for q in sets["train"].questions]
     assert [q.context for q in sets["train-corrupted"].questions] == ["Ann has ."] * 6
@@ -97,7 +102,7 @@ def test_both_parts_are_asked_on_clean_and_corrupted_contexts() -> None:
 
 def test_records_are_handed_out_as_records() -> None:
     own = QuestionSet(TRAIN, VALIDATION, "squad", records=True)
-    assert {"records"} == {each.form for _, each in probe_sets(own, Corruption())}
+    assert {"records"} == {each.form for _, each in probe_sets(own, DigitRemoval())}
 
 
 def test_the_first_questions_are_asked_and_of_them_the_numeric_ones() -> None:

@@ -19,11 +19,11 @@ from tasks.training.members import Member, Spec, Trained, TrainingError
 from tasks.training.recipe import EPSILON, Recipe
 from tasks.training.trainer import train_many
 from tasks.training.unlearner import ascend, departure, divergence, obedience, unlearn_model, with_random_labels
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning_config import Distillation, GradientAscent, Method, RandomLabels, TuningOnKept
 
 CPU = torch.device("cpu")
 KEPT, FORGOTTEN = np.arange(40), np.arange(40, 60)
-METHODS = [FineTuning(2), GradientAscent(2), RandomLabels(2), Distillation(2, 1)]
+METHODS = [TuningOnKept(2), GradientAscent(2), RandomLabels(2), Distillation(2, 1)]
 
 
 def images(classes: int = 4) -> Images:
@@ -67,7 +67,7 @@ def gradient(rows: NDArray[np.int64], sign: int) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("method", "rows", "sign"), [(FineTuning(1), KEPT, 1), (GradientAscent(1, 1e-4), FORGOTTEN, -1)]
+    ("method", "rows", "sign"), [(TuningOnKept(1), KEPT, 1), (GradientAscent(1, 1e-4), FORGOTTEN, -1)]
 )
 def test_the_first_step_is_adams_along_the_gradient_of_the_images_it_is_taken_on(
     method: Method, rows: NDArray[np.int64], sign: int
@@ -167,4 +167,4 @@ def test_unlearning_gives_the_same_twice_and_something_else_from_another_seed(me
 
 def test_a_loss_that_is_not_finite_ends_it() -> None:
     with pytest.raises(TrainingError, match=r"loss is not finite at step \d+ \(seed 3\); try a lower learning rate"):
-        after(FineTuning(3, 1e30))
+        after(TuningOnKept(3, 1e30))

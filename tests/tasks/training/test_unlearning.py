@@ -16,9 +16,9 @@ from tasks.models.networks import weights_of_model
 from tasks.training.mixed import MIXED, Mixture, train, unlearn
 from tasks.training.unlearning_config import (
     Distillation,
-    FineTuning,
     GradientAscent,
     RandomLabels,
+    TuningOnKept,
     Unlearning,
 )
 
@@ -26,7 +26,7 @@ from tasks.training.unlearning_config import (
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (lambda: FineTuning(epochs=0), "epochs is 0; it must be at least 1"),
+        (lambda: TuningOnKept(epochs=0), "epochs is 0; it must be at least 1"),
         (lambda: GradientAscent(learning_rate=0.0), "learning_rate is 0.0; it must be a finite number above 0"),
         (lambda: RandomLabels(epochs=0), "epochs is 0; it must be at least 1"),
         (lambda: Distillation(forgetting=11), "forgetting is 11; it must be at most epochs, which is 10"),
@@ -42,7 +42,7 @@ def test_settings_that_cannot_be_are_refused(made: Callable[[], object], says: s
 DIGITS, ON_PHOTOS = pin(Dataset("digits")), pin(Dataset("digits-on-photos"))
 KEPT, FORGOTTEN = Share(Part(ON_PHOTOS, 100, 60)), Share(Part(DIGITS, 0, 100), 0.4, 3)
 TRAINED = train(Mixture((KEPT, FORGOTTEN), DIGITS, 10, network=Network("mlp1"), epochs=3, seed=5), [])
-CONFIG = Unlearning((KEPT,), (FORGOTTEN,), FineTuning(2, 1e-3), DIGITS, 10, seed=6)
+CONFIG = Unlearning((KEPT,), (FORGOTTEN,), TuningOnKept(2, 1e-3), DIGITS, 10, seed=6)
 
 
 def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
@@ -57,7 +57,7 @@ def test_its_table_is_that_of_a_training_on_what_is_kept() -> None:
 def test_it_starts_from_the_trained_weights() -> None:
     before, after = (
         weights_of_model(TRAINED),
-        weights_of_model(unlearn(replace(CONFIG, method=FineTuning(1, 1e-9)), [TRAINED])),
+        weights_of_model(unlearn(replace(CONFIG, method=TuningOnKept(1, 1e-9)), [TRAINED])),
     )
     for name, values in before.items():
         np.testing.assert_allclose(after[name], values, atol=1e-7)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.deja_vu.attack import Attack, attack, crops_of, handed_out
+from tasks.audits.deja_vu.attack import Attack, crops_of, handed_out
 from tasks.audits.deja_vu.config import DejaVu
 from tasks.audits.deja_vu.encoder_config import EncoderTable, Given
 from tasks.audits.deja_vu.trainings import Trainings
@@ -62,10 +62,10 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
     return make_table(AGREEMENT, repeated=len(apart), differing=int((apart > SAME * largest).sum()))
 
 
-def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:  # noqa: ARG001 - a file is read, nothing trained
+def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     match config.encoders:
         case Given(encoder=EncoderTable(embeddings=embeddings, repeated=repeated)) if embeddings and repeated:
-            return Job(agreement, Repeats(attack(config), repeated, embeddings))
+            return Job(agreement, Repeats(trainings.attack, repeated, embeddings))
     return ()
 
 

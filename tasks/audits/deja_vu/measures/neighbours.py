@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tasks.audits.deja_vu.attack import Attack, Crops, attack, crops_of, handed_out
+from tasks.audits.deja_vu.attack import Attack, Crops, crops_of, handed_out
 from tasks.audits.deja_vu.config import About, DejaVu
 from tasks.audits.deja_vu.embedding_facts import embedding_facts
 from tasks.audits.deja_vu.encoder_config import EncoderFile, EncoderTable, Given, ReferenceFile, ReferenceTable
@@ -70,7 +70,7 @@ def crops(config: Attack, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - crops d
 
 
 def plan_crops(config: DejaVu, trainings: Trainings) -> Job:  # noqa: ARG001 - crops depend on no training
-    return Job(crops, attack(config))
+    return Job(crops, trainings.attack)
 
 
 def crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
@@ -236,43 +236,43 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
     jobs: list[Job] = []
     layers = config.asked_layers
     if isinstance(config.encoders, Given):
-        jobs += given_jobs(config, config.encoders)
+        jobs += given_jobs(config, config.encoders, trainings.attack)
         layers = layers[:1]
     for each in trainings.snapshots:
         training = trainings.configs[each.model]
-        attacked = AttackOf(attack(config), training, each.model, layers, max(config.k), each.before)
+        attacked = AttackOf(trainings.attack, training, each.model, layers, max(config.k), each.before)
         jobs.append(Job(neighbours, attacked, (each.job,)))
     return tuple(jobs)
 
 
-def given_jobs(config: DejaVu, given: Given) -> Iterator[Job]:
+def given_jobs(config: DejaVu, given: Given, cropping: Attack) -> Iterator[Job]:
     """The jobs that attack the given encoder, in the place of model A, and the given reference, in that of B."""
     target, reference = MODELS
     match given.encoder:
         case EncoderFile(model=model, interface=interface):
-            yield attack_file(config, target, model, interface)
+            yield attack_file(config, cropping, target, model, interface)
         case EncoderTable(embeddings=embeddings) if embeddings is not None:
-            yield attack_table(config, target, embeddings, given.repeated)
+            yield attack_table(config, cropping, target, embeddings, given.repeated)
     match given.comparison:
         case ReferenceFile(reference=model, interface=interface):
-            yield attack_file(config, reference, model, interface)
+            yield attack_file(config, cropping, reference, model, interface)
         case ReferenceTable(reference_embeddings=embeddings):
-            yield attack_table(config, reference, embeddings, given.repeated)
+            yield attack_table(config, cropping, reference, embeddings, given.repeated)
 
 
-def attack_file(config: DejaVu, name: str, model: ModelFile, interface: EncoderInterface) -> Job:
+def attack_file(config: DejaVu, cropping: Attack, name: str, model: ModelFile, interface: EncoderInterface) -> Job:
     about = (name, config.training.last_epoch, config.asked_layers[0], max(config.k))
-    return Job(given_neighbours, AttackOfGiven(attack(config), model, None, interface, *about))
+    return Job(given_neighbours, AttackOfGiven(cropping, model, None, interface, *about))
 
 
-def attack_table(config: DejaVu, name: str, embeddings: File, repeated: int) -> Job:
+def attack_table(config: DejaVu, cropping: Attack, name: str, embeddings: File, repeated: int) -> Job:
     about = (name, config.training.last_epoch, config.asked_layers[0], max(config.k), repeated)
-    return Job(given_neighbours, AttackOfGiven(attack(config), None, embeddings, EncoderInterface(), *about))
+    return Job(given_neighbours, AttackOfGiven(cropping, None, embeddings, EncoderInterface(), *about))
 
 
-def last(config: DejaVu, trainings: Trainings, model: str) -> Job:
-    """The job that attacks what the model ends with."""
-    return [job for job in plan(config, trainings) if job.config.model == model][-1]
+def last(attacks: Sequence[Job], model: str) -> Job:
+    """The one of these jobs that attacks what the model ends with."""
+    return [job for job in attacks if job.config.model == model][-1]
 
 
 MEASURE = Measure("neighbours", NEIGHBOURS, plan)

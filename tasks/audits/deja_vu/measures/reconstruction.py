@@ -125,6 +125,7 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
     """The drawings by each model; none unless reconstructions are asked for, of models that are trained here."""
     if config.reconstruction is None:
         return ()
+    attacks = neighbours.plan(config, trainings)
     public = replace(trainings.configs[MODELS[0]].images, part="X")
     drawing, settings = config.reconstruction.drawing, config.reconstruction.diffusion
     seed = seeds.derive(config.seed, "drawing")
@@ -142,7 +143,7 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
         )
         diffusion = chain(train_diffusion, about, drawing.link, (last.job,), up_to)[-1]
         asked = DrawnBy(about, model, config.asked_layers[0], drawing.pictures, drawing.neighbours, drawing.steps, seed)
-        inputs = (last.job, diffusion, neighbours.last(config, trainings, model), classifier)
+        inputs = (last.job, diffusion, neighbours.last(attacks, model), classifier)
         jobs.append(Job(draw, asked, inputs))
     return jobs
 

@@ -158,7 +158,8 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     sets = SETS[:1] if is_given else SETS
     layers = config.asked_layers[:1] if is_given else config.asked_layers
     asked = Retrieving(config.data, config.correlation, config.retrieval.shown, layers, config.k[0], sets)
-    near = (neighbours.last(config, trainings, model) for model in MODELS)
+    attacks = neighbours.plan(config, trainings)
+    near = (neighbours.last(attacks, model) for model in MODELS)
     return Job(retrieval, asked, (inferences.plan(config, trainings), *near))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,6 @@ def plan_matching(
 ) -> Job | tuple[()]:
     """The job of a measure of attacks; none of canaries, or of a given model alone."""
     return Job(measure, Matching(seeds.derive(config.seed, "matching")), trainings) if trainings else ()
-
-
-def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return plan_matching(attacks, config, trainings)
 
 
 @task(version=2, name="membership.attacks", gathers=True)
@@ -215,4 +212,4 @@ def precision(hits: Array, alarms: Array, prior: float) -> Estimate:
     return Estimate(value, low, high, odds.n)
 
 
-MEASURE = Measure("attacks", SCORES, plan, rows)
+MEASURE = Measure("attacks", SCORES, partial(plan_matching, attacks), rows)

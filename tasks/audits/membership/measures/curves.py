@@ -21,12 +21,13 @@ where c of the n models without the record do. It is the mean of the records' ra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from tasks.audits.membership.attacks import ATTACKS, pair_models
-from tasks.audits.membership.config import About, Membership
+from tasks.audits.membership.config import About
 from tasks.audits.membership.measures.attacks import (
     Matching,
     balanced_records,
@@ -35,7 +36,7 @@ from tasks.audits.membership.measures.attacks import (
     score_targets,
 )
 from tasks.audits.membership.trainings import stack_answers
-from tasks.contract.job import Inputs, Job, task
+from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.schemas import make_table, table_of_rows
 from tasks.contract.summaries import Row, alone, row
@@ -84,22 +85,6 @@ HISTOGRAMS = pa.schema(
 )
 BINS, BEYOND = 40, 0.005  # bins, and the share of all scores beyond them at either end
 REPEATED = "repeated false-positive rate"
-
-
-def plan_roc(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return plan_matching(roc, config, trainings)
-
-
-def plan_references(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return plan_matching(references, config, trainings)
-
-
-def plan_calls(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return plan_matching(calls, config, trainings)
-
-
-def plan_histograms(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    return plan_matching(histograms, config, trainings)
 
 
 @task(version=1, name="membership.roc", gathers=True)
@@ -210,8 +195,8 @@ def call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - 
 
 
 MEASURES = (
-    Measure("roc", ROC, plan_roc),
-    Measure("references", REFERENCES, plan_references),
-    Measure("calls", CALLS, plan_calls, call_rows),
-    Measure("histograms", HISTOGRAMS, plan_histograms),
+    Measure("roc", ROC, partial(plan_matching, roc)),
+    Measure("references", REFERENCES, partial(plan_matching, references)),
+    Measure("calls", CALLS, partial(plan_matching, calls), call_rows),
+    Measure("histograms", HISTOGRAMS, partial(plan_matching, histograms)),
 )

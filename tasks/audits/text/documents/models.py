@@ -124,7 +124,6 @@ def document_model(question: Documents, seed: int, number: int) -> DocumentModel
         suffix=question.suffix,
         seed=seeds.derive(seed, "training of documents", number),
         length=question.reading.length,
-        precision=question.reading.precision,
         **question.tuning.job_fields,
     )
 

@@ -163,7 +163,7 @@ BROKEN_PROMISE = Case[Evidence](
     lambda evidence: evidence.exceeds_promise,
     "Of 100 audits of trainings that are as private as promised, at most {broken} are called so.",
     scope="private training",
-    applies=lambda config: config.question.tuning.privacy is not None,
+    applies=lambda config: config.question.tuning.guarantee is not None,
     rows=lambda evidence: name_all(evidence.bound, evidence.spent),
     steps=STEPS["accused"],
 )

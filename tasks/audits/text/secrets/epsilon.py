@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from tasks.audits.text.config import About, Text
-from tasks.audits.text.question import Secrets, TextTuning
+from tasks.audits.text.question import Secrets
+from tasks.audits.text.tuning import TextTuning
 from tasks.contract.epsilon_rows import LEVEL, Bound, Spent, epsilon_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -57,7 +58,7 @@ class AtEpsilon:
 
 def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     match config.question:
-        case Secrets(tuning=TextTuning(privacy=Privacy() as privacy)):
+        case Secrets(tuning=TextTuning(guarantee=Privacy() as privacy)):
             return Job(epsilon, AtEpsilon(privacy, config.level), trainings[::2])
     return ()
 
@@ -65,7 +66,7 @@ def plan(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
 def notes(config: Text) -> Iterator[str]:
     """A warning before any work if the secrets can show no epsilon by bets."""
     match config.question:
-        case Secrets(tuning=TextTuning(privacy=Privacy(delta=delta))) as question:
+        case Secrets(tuning=TextTuning(guarantee=Privacy(delta=delta))) as question:
             yield from describe_lost_power(question.ranked, delta, LEVEL, "secrets")
 
 

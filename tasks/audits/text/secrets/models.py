@@ -92,7 +92,6 @@ def pair_model(question: Secrets, seed: int, pair: int, side: int) -> PairModel:
         seed=seeds.derive(seed, "training", pair),
         extraction=question.extraction is not None,
         length=question.reading.length,
-        precision=question.reading.precision,
         **question.tuning.job_fields,
     )
 

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
-from tasks.audits.unique_feature.evaluation import Burning, burning, probe_images, probe_set_triples
+from tasks.audits.unique_feature.config import ProbeSplit, Shape
+from tasks.audits.unique_feature.design import Design
+from tasks.audits.unique_feature.evaluation import Burning, probe_images, probe_set_triples
 from tasks.audits.unique_feature.questions import ProbePictures
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
@@ -63,10 +64,10 @@ def distance(clean: Pixels, changed: Pixels) -> NDArray[np.float64]:
     return np.asarray(np.sqrt(np.square(difference).sum(axis=(1, 2, 3))))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not isinstance(config.question, ProbePictures):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not isinstance(design.question, ProbePictures):
         return ()
-    return (Job(contrast, Contrast(config.probe, config.probe_split, trainings.shape, burning(config))),)
+    return (Job(contrast, Contrast(design.probe, design.probe_split, trainings.shape, design.burning)),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

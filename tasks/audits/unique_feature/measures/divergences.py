@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import ProbeSplit, UniqueFeature
+from tasks.audits.unique_feature.config import ProbeSplit
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.evaluation import (
     MODELS,
     Evaluation,
     Predictor,
     Triples,
     check_label,
-    evaluation,
     network_predictor,
     probe_set_triples,
     probe_triples,
@@ -39,6 +39,7 @@ from tasks.audits.unique_feature.evaluation import (
 from tasks.audits.unique_feature.pairs.canary_selection import canary_row
 from tasks.audits.unique_feature.population import clean_images
 from tasks.audits.unique_feature.presets import LEVEL
+from tasks.audits.unique_feature.questions import Pairs
 from tasks.audits.unique_feature.scores import black_box_score, divergence, probe_count_rows, spread
 from tasks.audits.unique_feature.single_models.models import SingleModelConfig, burning, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
@@ -112,19 +113,19 @@ def divergences(predict: Predictor, triples: Triples, about: Mapping[str, Any]) 
     )
 
 
-def evaluation_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def evaluation_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's answers, in every drawing of the random patches."""
-    question = config.scored_pairs
-    drawings = range(0 if question is None else question.evaluations)
+    question = design.question
+    drawings = range(question.evaluations if isinstance(question, Pairs) else 0)
     return tuple(
-        Job(score, evaluation(config, pair.canary, pair.clean, redraw), pair.inputs)
+        Job(score, design.evaluation_of(pair.canary, pair.clean, redraw), pair.inputs)
         for pair in trainings.pairs
         for redraw in drawings
     )
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return evaluation_jobs(config, trainings) if config.asks_for("scores") else ()
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return evaluation_jobs(design, trainings) if design.asks_for("scores") else ()
 
 
 # Single models
@@ -138,7 +139,7 @@ def ask(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
     return divergences(predictor(config, inputs), triples, about)
 
 
-def plan_single(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+def plan_single(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
     return tuple(Job(ask, single.config, single.inputs) for single in trainings.single_models)
 
 

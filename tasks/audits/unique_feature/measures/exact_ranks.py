@@ -35,8 +35,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.evaluation import check_label, network_predictor
+from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, canary_row
 from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.population import (
@@ -44,7 +45,6 @@ from tasks.audits.unique_feature.population import (
     Relatives,
     clean_images,
     is_counted,
-    relatives,
 )
 from tasks.audits.unique_feature.single_models.look_alikes import look_alike_row
 from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor
@@ -63,7 +63,6 @@ from tasks.audits.unique_feature.slope_ranks import (
 )
 from tasks.audits.unique_feature.slopes import Array, centred_logits, weight_change_responses, weighted_slopes
 from tasks.audits.unique_feature.trainings import Pair, Trainings
-from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.grouping import group_by, group_rows
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -182,15 +181,15 @@ def mean_response(model: pa.Table, sets: Sequence[Pixels], label: int) -> Array:
     return np.array([centred_logits(predict("", images), label).mean() for images in sets])
 
 
-def rank_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def rank_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's ranks."""
-    return tuple(pair_rank_job(config, trainings, pair) for pair in trainings.pairs)
+    return tuple(pair_rank_job(design, trainings, pair) for pair in trainings.pairs)
 
 
-def pair_rank_job(config: UniqueFeature, trainings: Trainings, pair: Pair) -> Job:
+def pair_rank_job(design: Design, trainings: Trainings, pair: Pair) -> Job:
     others = reference_jobs(trainings, pair)
-    asked = relatives(config, pair.canary.asked, pair.canary.number, seen_images(config))
-    drawn = config.draws_features and pair.canary.asked == pair.canary.carried
+    asked = design.relatives_of(pair.canary)
+    drawn = design.draws_features and pair.canary.asked == pair.canary.carried
     about = ExactRanks(pair.clean.data, pair.canary.image, pair.clean.examples, asked, drawn, len(others))
     return Job(exact_ranks, about, (pair.model, pair.twin, *others, *pair.ranking))
 
@@ -205,13 +204,13 @@ def reference_jobs(trainings: Trainings, pair: Pair) -> tuple[Job, ...]:
     return tuple(found.values())[:REFERENCES]
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("ranks"):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not design.asks_for("ranks"):
         return ()
-    about = relatives(config, config.asked_feature)
-    if not is_counted(about):
+    about = design.ranked
+    if about is not None and not is_counted(about):
         family(about.feature, about.family, about.seed, trainings.shape[:2])  # refused now, not after all trainings
-    return rank_jobs(config, trainings)
+    return rank_jobs(design, trainings)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -345,14 +344,15 @@ def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int)
     return np.array(found)
 
 
-def plan_references(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if config.given is None or not config.given.references:
+def plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    given = design.question
+    if not isinstance(given, Given) or not given.references:
         return ()
     panel = tuple(single.config for single in trainings.single_models)
     first = replace(panel[0], outputs=None)
     assert first.label is not None
     probe_label_images(first.relatives, first.shape, first.label)  # refused now, not by a job
-    references = tuple(replace(first, number=at, model=model) for at, model in enumerate(config.given.references))
+    references = tuple(replace(first, number=at, model=model) for at, model in enumerate(given.references))
     return (Job(reference_ranks, ReferenceRanks(panel, references)),)
 
 

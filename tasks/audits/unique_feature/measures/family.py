@@ -28,7 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import ProbeSplit, Shape, UniqueFeature
+from tasks.audits.unique_feature.config import ProbeSplit, Shape
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.evaluation import MODELS, check_label, network_predictor
 from tasks.audits.unique_feature.pairs.canary_selection import Canary, RankedImage, canary_row, own_feature
 from tasks.audits.unique_feature.population import (
@@ -42,14 +43,12 @@ from tasks.audits.unique_feature.population import (
     highest_standing,
     label_directed_scores,
     model_families,
-    relatives,
     standardise,
 )
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.scores import Array
 from tasks.audits.unique_feature.single_models.models import SingleModelConfig, predictor, single_batch_key
 from tasks.audits.unique_feature.trainings import Trainings
-from tasks.audits.unique_feature.unseen_images import seen_images
 from tasks.contract.job import Inputs, Job, Work, format_shape, task
 from tasks.contract.measure import Measure, Tables
 from tasks.contract.power import SMALLEST
@@ -110,14 +109,16 @@ def pair_family(config: PairFamily, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist(rows, FAMILY)
 
 
-def uncarried_feature(config: UniqueFeature, canary: Canary, shape: Shape) -> Feature | None:
+def uncarried_feature(design: Design, canary: Canary, shape: Shape) -> Feature | None:
     """A feature that the canary did not carry and is not asked about; None where that has the looks of one of these."""
-    other = config.asked_feature if config.draws_features else own_feature(config, canary.number, shape)
+    other = design.asked_feature
+    if not design.draws_features:
+        other = own_feature(other, design.family, design.seed, canary.number, shape)
     looks = {feature.patch().pixels() for feature in (canary.carried, canary.asked)}
     return None if other.patch().pixels() in looks else other
 
 
-def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def family_jobs(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """Every pair's family."""
     return tuple(
         Job(
@@ -125,8 +126,8 @@ def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
             PairFamily(
                 pair.clean.data,
                 pair.canary.image,
-                relatives(config, pair.canary.asked, pair.canary.number, seen_images(config)),
-                uncarried_feature(config, pair.canary, trainings.shape),
+                design.relatives_of(pair.canary),
+                uncarried_feature(design, pair.canary, trainings.shape),
             ),
             pair.inputs,
         )
@@ -134,8 +135,8 @@ def family_jobs(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
     )
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return family_jobs(config, trainings) if config.asks_for("family") else ()
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return family_jobs(design, trainings) if design.asks_for("family") else ()
 
 
 # Single models
@@ -157,7 +158,7 @@ def ask_family(config: SingleModelConfig, inputs: Inputs) -> pa.Table:
     return pa.Table.from_pylist([about | member for member in members], FAMILY)
 
 
-def plan_single(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+def plan_single(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
     return tuple(Job(ask_family, single.config, single.inputs) for single in trainings.single_models)
 
 
@@ -195,7 +196,7 @@ def single_family_rows(models: Sequence[ModelFamily]) -> Iterator[Row]:
     yield row("KL above the family", {}, alone(above, len(models)), "model", 0.0, rank_p_value(kl))
 
 
-def plan_accuracies(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
+def plan_accuracies(design: Design, trainings: Trainings) -> tuple[Job, ...]:  # noqa: ARG001
     """Of single models that are trained here; what a given one was trained for is not known."""
     return accuracy_jobs(training for single in trainings.single_models for training in single.inputs)
 

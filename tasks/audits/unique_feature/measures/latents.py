@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.design import Design
+from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, Triples, probe_triples
 from tasks.audits.unique_feature.pairs.canary_selection import canary_row
 from tasks.audits.unique_feature.questions import UnitResponses
 from tasks.audits.unique_feature.trainings import Trainings
@@ -105,11 +105,11 @@ def excitation_rates(changed: NDArray[np.bool_], clean: NDArray[np.bool_]) -> Sh
     return np.asarray((changed & ~clean).mean(axis=0))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not isinstance(config.question, UnitResponses):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not isinstance(design.question, UnitResponses):
         return ()
     return tuple(
-        Job(latents, Latents(evaluation(config, pair.canary, pair.clean, 0)), pair.inputs) for pair in trainings.pairs
+        Job(latents, Latents(design.evaluation_of(pair.canary, pair.clean)), pair.inputs) for pair in trainings.pairs
     )
 
 

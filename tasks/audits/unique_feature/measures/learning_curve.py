@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from tasks.audits.unique_feature.config import UniqueFeature
-from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, evaluation, probe_triples
+from tasks.audits.unique_feature.design import Design
+from tasks.audits.unique_feature.evaluation import MODELS, Evaluation, ModelName, Triples, probe_triples
 from tasks.audits.unique_feature.pairs.canary_selection import RankedImage, RankedTraining, canary_row, resolve_canary
 from tasks.audits.unique_feature.questions import EpochScores
 from tasks.audits.unique_feature.scores import average, black_box_score, divergence, log_probabilities, white_box_score
@@ -236,16 +236,16 @@ def learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
     return pa.Table.from_pylist(rows, LEARNING_CURVE)
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not isinstance(config.question, EpochScores):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not isinstance(design.question, EpochScores):
         return ()
-    return tuple(job for pair in trainings.pairs for job in learning_curve_jobs(config, pair))
+    return tuple(job for pair in trainings.pairs for job in learning_curve_jobs(design, pair))
 
 
-def learning_curve_jobs(config: UniqueFeature, pair: Pair) -> Iterator[Job]:
+def learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
     """The trainings of the pair again, asked after every epoch."""
     canary, clean = pair.canary, pair.clean
-    about = evaluation(config, canary, clean, 0)
+    about = design.evaluation_of(canary, clean)
     if isinstance(canary.image, RankedImage):
         model = Job(learning_curve, LearningCurve(clean, about, "canary", canary.carried), pair.ranking)
     else:
@@ -326,8 +326,8 @@ def history_jobs(trainings: Trainings) -> tuple[Job, ...]:
     return tuple(Job(history, History(pair.canary.image), pair.inputs) for pair in trainings.pairs)
 
 
-def plan_history(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return history_jobs(trainings) if config.asks_for("scores") else ()
+def plan_history(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return history_jobs(trainings) if design.asks_for("scores") else ()
 
 
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:

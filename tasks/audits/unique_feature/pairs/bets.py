@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.pairs.canary_verdicts import verdict_row
 from tasks.audits.unique_feature.population import OTHERS, family_pairs
+from tasks.audits.unique_feature.questions import Pairs
 from tasks.audits.unique_feature.trainings import Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -72,13 +73,13 @@ def evidence(config: StoppingLevel, inputs: Inputs) -> pa.Table:
     )
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    question = config.scored_pairs
-    if question is None or not question.stopping_level:
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    question = design.question
+    if not isinstance(question, Pairs) or not question.stopping_level:
         return ()
     # Refused now, not after all trainings.
-    family(config.asked_feature, config.family, config.seed, trainings.shape[:2])
-    return (Job(evidence, StoppingLevel(question.stopping_level), family_jobs(config, trainings)),)
+    family(design.asked_feature, design.family, design.seed, trainings.shape[:2])
+    return (Job(evidence, StoppingLevel(question.stopping_level), family_jobs(design, trainings)),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

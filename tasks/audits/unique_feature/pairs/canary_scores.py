@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.divergences import DIVERGENCES, evaluation_jobs
 from tasks.audits.unique_feature.measures.learning_curve import HISTORY, history_jobs
 from tasks.audits.unique_feature.pairs.units import (
@@ -180,13 +180,13 @@ def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, 
     return {name: chosen[name].to_numpy().astype(np.float64) for name in ("d_u", "d_r", "log_p_u", "log_p_r")}
 
 
-def scores_job(config: UniqueFeature, trainings: Trainings) -> Job:
+def scores_job(design: Design, trainings: Trainings) -> Job:
     """The scores of these pairs."""
-    return Job(canary_scores, NoSettings(), (*evaluation_jobs(config, trainings), *history_jobs(trainings)))
+    return Job(canary_scores, NoSettings(), (*evaluation_jobs(design, trainings), *history_jobs(trainings)))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (scores_job(config, trainings),) if config.asks_for("scores") else ()
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return (scores_job(design, trainings),) if design.asks_for("scores") else ()
 
 
 def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:

@@ -48,7 +48,7 @@ from tasks.contract.schemas import make_table
 from tasks.datasets.catalog import load
 from tasks.datasets.copies import CopyCount, count_copies, distinct_rows
 from tasks.datasets.dataset import Dataset
-from tasks.datasets.features import Feature, draw_member
+from tasks.datasets.features import Family, Feature, draw_member
 from tasks.numerics import seeds
 from tasks.training import classifier
 from tasks.training.chains import up_to
@@ -125,7 +125,9 @@ def canaries(config: UniqueFeature, question: CanaryPairs, trained_on: Images) -
     chosen = []
     for number, image in enumerate(canary_images(config, question, trained_on)):
         drawn = isinstance(question, Pairs) and question.drawn
-        asked = own_feature(config, number, trained_on.shape) if drawn else config.asked_feature
+        asked = config.asked_feature
+        if drawn:
+            asked = own_feature(asked, config.family, config.seed, number, trained_on.shape)
         chosen.append(Canary(number, image, question.burnt or asked, asked))
     return chosen
 
@@ -155,9 +157,9 @@ def count_canary_copies(question: object) -> CopyCount:
     return count_copies(images, np.arange(question.examples or len(images.train_images)))
 
 
-def own_feature(config: UniqueFeature, number: int, shape: Shape) -> Feature:
-    """A member of the feature's family, drawn for this canary, as its family's other members will be."""
-    return draw_member(config.asked_feature, seeds.derive(config.seed, "feature", number), config.family, shape[:2])
+def own_feature(asked: Feature, among: Family, seed: int, number: int, shape: Shape) -> Feature:
+    """A member of the asked feature's family, drawn for this canary, as its family's other members will be."""
+    return draw_member(asked, seeds.derive(seed, "feature", number), among, shape[:2])
 
 
 # By self-influence

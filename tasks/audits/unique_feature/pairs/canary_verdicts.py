@@ -35,7 +35,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import Shape, UniqueFeature
+from tasks.audits.unique_feature.config import Shape
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.pairs.units import share_seeds
@@ -45,10 +46,8 @@ from tasks.audits.unique_feature.population import (
     FamilyPair,
     Population,
     family_pairs,
-    is_counted,
     mean_standardised_scores,
     reduce_effect,
-    relatives,
     subset_count,
 )
 from tasks.audits.unique_feature.slope_ranks import Subsets, mean_standardised_slopes
@@ -191,18 +190,18 @@ def verdict_row(canary: int, pairs: Sequence[FamilyPair]) -> Row:
     }
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("scores", "family") or decides(config):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not design.asks_for("scores", "family") or design.decides_by_ranks:
         return ()
-    if not (config.asks_for("family") or has_family(config, trainings.shape)):
+    if not (design.asks_for("family") or has_family(design, trainings.shape)):
         return ()
-    return (Job(canary_verdicts, NoSettings(), family_jobs(config, trainings)),)
+    return (Job(canary_verdicts, NoSettings(), family_jobs(design, trainings)),)
 
 
-def has_family(config: UniqueFeature, shape: Shape) -> bool:
+def has_family(design: Design, shape: Shape) -> bool:
     """Whether there are enough others like the feature to rank it among: none look unlike a picture of one colour."""
     try:
-        family(config.asked_feature, config.family, config.seed, shape[:2])
+        family(design.asked_feature, design.family, design.seed, shape[:2])
     except ValueError:
         return False
     return True
@@ -265,13 +264,8 @@ def exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
     }
 
 
-def decides(config: UniqueFeature) -> bool:
-    """Whether exact ranks decide which canaries are called: they are measured, and all glyphs can be counted."""
-    return config.asks_for("ranks") and is_counted(relatives(config, config.asked_feature))
-
-
-def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(exact_verdicts, NoSettings(), rank_jobs(config, trainings)),) if decides(config) else ()
+def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return (Job(exact_verdicts, NoSettings(), rank_jobs(design, trainings)),) if design.decides_by_ranks else ()
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

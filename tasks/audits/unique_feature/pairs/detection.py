@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES, scores_job
 from tasks.audits.unique_feature.pairs.units import call_rate, share_seeds
@@ -130,13 +130,13 @@ def detection_row(estimator: str, model: str, about: Row, statistic: float, p_va
     }
 
 
-def detection_job(config: UniqueFeature, trainings: Trainings) -> Job:
+def detection_job(design: Design, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
-    return Job(detection, NoSettings(), (*family_jobs(config, trainings), scores_job(config, trainings)))
+    return Job(detection, NoSettings(), (*family_jobs(design, trainings), scores_job(design, trainings)))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (detection_job(config, trainings),) if config.asks_for("family") else ()
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return (detection_job(design, trainings),) if design.asks_for("family") else ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -256,8 +256,8 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
         }
 
 
-def plan_curves(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, NoSettings(), (detection_job(config, trainings),)),) if config.asks_for("family") else ()
+def plan_curves(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    return (Job(curves, NoSettings(), (detection_job(design, trainings),)),) if design.asks_for("family") else ()
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

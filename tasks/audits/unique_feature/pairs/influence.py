@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.pairs.canary_scores import CANARY_SCORES
 from tasks.audits.unique_feature.pairs.canary_selection import (
     CHOSEN,
@@ -37,7 +37,7 @@ from tasks.audits.unique_feature.pairs.canary_selection import (
 )
 from tasks.audits.unique_feature.pairs.units import Units, column, effect_row, units
 from tasks.audits.unique_feature.presets import PublishedCell, PublishedNumbers
-from tasks.audits.unique_feature.questions import SelfInfluenceChoice
+from tasks.audits.unique_feature.questions import CanaryPairs, SelfInfluenceChoice
 from tasks.audits.unique_feature.trainings import Ranking, Trainings
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -48,26 +48,26 @@ from tasks.numerics.statistics import correlation, rank_correlation
 DRAWS = 2000
 
 
-def plan_all(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The self-influence of every training image, if canaries are chosen by it."""
     ranking = trainings.ranking
-    return (ranking.influence,) if ranking is not None and is_shown(config) else ()
+    return (ranking.influence,) if ranking is not None and is_shown(design) else ()
 
 
-def plan_chosen(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The canaries chosen by self-influence."""
     ranking = trainings.ranking
-    return (ranking.chosen,) if ranking is not None and is_shown(config) else ()
+    return (ranking.chosen,) if ranking is not None and is_shown(design) else ()
 
 
-def is_shown(config: UniqueFeature) -> bool:
+def is_shown(design: Design) -> bool:
     """Whether self-influence has tables of its own: beside the scores, or if images are traced with the feature."""
-    return config.asks_for("scores") or is_traced_again(config)
+    return design.asks_for("scores") or is_traced_again(design)
 
 
-def is_traced_again(config: UniqueFeature) -> bool:
+def is_traced_again(design: Design) -> bool:
     """Whether the image at either end is traced again with the feature."""
-    choice = None if config.pairs is None else config.pairs.choice
+    choice = design.question.choice if isinstance(design.question, CanaryPairs) else None
     return isinstance(choice, SelfInfluenceChoice) and choice.with_feature
 
 
@@ -189,17 +189,17 @@ def row_index(table: pa.Table, row: int) -> int:
     return int(pc.index(table["row"], row).as_py())
 
 
-def plan_traced(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
+def plan_traced(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The image at either end, traced again with the feature."""
-    ranking, pairs = trainings.ranking, config.pairs
-    if ranking is None or pairs is None or not is_traced_again(config):
+    ranking, pairs = trainings.ranking, design.question
+    if ranking is None or not isinstance(pairs, CanaryPairs) or not is_traced_again(design):
         return ()
     ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: pairs.canaries]
-    return tuple(influence_change_job(config, ranking, end) for end in ends)
+    return tuple(influence_change_job(design, ranking, end) for end in ends)
 
 
-def influence_change_job(config: UniqueFeature, ranking: Ranking, end: RankedImage) -> Job:
-    after = Job(influence, Tracing(ranking.training, end, config.carried), (ranking.chosen,))
+def influence_change_job(design: Design, ranking: Ranking, end: RankedImage) -> Job:
+    after = Job(influence, Tracing(ranking.training, end, design.carried), (ranking.chosen,))
     return Job(influence_change, InfluenceChange(end), (ranking.chosen, ranking.influence, after))
 
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.exact_ranks import rank_jobs
 from tasks.audits.unique_feature.measures.family import family_jobs
 from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
@@ -148,10 +148,10 @@ def paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
     return rank_p_value(mean_standardised_scores([score[:members] for score in scores]))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("family"):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not design.asks_for("family"):
         return ()
-    return (Job(panels, Panels(seeds.derive(config.seed, "panels")), family_jobs(config, trainings)),)
+    return (Job(panels, Panels(seeds.derive(design.seed, "panels")), family_jobs(design, trainings)),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -223,10 +223,10 @@ def align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Gen
     return moved
 
 
-def plan_exact(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.asks_for("ranks"):
+def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not design.asks_for("ranks"):
         return ()
-    return (Job(exact_panels, Panels(seeds.derive(config.seed, "exact panels")), rank_jobs(config, trainings)),)
+    return (Job(exact_panels, Panels(seeds.derive(design.seed, "exact panels")), rank_jobs(design, trainings)),)
 
 
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

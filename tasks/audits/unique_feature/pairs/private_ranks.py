@@ -34,7 +34,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, LEVELS, pair_rank_job
 from tasks.audits.unique_feature.pairs.units import first_trainings, share_seeds
 from tasks.audits.unique_feature.trainings import Pair, Trainings
@@ -95,15 +95,15 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
     )
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if config.privacy is None:
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if design.privacy is None:
         return ()
-    return tuple(private_rank_job(config, config.privacy, trainings, pair) for pair in trainings.pairs)
+    return tuple(private_rank_job(design, design.privacy, trainings, pair) for pair in trainings.pairs)
 
 
-def private_rank_job(config: UniqueFeature, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
+def private_rank_job(design: Design, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
     assert isinstance(pair.canary.image, int)
-    ranks = (pair_rank_job(config, trainings, pair),) if config.asks_for("ranks") else ()
+    ranks = (pair_rank_job(design, trainings, pair),) if design.asks_for("ranks") else ()
     return Job(private_rank, PrivateRank(pair.canary.image, privacy), (pair.model, *ranks))
 
 

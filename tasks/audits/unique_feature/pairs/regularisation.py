@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.pairs.canary_scores import scores_job
 from tasks.audits.unique_feature.pairs.units import Units, column, units
 from tasks.audits.unique_feature.trainings import Trainings
@@ -70,10 +70,10 @@ def comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:
     }
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if trainings.plain is None or not config.asks_for("scores"):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if trainings.plain is None or not design.asks_for("scores"):
         return ()
-    return (Job(regularisation, NoSettings(), (scores_job(config, trainings), scores_job(config, trainings.plain))),)
+    return (Job(regularisation, NoSettings(), (scores_job(design, trainings), scores_job(design, trainings.plain))),)
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.evaluation import check_label
 from tasks.audits.unique_feature.population import (
     FAMILY,
@@ -84,8 +84,8 @@ def look_alike_answers(log_p: Array) -> dict[str, list[float]]:
     return {"log_p": log_p.mean(axis=0).tolist(), "log_odds": log_odds(log_p).mean(axis=0).tolist()}
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if not config.family.look_alikes:
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not design.family.look_alikes:
         return ()
     return tuple(Job(ask_look_alikes, LookAlikes(each.config), each.inputs) for each in trainings.single_models)
 

@@ -93,8 +93,8 @@ def given_fields(question: Given, number: int) -> dict[str, Any]:
             return about | {
                 "outputs": returned.outputs[number] if returned.outputs else None,
                 "columns": returned.columns,
-                "labelled": returned.labelled,
-                "accuracy": returned.accuracy,
+                "labelled": None if returned.labelled is None else returned.labelled.data,
+                "accuracy": None if returned.labelled is None else returned.labelled.accuracy,
                 "references": bool(question.references),
             }
 

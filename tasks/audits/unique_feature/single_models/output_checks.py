@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
+from tasks.audits.unique_feature.given_models import Given
 from tasks.audits.unique_feature.presets import PublishedCell
 from tasks.audits.unique_feature.scores import log_odds
 from tasks.audits.unique_feature.single_models.models import (
@@ -78,8 +79,8 @@ def check_outputs(config: SingleModelConfig, inputs: Inputs) -> pa.Table:  # noq
     )
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    if config.given is None or not config.given.outputs:
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    if not isinstance(design.question, Given) or not design.question.outputs:
         return ()
     return tuple(Job(check_outputs, single.config) for single in trainings.single_models)
 

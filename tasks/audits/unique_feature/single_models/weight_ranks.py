@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import Design
 from tasks.audits.unique_feature.evaluation import check_label
-from tasks.audits.unique_feature.given_models import FirstLayerRank
+from tasks.audits.unique_feature.given_models import FirstLayerRank, Given
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS, alone_rows, number_parts
+from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models.first_layer import FirstLayer, ink_counts, trained_first_layer
 from tasks.audits.unique_feature.single_models.models import SingleModelConfig
 from tasks.audits.unique_feature.slope_ranks import (
@@ -92,9 +93,9 @@ def first_layer(one: SingleModelConfig, table: pa.Table | None, images: Pixels, 
     return FirstLayer(*label_gradients(load_model(one.model, one.shape, one.interface, one.classes), images, label))
 
 
-def plan(config: UniqueFeature, trainings: Trainings) -> tuple[Job, ...]:
-    question = config.single_models
-    if question is None or not isinstance(question.judged_by, FirstLayerRank):
+def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+    question = design.question
+    if not isinstance(question, Panel | Given) or not isinstance(question.judged_by, FirstLayerRank):
         return ()
     panel = tuple(single.config for single in trainings.single_models)
     first = panel[0]

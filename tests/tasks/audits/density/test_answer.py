@@ -26,7 +26,7 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import name_of, row_name
 from tasks.contract.ties import TIED, tied_row
 from tasks.datasets.dataset import Dataset
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy
 from tests.support.golden import Golden
 
 ALONE = Memorization(estimator=SingleRows(10))
@@ -268,7 +268,7 @@ def test_a_null_run_says_that_it_is_one() -> None:
 
 
 def test_differential_privacy_is_said_to_bound_no_single_score(golden: Golden) -> None:
-    private = Density(replace(ALONE, privacy=Privacy(8.0, 1e-5)))
+    private = Density(replace(ALONE, privacy=DifferentialPrivacy(8.0, 1e-5)))
     given = called()
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")

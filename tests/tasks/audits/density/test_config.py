@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,34 +11,34 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.audits.density.config import (
-    KFold,
     Memorization,
     NeighbourMeasure,
+    PublishedFolds,
     SingleRows,
 )
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
-from tasks.training.recipe import Privacy
 
-RELEASED = KFold(partitions="released")
+RELEASED = PublishedFolds()
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"negligible": 2.0, "detectable": 2.0}, "detectable is 2.0; it must be above negligible, 2.0"),
-        ({"model": DensityModel("own:flow"), "refine": 5}, "refine is 5; it must be 0 for a model of your own"),
         (
             {"estimator": SingleRows(), "measures": (NeighbourMeasure(),)},
             "measures has neighbours; estimator must be kfold for it",
         ),
         (
             {"estimator": RELEASED, "data": Dataset("digits")},
-            "^partitions is released and data is digits; it must be one of mnist, cifar10, celeba$",
+            "^estimator is released and there is no such partition of digits; data must be one of mnist, ",
         ),
-        ({"estimator": RELEASED, "examples": 9}, "^partitions is released and examples is 9; it must be 0, all of"),
-        ({"estimator": RELEASED, "repetitions": 11}, "^partitions is released and repetitions is 11; it must be at"),
-        ({"privacy": Privacy(1.0), "link": 5}, "privacy is given and link is not 0; private training is one job"),
+        (
+            {"estimator": RELEASED, "examples": 9},
+            "no such partition of the first 9 images of mnist; .* and examples 0, all of",
+        ),
+        ({"estimator": RELEASED, "repetitions": 11}, "^repetitions is 11; it must be at most 10, the released part"),
         ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
         ({"model": DensityModel("conv-vae"), "width": 2.0}, "width is 2 and model is conv-vae; model must be one of"),
         ({"model": DensityModel("no function:here")}, "model is 'no function:here'; one of your own is written"),
@@ -53,22 +52,9 @@ def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, o
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"asked": "test", "partitions": "released"}, "^partitions is released and asked is test; it must be train$"),
-        ({"folds": 5, "partitions": "released"}, "^partitions is released and folds is 5; it must be 10$"),
-    ],
-    ids=str,
-)
-def test_partitions_that_cannot_be_drawn_are_refused(changed: Mapping[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        KFold(**changed)
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"estimator": "jackknife"}, "estimator is 'jackknife'; allowed: kfold, loo"),
+        ({"estimator": "jackknife"}, "estimator is 'jackknife'; allowed: kfold, released, loo"),
         ({"measures": "scores,gain"}, "is 'gain'; allowed: scores, outliers, neighbours, duplicates"),
         ({"estimator": "loo", "folds": 5}, "folds is not a field of|unknown field 'question.estimator.folds': loo has"),
         ({"question": "kernel", "epochs": 5}, "epochs is not a field of question=kernel"),

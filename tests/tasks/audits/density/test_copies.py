@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tasks.audits.density.config import KFold, Memorization, SingleRows
-from tasks.audits.density.log_densities import Folds, LogDensities
-from tasks.audits.density.trainings import left_out, trainings
+from tasks.audits.density.log_densities import Folds, LeaveOneOut, LogDensities
+from tasks.audits.density.trainings import trainings
 from tasks.contract.job import Job
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -56,7 +56,10 @@ def test_copies_are_one_observation() -> None:
 
 def test_without_a_row_its_copies_are_left_out_too() -> None:
     config = replace(COPIED, estimator=SingleRows(25))
-    assert left_out(config) == (*range(5), *range(10, 30))
+    planned = trainings(config)
+    assert planned is not None
+    assert isinstance(planned.models, LeaveOneOut)
+    assert planned.models.left_out == (*range(5), *range(10, 30))
     without = next(training for training in fits(config) if training.held_out == Row(2))
     assert not {2, 7} & set(member_of(without, load(COPIED.data)).rows.tolist())
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.density import AUDIT, PRESETS, tiny
-from tasks.audits.density.config import Density, KFold, Memorization, ScoreMeasure, SingleRows
+from tasks.audits.density.config import Density, KFold, Memorization, PublishedFolds, ScoreMeasure, SingleRows
 from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.presets import CELLS, numbers, repeats
 from tasks.contract.job import marks
@@ -18,7 +18,7 @@ from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 from tasks.training.density_config import DensityTraining, Fold, ReleasedFold
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 from tests.support.plans import planned, preset_plan
 from tests.support.published_data import black, celeba, cifar10, mnist
 
@@ -92,9 +92,9 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
     (ours,) = questions(f"{name}-one-view")
     assert (repeats(ours), changed(ours, afresh=True)) == ("", config)
     same = {
-        "estimator": KFold(partitions="released"),
+        "estimator": PublishedFolds(),
         "every": 10,
-        "link": 25,
+        "privacy": LinkedTraining(25),
         "measures": (ScoreMeasure(),),
         "detectable": 20.0,
         "permutations": 99,
@@ -109,7 +109,7 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
     "other",
     [
         {"repetitions": 2}, {"estimator": KFold(5)}, {"samples": 64}, {"epochs": 99}, {"batch": 128},
-        {"learning_rate": 3e-4}, {"examples": 1000}, {"outliers": 0.05}, {"privacy": Privacy(8.0), "link": 0},
+        {"learning_rate": 3e-4}, {"examples": 1000}, {"outliers": 0.05}, {"privacy": DifferentialPrivacy(8.0)},
         {"estimator": KFold(asked="test")}, {"afresh": False}, {"data": Dataset("digits")},
         {"model": DensityModel("package.module:factory")},
     ],
@@ -144,14 +144,14 @@ def changed(config: Memorization, **fields: object) -> Memorization:
 
 def test_the_mitigations_stand_beside_the_plain_model() -> None:
     plain, outliers, private, alone, private_alone = questions("mitigation")
-    assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=None)
-    assert alone == changed(private_alone, privacy=None)
+    assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=LinkedTraining())
+    assert alone == changed(private_alone, privacy=LinkedTraining())
 
 
 def test_the_ladder_is_one_audit_at_several_epsilons() -> None:
     plain, *private = questions("ladder")
-    assert [config.privacy.epsilon for config in private if config.privacy] == [64.0, 8.0, 1.0]
-    assert {plain} == {changed(config, privacy=None) for config in private}
+    assert [config.guarantee.epsilon for config in private if config.guarantee] == [64.0, 8.0, 1.0]
+    assert {plain} == {changed(config, privacy=LinkedTraining()) for config in private}
 
 
 def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
@@ -159,7 +159,7 @@ def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
     few = changed(preset, repetitions=2)
     ours, released = map(
         Plan.from_roots,
-        planned("density", [Density(few), Density(changed(few, estimator=KFold(partitions="released")))]),
+        planned("density", [Density(few), Density(changed(few, estimator=PublishedFolds()))]),
     )
     left_out = [{links[-1].held_out for links in trainings(plan).values()} - {None} for plan in (ours, released)]
     assert {ReleasedFold(repetition, 10, number) for repetition in range(2) for number in range(10)} == left_out[1]
@@ -171,7 +171,7 @@ def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
 
-KEPT = ("model", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "privacy", "seed")
+KEPT = ("model", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "guarantee", "seed")
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -25,7 +25,14 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Share
 from tasks.models.catalog import Network
 from tasks.training.mixed import Mixture, train, unlearn
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels, Unlearning
+from tasks.training.unlearning_config import (
+    Distillation,
+    GradientAscent,
+    Method,
+    RandomLabels,
+    TuningOnKept,
+    Unlearning,
+)
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.forgetting import small_run
 from tests.tasks.audits.forgetting.made_up import models, table, tables
@@ -129,7 +136,7 @@ TABLES = [
     Computed(train, of_the_training, tolerance=TRAINED),
     Computed(ask, of_the_question, tolerance=TRAINED),
     Computed(fit, of_the_fit, tolerance=TRAINED),
-    Computed(unlearn, partial(unlearnt, FineTuning(2)), label="unlearn by FineTuning", tolerance=TRAINED),
+    Computed(unlearn, partial(unlearnt, TuningOnKept(2)), label="unlearn by TuningOnKept", tolerance=TRAINED),
     Computed(unlearn, partial(unlearnt, GradientAscent(3, 1e-3)), label="unlearn by GradientAscent", tolerance=TRAINED),
     Computed(unlearn, partial(unlearnt, RandomLabels(2)), label="unlearn by RandomLabels", tolerance=TRAINED),
     Computed(unlearn, partial(unlearnt, Distillation(3, 2)), label="unlearn by Distillation", tolerance=TRAINED),

@@ -25,7 +25,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.datasets.mixtures import Part, Remainder
 from tasks.external.model_file import Interface, ModelFile
 from tasks.numerics import seeds
-from tasks.training.unlearning_config import Distillation, FineTuning, GradientAscent, Method, RandomLabels
+from tasks.training.unlearning_config import Distillation, GradientAscent, Method, RandomLabels, TuningOnKept
 from tasks.worker.files import File
 from tests.support.settings import with_settings
 
@@ -210,6 +210,6 @@ def test_the_split_says_of_each_picture_what_it_is_and_how_it_is_handed_out() ->
 
 def test_methods_of_unlearning_with_the_same_settings_are_told_apart() -> None:
     """In keys, and when one is read back from what is stored of it."""
-    methods = (FineTuning(3, 0.01), GradientAscent(3, 0.01), RandomLabels(3, 0.01), Distillation(3))
+    methods = (TuningOnKept(3, 0.01), GradientAscent(3, 0.01), RandomLabels(3, 0.01), Distillation(3))
     assert len({json.dumps(canonical(method), sort_keys=True) for method in methods}) == 4
     assert list(methods) == [coerce(plain(method), Method, "method") for method in methods]

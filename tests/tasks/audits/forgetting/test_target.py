@@ -9,7 +9,7 @@ from orchestrator.spec.fields import coerce
 from tasks.audits.forgetting.audited import PUBLISHED
 from tasks.audits.forgetting.presets import UNLEARNT
 from tasks.audits.forgetting.target import NamedTarget, Target
-from tasks.training.unlearning_config import UNLEARNING, Distillation, FineTuning, Retraining, UnlearningName
+from tasks.training.unlearning_config import UNLEARNING, Distillation, Retraining, TuningOnKept, UnlearningName
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tasks.training.unlearning_config import UNLEARNING, Distillation, FineTunin
         ("0.5 D_C + .25*D_Q", Target(query=0.25, calibration=0.5)),
         ("calibration+1e-3query", Target(query=0.001, calibration=1.0)),
         ("outside", Target(outside=1.0)),
-        ("D_C+D_Q-fine-tuning", Target(query=1.0, calibration=1.0, unlearning=FineTuning())),
+        ("D_C+D_Q-fine-tuning", Target(query=1.0, calibration=1.0, unlearning=TuningOnKept())),
         ("D_C + 1e-1D_Q - Retraining", Target(query=0.1, calibration=1.0, unlearning=Retraining())),
     ],
 )
@@ -36,11 +36,11 @@ def test_a_target_is_written_as_the_sum_of_its_shares(text: str, expected: Targe
         ("{query: 1, calibration: 1, unlearning: {type: distillation, epochs: 5}}", Distillation(5)),
         (
             {"query": 1, "calibration": 1, "unlearning": {"type": "fine-tuning", "learning_rate": "1e-4"}},
-            FineTuning(10, 1e-4),
+            TuningOnKept(10, 1e-4),
         ),
     ],
 )
-def test_settings_of_unlearning_are_those_of_the_target(value: object, expected: Distillation | FineTuning) -> None:
+def test_settings_of_unlearning_are_those_of_the_target(value: object, expected: Distillation | TuningOnKept) -> None:
     (target,) = coerce([value], tuple[Target, ...], "targets")
     assert target == Target(query=1.0, calibration=1.0, unlearning=expected)
 

@@ -487,8 +487,9 @@ def test_a_useless_table_and_too_few_models_are_refused_before_anything_is_train
         orchestrator.plan("membership", store=tmp_path / "store", models=16, **SMALL, **{"given.outputs": str(table)})
     with pytest.raises(orchestrator.SpecError, match="no model is named: give its file as"):
         orchestrator.plan("membership", store=tmp_path / "store", models=20, question="given", **SMALL)
-    with pytest.raises(orchestrator.SpecError, match="some images must be left that it was not trained on"):
-        orchestrator.plan("membership", store=tmp_path / "store", models=20, data="digits", **{"given.model": "m.pt"})
+    for settings in ({"given.outputs": str(table)}, {"unseen": True}):
+        with pytest.raises(orchestrator.SpecError, match="some images must be left that no model was trained on"):
+            orchestrator.plan("membership", store=tmp_path / "store", models=20, data="digits", **settings)
 
 
 @pytest.mark.slow

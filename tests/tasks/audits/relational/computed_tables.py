@@ -21,7 +21,7 @@ from tasks.language_models.fine_tuning import fine_tune
 from tasks.language_models.fine_tuning_config import FineTuning
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import ANSWERS, Corruption, Selection
+from tasks.question_answering.question_sets import ANSWERS, DigitRemoval, Selection
 from tests.support.fingerprint import TRAINED, Computed
 from tests.tasks.audits.relational import made_up
 
@@ -67,7 +67,7 @@ def of_training() -> pa.Table:
 @cache
 def sent() -> ReadBlindedAnswers:
     """Answers to blinded questions, those that were asked twice with two."""
-    handed = Blinding(made_up.FACTS, Selection(6, 6), Corruption(), order=3)
+    handed = Blinding(made_up.FACTS, Selection(6, 6), DigitRemoval(), order=3)
     folder = Path(tempfile.mkdtemp())
     said = {row["id"]: str(number) for number, row in enumerate(key_table(handed).to_pylist())}
     (folder / "answers.json").write_text(json.dumps(said))

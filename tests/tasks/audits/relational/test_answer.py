@@ -26,7 +26,7 @@ from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
 from tasks.contract.verdict import DETECTABLE, Verdict
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Corruption
+from tasks.question_answering.question_sets import AnswerRemoval, Corruption, DigitRemoval, NameRemoval, PatternRemoval
 from tests.support.calibration import assert_rate, bounds
 from tests.support.golden import Golden
 from tests.support.settings import with_settings
@@ -196,7 +196,7 @@ def test_the_evidence_is_read_from_the_summary() -> None:
     other = read_evidence(QUICKSTART, stored(**{"m of all golds": -0.05}))
     assert other is not None
     assert other.published == -0.05
-    names = with_settings(QUICKSTART, corruption=Corruption("names", ("Ada",)))
+    names = with_settings(QUICKSTART, corruption=NameRemoval(("Ada",)))
     both = pa.concat_tables([stored("all"), stored("numeric")])
     found_all = [read_evidence(config, both) for config in (QUICKSTART, names)]
     assert [each is not None and each.numeric for each in found_all] == [True, False]
@@ -228,7 +228,7 @@ def test_the_answer_has_its_reason_and_its_remarks(
 
 def decisive(config: Relational) -> str:
     assert isinstance(config.question, Answers)
-    return "numeric" if config.question.corruption.kind == "digits" else "all"
+    return "numeric" if config.question.corruption == DigitRemoval() else "all"
 
 
 @pytest.mark.parametrize(("silence", "told"), [(0.05, False), (0.0501, True)])
@@ -296,10 +296,10 @@ def test_the_published_m_is_told_where_it_is_another(golden: Golden) -> None:
 @pytest.mark.parametrize(
     ("corruption", "what", "numeric"),
     [
-        (Corruption("names", ("Ada",)), "the names", False),
-        (Corruption("pattern", pattern="x"), "the pattern", False),
-        (Corruption("answers"), "the answers", False),
-        (Corruption(), "the digits", True),
+        (NameRemoval(("Ada",)), "the names", False),
+        (PatternRemoval("x"), "the pattern", False),
+        (AnswerRemoval(), "the answers", False),
+        (DigitRemoval(), "the digits", True),
     ],
 )
 def test_what_is_taken_out_says_which_questions_decide(

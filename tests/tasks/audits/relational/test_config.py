@@ -31,7 +31,6 @@ CELLS = [config for cells in PRESETS.values() for config in (cells if isinstance
         ({"given": "theirs", "epochs": 3}, "epochs is not a field of question.system=given, and another"),
         ({"secret": "short"}, "secret has 5 characters; it must have at least 16"),
         ({"nonce": "n" * 16}, "nonce is given and secret is empty; it must be that of the commitment"),
-        ({"epsilon": 1.0}, "privacy is given and link is not 0; private training is one job"),
         ({"sizes": ()}, "sizes is (); it must be pairs of samples and features, each at least 1"),
         ({"sizes": ((0, 5),)}, "it must be pairs of samples and features, each at least 1"),
         ({"epsilons": ()}, "epsilons is empty; it must have at least one"),
@@ -99,7 +98,7 @@ def test_tiny_audit_asks_the_same_question_on_embedded_data(config: Relational) 
             assert (small.system.replicates, small.system.tuning.epochs) <= (2, 2)
             if isinstance(question.system, Trained):
                 assert small.system.relation == question.system.relation
-                assert small.system.tuning.privacy == question.system.tuning.privacy
+                assert small.system.tuning.guarantee == question.system.tuning.guarantee
         case Linear() as linear:
             assert isinstance(small, Linear)
             for (n, d), (tiny_n, tiny_d) in zip(linear.sizes, small.sizes, strict=True):

@@ -20,8 +20,8 @@ from tasks.datasets.catalog import load_questions
 from tasks.datasets.copies import CopyCount
 from tasks.numerics import seeds
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Corruption, ProbeQuestions, probe_sets
-from tasks.training.recipe import Privacy
+from tasks.question_answering.question_sets import NameRemoval, ProbeQuestions, probe_sets
+from tasks.training.privacy_config import DifferentialPrivacy
 from tests.support.settings import with_settings
 from tests.tasks.audits.relational.made_up import FACTS
 
@@ -136,7 +136,7 @@ def test_a_field_is_in_the_keys_of_what_it_bears_on(fields: dict[str, Any], trai
 
 def test_the_summary_knows_which_questions_decide_and_the_epsilon() -> None:
     assert only(plan(HERE)["summary"]).config.questions == "numeric"
-    private = with_settings(HERE, privacy=Privacy(3.0), link=0, corruption=Corruption("names", ("Ada",)))
+    private = with_settings(HERE, privacy=DifferentialPrivacy(3.0), corruption=NameRemoval(("Ada",)))
     about = only(plan(private)["summary"]).config
     assert (about.questions, about.epsilon, about.cell, about.copies) == ("all", 3.0, "", CopyCount())
     assert question_subsets(question_of(HERE)) == ("numeric", "all")

@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.errors import SpecError
 from tasks.audits.text import Text
-from tasks.training.recipe import Privacy
 from tests.tasks.audits.text.made_up import configured
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_extraction import CONFIG as EXTRACTION
@@ -24,8 +23,7 @@ from tests.tasks.audits.text.test_insertions import CONFIG as INSERTIONS
         ({"pattern": "{digits:6}"}, "it must hold {number}"),
         ({"repetitions": ()}, "repetitions is (); there must be one at least"),
         ({"accumulate": 5}, "accumulate is 5; it must divide batch, which is 32"),
-        ({"checkpointing": True, "privacy": Privacy(1.0)}, "checkpointing is on and privacy is given"),
-        ({"precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
+        ({"adaptation": "lora", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
     ],
 )
 def test_conflicts_of_secrets(settings: dict[str, Any], message: str) -> None:

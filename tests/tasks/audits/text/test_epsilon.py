@@ -16,13 +16,14 @@ from tasks.audits.text.secrets.answer import BROKEN
 from tasks.audits.text.secrets.epsilon import AtEpsilon, epsilon, mean_power
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.contract.summaries import index_rows, row_name
+from tasks.training.privacy_config import DifferentialPrivacy
 from tasks.training.recipe import Privacy
 from tests.support.calibration import bounds
 from tests.tasks.audits.text.made_up import configured, make_scores
 from tests.tasks.audits.text.test_documents import CONFIG as DOCUMENTS
 from tests.tasks.audits.text.test_documents import made_scores, summed
 
-PRIVACY = Privacy(1.0)
+PRIVACY = DifferentialPrivacy(1.0)
 CONFIG = configured(repetitions=(1,), privacy=PRIVACY)
 
 

@@ -22,15 +22,14 @@ from tasks.audits.text.question import (
     RankingModel,
     ReturnedTable,
     Secrets,
-    TextReading,
-    TextTuning,
 )
 from tasks.audits.text.trainings import trainings
+from tasks.audits.text.tuning import TextLowRank, TextTuning
 from tasks.contract.extras import PEFT
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
-from tasks.language_models.tuning_config import LowRank
+from tasks.language_models.tuning_config import Reading
 from tasks.worker.files import File
 from tests.tasks.audits.text.made_up import configured
 
@@ -41,11 +40,11 @@ MODEL, SECRET = LanguageModel("tiny-gpt#16x1"), "0123456789abcdef0123456789abcde
     ("fields", "question"),
     [
         ({}, Secrets()),
-        ({"model": MODEL, "epochs": 3}, Secrets(reading=TextReading(MODEL), tuning=TextTuning(epochs=3))),
-        ({"rank": 4}, Secrets(tuning=TextTuning(adaptation=LowRank(4)))),
+        ({"model": MODEL, "epochs": 3}, Secrets(reading=Reading(MODEL), tuning=TextTuning(epochs=3))),
+        ({"rank": 4}, Secrets(tuning=TextTuning(adaptation=TextLowRank(4)))),
         ({"extraction": "continuation"}, Secrets(extraction=Continuation())),
         ({"documents": 4, "models": 6}, Documents(documents=4, models=6)),
-        ({"question": "documents", "model": MODEL}, Documents(reading=TextReading(MODEL))),
+        ({"question": "documents", "model": MODEL}, Documents(reading=Reading(MODEL))),
         ({"identifiers": "md5", "model": MODEL}, Identifiers(identifiers=("md5",), source=RankingModel(MODEL))),
         (
             {"identifiers": "md5", "outputs": "p.csv"},
@@ -71,8 +70,12 @@ def test_question_is_selected_by_its_fields(fields: dict[str, Any], question: Qu
         ({"identifiers": "uuid4", "base": "tiny-gpt", "outputs": "p.csv"}, "base is not a field of .*source=table"),
         ({"adaptation": "full", "rank": 4}, "rank is not a field of question.tuning.adaptation=full"),
         ({"secret": SECRET}, "secret stands for several fields; write question=planted question.secret=VALUE or"),
-        ({"model": "tiny-gpt", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
-        ({"model": "folder:a", "precision": "bfloat16"}, "precision is bfloat16 and adaptation full; it must be lora"),
+        ({"adaptation": "lora", "precision": "bfloat16"}, "precision is bfloat16; the model must come from a folder"),
+        (
+            {"question": "others", "others": "facts", "source.precision": "bfloat16"},
+            "precision is bfloat16; the model must come from a folder",
+        ),
+        ({"adaptation": "full", "question": "secrets", "precision": "bfloat16"}, "precision is not a field of"),
     ],
 )
 def test_fields_of_other_questions_are_refused(fields: dict[str, Any], message: str) -> None:

@@ -8,10 +8,11 @@ import pytest
 
 from orchestrator.errors import SpecError
 from tasks.models.catalog import Network
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy
 from tests.tasks.audits.unique_feature.made_up import configure
 
-PRIVATE: dict[str, Any] = {"privacy": Privacy(1.0), "patience": 0}
+CHOSEN_WITH_PRIVACY = "of the canary: choice must be random and neighbours_left_out 0"
+PRIVATE: dict[str, Any] = {"privacy": DifferentialPrivacy(1.0), "patience": 0}
 UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
 
 
@@ -28,19 +29,14 @@ UNTIL = {"canaries": 12, "drawn": True, "stopping_level": 0.05}
             "network is 'mlp9'; it must be one of mlp1, cnn1, cnn2, densenet100, resnet18, PACKAGE.MODULE:FACTORY",
         ),
         ({"probe_split": "train"}, "probe_split is 'train'; allowed: test, both"),
-        ({"privacy": Privacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
+        ({"privacy": DifferentialPrivacy(1.0)}, "privacy is given and patience is 10; it must be 0"),
         (PRIVATE | {"network": Network("cnn2")}, "privacy is given and network is cnn2; it must be mlp1 or cnn1"),
-        (PRIVATE | {"link": 5}, "privacy is given and link is 5; it must be 0: private training is one job"),
-        (PRIVATE | {"choice": "self-influence"}, "privacy is given and choice is self-influence; it must be random"),
+        (PRIVATE | {"choice": "self-influence"}, CHOSEN_WITH_PRIVACY),
         (
             {"width": 0.5, "network": Network("densenet100")},
             "width is 0.5 and network is densenet100; network must be one of mlp1, cnn1, cnn2 for it",
         ),
-        (
-            PRIVATE | {"neighbours_left_out": 10},
-            "neighbours_left_out is 10 and privacy is given; it must be 0: epsilon does not count what the choice of "
-            "images says of the canary",
-        ),
+        (PRIVATE | {"neighbours_left_out": 10}, CHOSEN_WITH_PRIVACY),
     ],
 )
 def test_conflicts_of_pairs(settings: dict[str, Any], message: str) -> None:
@@ -99,7 +95,7 @@ def test_conflicts_of_bets(settings: dict[str, Any], message: str) -> None:
             {"given.models": "m.pt", "given.secret": "0" * 16},
             "secret is given with models; it must be left out, since these are handed no images",
         ),
-        ({"given.accuracy": 0.9}, "accuracy is given; labelled must name a data set on which it can be checked"),
+        ({"labelled.accuracy": 0.9}, "labelled.data is missing; accuracy alone is given"),
     ],
 )
 def test_conflicts_of_given_models(settings: dict[str, Any], message: str) -> None:

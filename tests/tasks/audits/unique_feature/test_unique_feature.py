@@ -311,7 +311,7 @@ def test_tables_follow_from_question_and_measures(preset: str) -> None:
         if isinstance(question, Pairs):
             expected = expected.union(*(TABLES[measure] for measure in question.measures))
             expected |= {"regularised"} if question.beside_plain else set()
-            expected |= {"private_ranks"} if question.training.privacy is not None else set()
+            expected |= {"private_ranks"} if question.training.guarantee is not None else set()
             if isinstance(question.choice, SelfInfluenceChoice):
                 expected |= {"chosen", "influence"} | ({"traced"} if question.choice.with_feature else set())
         assert expected == AUDIT.plan(small).keys()

@@ -7,7 +7,7 @@ import pytest
 
 from tasks.datasets.questions.facts import LOW, SCORERS, Facts, Name, spell_number
 from tasks.datasets.questions.question import Question
-from tasks.question_answering.question_sets import Corruption
+from tasks.question_answering.question_sets import DigitRemoval
 
 NAMES: tuple[Name, ...] = ("facts", "facts-stated")
 DIGESTS = {
@@ -41,7 +41,7 @@ def test_there_are_3000_questions_for_training_and_1000_for_validation(name: Nam
 def test_no_context_is_in_both_parts_even_without_its_digits(name: Name) -> None:
     questions = Facts(name).questions()
     train, validation = (
-        {Corruption().corrupt_context(question) for question in part}
+        {DigitRemoval().corrupt_context(question) for question in part}
         for part in (questions.train, questions.validation)
     )
     assert not train & validation
@@ -77,7 +77,7 @@ def test_a_derived_answer_is_what_its_question_asks_for() -> None:
 def test_another_number_of_the_context_repeats_a_derived_answer_in_words() -> None:
     spelt = {spell_number(number): number for number in range(100)}
     for question in all_of("facts"):
-        words = re.findall("[a-z-]+", Corruption().corrupt_context(question))
+        words = re.findall("[a-z-]+", DigitRemoval().corrupt_context(question))
         repeated = [spelt[word] for word in words if word in spelt]
         assert int(question.golds[0][0]) in repeated, question
         assert 3 <= len(repeated) <= 5

@@ -14,7 +14,7 @@ from tasks.datasets.dataset import Dataset, DatasetError, UnknownDataset
 from tasks.datasets.questions.facts import SCORERS, Facts
 from tasks.datasets.questions.question import Question, Scorer
 from tasks.datasets.questions.question_files import FORMATS, read_drop, read_squad, write_drop, write_squad
-from tasks.question_answering.question_sets import Corruption
+from tasks.question_answering.question_sets import AnswerRemoval
 
 TRAIN = [Question("1", "a", "Ann has 4 hens.", "How many?", (("4",),)), Question("2", "b", "Bo has 5.", "?", (("5",),))]
 VALIDATION = [Question("3", "c", "Cy has 6.", "How many?", (("6",), ("6.",)))]
@@ -271,7 +271,7 @@ def test_drop_without_answers_has_no_gold_and_is_read_with_a_flag() -> None:
 
 def test_questions_of_a_context_may_be_corrupted_differently() -> None:
     asked = [Question(str(k), "c", "one 1 two 2 three 3", "?", ((str(k),),)) for k in (1, 2, 3)]
-    corrupted = [replace(each, context=Corruption("answers").corrupt_context(each)) for each in asked]
+    corrupted = [replace(each, context=AnswerRemoval().corrupt_context(each)) for each in asked]
     again = read_drop(DROP, write_drop(corrupted))
     assert [each.context for each in corrupted] == [each.context for each in again]
     assert len({each.context_id for each in again}) == 3

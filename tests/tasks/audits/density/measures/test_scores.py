@@ -43,6 +43,7 @@ from tasks.numerics.epsilon import many_runs_bound
 from tasks.numerics.ranks import false_discovery_control
 from tasks.training.density import fit
 from tasks.training.density_config import Fold
+from tasks.training.privacy_config import LinkedTraining
 from tasks.training.recipe import Privacy
 from tests.support.calibration import assert_rate, bounds
 from tests.tasks.audits.density import made_up
@@ -188,7 +189,7 @@ def test_what_trainings_say_is_scored(link: int) -> None:
         examples=60,
         epochs=2,
         every=1,
-        link=link,
+        privacy=LinkedTraining(link),
         batch=20,
         samples=4,
     )

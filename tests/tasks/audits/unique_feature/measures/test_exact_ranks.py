@@ -14,6 +14,7 @@ import torch
 from tasks.audits.unique_feature import AUDIT, PRESETS
 from tasks.audits.unique_feature import plan as plan_audit
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import load_design
 from tasks.audits.unique_feature.given_models import Given, ModelFiles, ReferenceRank
 from tasks.audits.unique_feature.measures.exact_ranks import (
     EXACT_RANKS,
@@ -126,7 +127,7 @@ def test_references_are_twins_of_other_seeds() -> None:
         assert pair.twin not in others
     one_seed = trainings(with_settings(config, one_seed=True))
     assert {()} == {reference_jobs(one_seed, pair) for pair in one_seed.pairs}
-    (job, *_) = rank_jobs(config, found)
+    (job, *_) = rank_jobs(load_design(config), found)
     assert 4 == job.config.references == len(job.inputs) - 2
 
 
@@ -181,7 +182,7 @@ def test_words_that_have_too_few_others_are_refused_before_any_training() -> Non
     words = Words("12")
     config = with_settings(PRESETS["smoke"], data=DIGITS, probe=PHOTOS, feature=words, measures=("scores", "ranks"))
     with pytest.raises(ValueError, match="count is 200; it must be at most"):
-        plan(config, trainings(config))
+        plan(load_design(config), trainings(config))
 
 
 GLYPH = Glyph(kind="random", seed=9)

@@ -10,6 +10,7 @@ import pytest
 
 from tasks.audits.unique_feature import UniqueFeature
 from tasks.audits.unique_feature.answer import verdict
+from tasks.audits.unique_feature.design import load_design
 from tasks.audits.unique_feature.evaluation import Burning, burn_family, probe_images, probe_set_triples
 from tasks.audits.unique_feature.measures.family import (
     OTHERS,
@@ -120,13 +121,16 @@ def test_the_uncarried_feature_is_the_one_whose_family_the_carried_ones_are_of_a
     drawn = with_settings(config, drawn=True)
     digits = load(Dataset("digits"))
     for canary in canaries(drawn, drawn.question, digits):
-        assert Glyph() == uncarried_feature(drawn, canary, digits.shape)
-    features = [uncarried_feature(config, canary, digits.shape) for canary in canaries(config, config.question, digits)]
+        assert Glyph() == uncarried_feature(load_design(drawn), canary, digits.shape)
+    features = [
+        uncarried_feature(load_design(config), canary, digits.shape)
+        for canary in canaries(config, config.question, digits)
+    ]
     assert features == [canary.carried for canary in canaries(drawn, drawn.question, digits)]
     assert len(set(features)) == 3
     letters = with_settings(config, family=Family("letters", count=5))
-    same = Canary(0, 1, Glyph(), own_feature(letters, 0, digits.shape))
-    assert uncarried_feature(letters, same, digits.shape) is None
+    same = Canary(0, 1, Glyph(), own_feature(letters.asked_feature, letters.family, letters.seed, 0, digits.shape))
+    assert uncarried_feature(load_design(letters), same, digits.shape) is None
 
 
 def test_canaries_with_drawn_features_are_other_images_of_other_seeds() -> None:

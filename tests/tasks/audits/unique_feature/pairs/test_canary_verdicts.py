@@ -15,6 +15,7 @@ from scipy import stats
 from tasks.audits.unique_feature import PRESETS
 from tasks.audits.unique_feature.answer import verdict
 from tasks.audits.unique_feature.config import UniqueFeature
+from tasks.audits.unique_feature.design import load_design
 from tasks.audits.unique_feature.measures.exact_ranks import EXACT_RANKS
 from tasks.audits.unique_feature.pairs.canary_verdicts import (
     BEYOND,
@@ -107,11 +108,11 @@ def test_canaries_of_one_training_seed_have_no_interval_and_no_p_value() -> None
 
 def test_without_others_to_rank_it_among_no_canary_is_judged() -> None:
     config = configure(data=Dataset("digits"), probe=Dataset("photos"), canaries=2, family=Family("letters", count=25))
-    assert has_family(config, config.shape)
-    assert len(plan(config, trainings(config))) == 1
+    assert has_family(load_design(config), config.shape)
+    assert len(plan(load_design(config), trainings(config))) == 1
     glyph = replace(config, feature=Glyph(kind="random", seed=3))  # no letter has others
-    assert not has_family(glyph, glyph.shape)
-    assert plan(glyph, trainings(glyph)) == ()
+    assert not has_family(load_design(glyph), glyph.shape)
+    assert plan(load_design(glyph), trainings(glyph)) == ()
 
 
 ALL_GLYPHS = 4_457_400
@@ -183,7 +184,7 @@ def test_exact_ranks_decide_where_they_are_measured_and_all_glyphs_can_be_counte
     data = {"data": pin(Dataset("digits")), "probe": pin(Dataset("photos"))}
     config: UniqueFeature = with_settings(PRESETS["smoke"], {**data, **changes})  # type: ignore[assignment]
     found = trainings(config)
-    planned = [bool(each(config, found)) for each in (plan_exact, plan)]
+    planned = [bool(each(load_design(config), found)) for each in (plan_exact, plan)]
     assert [exact, not exact] == planned
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.audits.unique_feature import AUDIT, UniqueFeature, plan, split
 from tasks.audits.unique_feature.answer import verdict
-from tasks.audits.unique_feature.given_models import Given, ReturnedOutputs
+from tasks.audits.unique_feature.given_models import Given, LabelledImages, ReturnedOutputs
 from tasks.audits.unique_feature.single_models import models as single_models
 from tasks.audits.unique_feature.single_models.models import single_model_config
 from tasks.audits.unique_feature.single_models.output_checks import LABELS, TWICE
@@ -30,7 +30,7 @@ CLASSES = 10
 
 
 def asked(outputs: tuple[File, ...] = (), accuracy: float | None = None) -> UniqueFeature:
-    source = ReturnedOutputs(outputs=outputs, labelled=pin(Dataset("digits")), accuracy=accuracy)
+    source = ReturnedOutputs(outputs=outputs, labelled=LabelledImages(pin(Dataset("digits")), accuracy))
     given = Given(shape=SHAPE, source=source, family=AskedFamily(count=19), probes=10, secret=SECRET)
     return UniqueFeature(given, probe=pin(Dataset("photos")))
 

@@ -15,7 +15,7 @@ from tasks.audits.unique_feature.population import inked_cells
 from tasks.audits.unique_feature.questions import Panel
 from tasks.audits.unique_feature.single_models.first_layer import FirstLayer, trained_first_layer
 from tasks.audits.unique_feature.single_models.weight_ranks import weight_ranks
-from tasks.audits.unique_feature.training_config import ClassifierTraining
+from tasks.audits.unique_feature.training_config import FeatureTraining
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
 from tasks.datasets.features import AskedFamily, Glyph, Words
@@ -150,7 +150,7 @@ def test_a_label_that_the_model_does_not_have_is_refused(files: dict[str, ModelF
 
 
 def test_models_that_are_trained_here_are_ranked_by_their_first_layers() -> None:
-    training = ClassifierTraining(epochs=1, patience=0)
+    training = FeatureTraining(epochs=1, patience=0)
     panel = Panel(data=DIGITS, examples=20, seeds=2, training=training, judged_by=FirstLayerRank(1))
     about = UniqueFeature(panel, probe=DIGITS)
     row = tables({"ranks": plan_audit(about)["weight_ranks"]})["ranks"].to_pylist()[0]

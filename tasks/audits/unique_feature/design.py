@@ -1,0 +1,101 @@
+"""What the measures of a run read of its configuration: derived once, with the data loaded and copies found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tasks.audits.unique_feature.config import ProbeSplit, RandomKind, Shape, UniqueFeature
+from tasks.audits.unique_feature.evaluation import Burning, Evaluation, evaluation_seed
+from tasks.audits.unique_feature.given_models import Given
+from tasks.audits.unique_feature.pairs.canary_selection import Canary
+from tasks.audits.unique_feature.population import Relatives, relatives
+from tasks.audits.unique_feature.questions import MeasureName, Pairs, Panel, Question
+from tasks.audits.unique_feature.unseen_images import TrainingImages, seen_images
+from tasks.datasets.dataset import Dataset
+from tasks.datasets.features import Family, Feature
+from tasks.numerics import seeds
+from tasks.training.classifier import Training
+from tasks.training.recipe import Privacy
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """The images and the features of a run.
+
+    `asked_feature` is the feature that models are evaluated on, and `carried` the one that canaries carry, unless every
+    canary has its own feature. `ranked` is the feature with its family; None for questions that rank no feature.
+    Images that are `seen` in training are left out.
+    """
+
+    question: Question
+    probe: Dataset
+    probe_split: ProbeSplit
+    random: RandomKind
+    seed: int
+    shape: Shape
+    asked_feature: Feature
+    carried: Feature
+    family: Family
+    ranked: Relatives | None
+    seen: TrainingImages | None
+    privacy: Privacy | None
+    draws_features: bool
+    measures: tuple[MeasureName, ...]
+    decides_by_ranks: bool
+
+    def asks_for(self, *measures: MeasureName) -> bool:
+        """Whether any of these is measured of pairs."""
+        return any(measure in self.measures for measure in measures)
+
+    @property
+    def burning(self) -> Burning:
+        """What the probe images get, if it does not differ between canaries."""
+        return Burning(self.asked_feature, self.random, evaluation_seed(self.seed))
+
+    def evaluation_of(self, canary: Canary, clean: Training, redraw: int = 0) -> Evaluation:
+        """The evaluation of the canary's models with this drawing of the random patches, counted from 0.
+
+        `clean` is their training without the canary.
+        """
+        return Evaluation(
+            data=clean.data,
+            probe=self.probe,
+            probe_split=self.probe_split,
+            feature=canary.asked,
+            canary=canary.image,
+            examples=clean.examples,
+            seed=evaluation_seed(self.seed, redraw),
+            redraw=redraw,
+            random=self.random,
+            seen=self.seen,
+        )
+
+    def relatives_of(self, canary: Canary) -> Relatives:
+        """The feature that a canary's models are evaluated on, with its family."""
+        assert self.ranked is not None  # other questions rank no feature
+        seed = seeds.derive(self.seed, "family", canary.number) if self.draws_features else self.ranked.seed
+        return replace(self.ranked, feature=canary.asked, seed=seed)
+
+
+def load_design(config: UniqueFeature) -> Design:
+    """The design of a configuration. Raises DatasetError if all probe images are copies of training images."""
+    seen, asked = seen_images(config), config.asked_feature
+    is_ranked = isinstance(config.question, Pairs | Panel | Given)
+    pairs = config.scored_pairs
+    return Design(
+        question=config.question,
+        probe=config.probe,
+        probe_split=config.probe_split,
+        random=config.random,
+        seed=config.seed,
+        shape=config.shape,
+        asked_feature=asked,
+        carried=config.carried,
+        family=config.family,
+        ranked=relatives(config, asked, seen=seen) if is_ranked else None,
+        seen=seen,
+        privacy=config.privacy,
+        draws_features=config.draws_features,
+        measures=() if pairs is None else pairs.measures,
+        decides_by_ranks=config.decides_by_ranks,
+    )

@@ -1,0 +1,48 @@
+"""Whether a training is differentially private, as a field of a configuration with one type for each case.
+
+A private training is one job, because its noise is drawn for all epochs together; so the length of links is a setting
+of other trainings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from tasks.contract.ranges import AtLeast, Ranged
+from tasks.training.recipe import Privacy
+
+
+@dataclass(frozen=True)
+class WithoutPrivacy(Ranged):
+    """Training without differential privacy."""
+
+    tag: ClassVar[str] = "none"
+
+
+@dataclass(frozen=True)
+class LinkedTraining(WithoutPrivacy):
+    """Training without differential privacy, which can be divided into links."""
+
+    link: Annotated[int, AtLeast(0)] = 0
+    """Ours: epochs for each link of the chain of jobs that a training is; an interrupted training continues from the
+    last link. 0: one job."""
+
+
+@dataclass(frozen=True)
+class DifferentialPrivacy(Privacy):
+    """Training with differential privacy (DP-SGD)."""
+
+    tag: ClassVar[str] = "dp"
+
+
+def guarantee_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> Privacy | None:
+    """The guarantee of a training, as its job contains it; None without one."""
+    if isinstance(privacy, WithoutPrivacy):
+        return None
+    return Privacy(privacy.epsilon, privacy.delta, privacy.clip)
+
+
+def link_of(privacy: WithoutPrivacy | DifferentialPrivacy) -> int:
+    """Epochs for each link of a training; 0 for one job."""
+    return privacy.link if isinstance(privacy, LinkedTraining) else 0
