@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -96,7 +95,7 @@ class Facts:
     RULE = "facts 1"
 
     def digest(self) -> str:
-        return digest_of(self.RULE, [self.name.encode(), self._text.encode()])
+        return digest_questions(self.name)
 
     def images(self) -> Images:
         raise DatasetError(f"data set {self.name!r} holds questions and no images")
@@ -104,18 +103,21 @@ class Facts:
     def questions(self) -> QuestionSet:
         return compose_questions(self.name)
 
-    @cached_property
-    def _text(self) -> str:
-        questions = self.questions()
-        parts = (questions.train, questions.validation)
-        return json.dumps([[[q.id, q.context, q.question, q.golds] for q in part] for part in parts])
-
 
 @functools.cache
 def compose_questions(name: Name) -> QuestionSet:
     """The questions of this data set. They are immutable and take 0.2 s, so each process composes them once."""
     contexts = contexts_of(name)
     return QuestionSet(take_questions(contexts, TRAIN), take_questions(contexts, VALIDATION), SCORERS[name])
+
+
+@functools.cache
+def digest_questions(name: Name) -> str:
+    """The digest of the questions of this data set, which each process computes once."""
+    questions = compose_questions(name)
+    parts = (questions.train, questions.validation)
+    text = json.dumps([[[q.id, q.context, q.question, q.golds] for q in part] for part in parts])
+    return digest_of(Facts.RULE, [name.encode(), text.encode()])
 
 
 def source(name: Name) -> Source:
