@@ -79,7 +79,7 @@ import pytest
 from tasks.training.mixed import unlearn
 from tasks.training.unlearning_config import Unlearning
 from tests.support.fingerprint import TRAINED, total
-from tests.tasks.audits.forgetting import test_versions as versions
+from tests.tasks.audits.forgetting import computed_tables as versions
 
 EXPECTED = []
 
