@@ -155,7 +155,7 @@ def svg(figure: Figure, name: str) -> str:
     written = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return shrink_svg(written.getvalue(), name)
+    return _shrink_svg(written.getvalue(), name)
 
 
 TAG = re.compile(r"<[^>]+>")
@@ -168,7 +168,7 @@ MARKS = re.compile(r"(?:<use [^>]*?(?<=\")/>)+")
 MARK_STYLE = re.compile(r' style="([^"]*)"')
 
 
-def shrink_svg(text: str, name: str) -> str:
+def _shrink_svg(text: str, name: str) -> str:
     """Matplotlib's SVG without what a page does not need, at about half the size."""
     body = text[text.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
@@ -180,14 +180,14 @@ def shrink_svg(text: str, name: str) -> str:
     body = TAG.sub(lambda tag: " ".join(DECIMALS.sub(r"\1", tag[0]).split()), body)
     body = FONT.sub(rf"\1{FAMILY}", body)
     body = SPACES.sub("><", body).replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
-    body = MARKS.sub(hoist_style, body)
+    body = MARKS.sub(_hoist_style, body)
     box = re.search(r'viewBox="[^"]*"', body)
     assert box is not None
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {box[0]} stroke-linejoin="round" stroke-linecap="butt">'
     return head + body[body.index(">") + 1 :].strip()
 
 
-def hoist_style(marks: re.Match[str]) -> str:
+def _hoist_style(marks: re.Match[str]) -> str:
     """A row of marks with their style moved to a common group if they share it."""
     styles = set(MARK_STYLE.findall(marks[0]))
     if len(styles) != 1 or marks[0].count("<use") < 3:

@@ -60,7 +60,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         f"n: {format_range([n for rung in rungs for n in rung.n])} of each bound.",
         " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
         PANEL + 0.6 + legend.height(len(entries), 2),
-        facet_panels([rung_facet(rungs, names)], PANEL, foot=0.55),
+        facet_panels([_rung_facet(rungs, names)], PANEL, foot=0.55),
         entries,
         columns=2,
     ).figure()
@@ -77,7 +77,7 @@ def read_rung(cell: Run) -> Rung | None:
     return Rung(spent, found[0][0]["delta"], bounds, most, [row["n"] for _, row in found])
 
 
-def rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
+def _rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
     layers: list[Layer] = [
         line([at - 0.4, at + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
         for at, rung in enumerate(rungs)
@@ -93,10 +93,10 @@ def rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
         layers.append(line(list(beside), values, colour, marker=marker, markersize=6, linestyle="none"))
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
     across = Axis("epsilon by the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
-    return Facet(layers, y=Axis("epsilon, at least", most=None), x=across, finish=[set_epsilon_axis])
+    return Facet(layers, y=Axis("epsilon, at least", most=None), x=across, finish=[_set_epsilon_axis])
 
 
-def set_epsilon_axis(axes: Any) -> None:
+def _set_epsilon_axis(axes: Any) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axes.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)

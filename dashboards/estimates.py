@@ -58,42 +58,42 @@ def forests(
     rows: Sequence[Row], name: str, title: str, describe: Callable[[Row], str] | None = None
 ) -> Iterator[Figure]:
     """Forest plots of these rows, as many as pages must hold them, each with its own rows in words."""
-    pages = paginate(group_by_scale(group_by_metric(rows[:MOST])))
+    pages = paginate(_group_by_scale(_group_by_metric(rows[:MOST])))
     left_out = left_out_note(min(MOST, len(rows)), len(rows), "rows")
     for number, panels in enumerate(pages, 1):
         of_several = f" Figure {number} of {len(pages)}." if len(pages) > 1 else ""
-        yield forest(panels, f"{name}-{number}" if number > 1 else name, title, of_several + left_out, describe)
+        yield _forest(panels, f"{name}-{number}" if number > 1 else name, title, of_several + left_out, describe)
 
 
 def paginate(panels: Sequence[Sequence[Metric]]) -> list[list[Sequence[Metric]]]:
     """The panels in order, in as few figures as are not too tall."""
     pages: list[list[Sequence[Metric]]] = []
-    for panel in chain.from_iterable(map(split_panel, panels)):
-        if pages and figure_height([*pages[-1], panel]) <= TALLEST:
+    for panel in chain.from_iterable(map(_split_panel, panels)):
+        if pages and _figure_height([*pages[-1], panel]) <= TALLEST:
             pages[-1].append(panel)
         else:
             pages.append([panel])
     return pages
 
 
-def split_panel(panel: Sequence[Metric]) -> list[Sequence[Metric]]:
+def _split_panel(panel: Sequence[Metric]) -> list[Sequence[Metric]]:
     """The panel, or where it is too tall for a figure, panels of at most LONGEST rows of one metric."""
-    if figure_height([panel]) <= TALLEST:
+    if _figure_height([panel]) <= TALLEST:
         return [panel]
     return [[(name, rows[at : at + LONGEST])] for name, rows in panel for at in range(0, len(rows), LONGEST)]
 
 
-def panel_height(panel: Sequence[Metric]) -> float:
+def _panel_height(panel: Sequence[Metric]) -> float:
     """The inches that a panel takes."""
     return ROW * sum(1.3 + len(of_metric) for _, of_metric in panel)
 
 
-def figure_height(panels: Sequence[Sequence[Metric]]) -> float:
+def _figure_height(panels: Sequence[Sequence[Metric]]) -> float:
     """The inches that a figure of these panels takes."""
-    return LEGEND + sum(panel_height(panel) + FOOT for panel in panels)
+    return LEGEND + sum(_panel_height(panel) + FOOT for panel in panels)
 
 
-def forest(
+def _forest(
     panels: Sequence[Sequence[Metric]],
     name: str,
     title: str,
@@ -101,35 +101,35 @@ def forest(
     describe: Callable[[Row], str] | None = None,
 ) -> Figure:
     """Dots with 95 % intervals, each metric below its name; metrics of about the same size share a scale."""
-    shown = [row for panel in panels for row in panel_rows(panel)]
+    shown = [row for panel in panels for row in _panel_rows(panel)]
     units = sorted({str(row["unit"]) for row in shown if row["unit"]})
     published = any(finite(row["published"]) for row in shown)
-    scales = LOGARITHMIC if any(wide_apart(panel_rows(panel)) for panel in panels) else "Scales differ."
+    scales = LOGARITHMIC if any(_wide_apart(_panel_rows(panel)) for panel in panels) else "Scales differ."
     caption = (
         "Dot: estimate. Line: its 95 % interval, hidden where narrower than the dot. Tick: what the estimate is where "
         f"nothing is memorised. {HOLLOW if published else ''}{scales} "
         f"Sampling unit: {', '.join(units) or 'unknown'}.{note}"
     )
     alt = " ".join(map(describe or describe_row, shown))
-    height = figure_height(panels)
-    tops = accumulate((panel_height(panel) + FOOT for panel in panels), initial=LEGEND)
-    drawn = [metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
+    height = _figure_height(panels)
+    tops = accumulate((_panel_height(panel) + FOOT for panel in panels), initial=LEGEND)
+    drawn = [_metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
     return Chart(name, title, caption, alt, height, drawn, legend_entries(published), columns=3).figure()
 
 
-def group_by_metric(rows: Sequence[Row]) -> list[Metric]:
+def _group_by_metric(rows: Sequence[Row]) -> list[Metric]:
     """The rows of each metric, in the order of the first of each."""
     return list(group_rows(rows, "metric").items())
 
 
-def group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
+def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
     """Panels of consecutive metrics whose names share their first word and that are readable on one scale."""
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
-        whole = axis_length([row for _, rows in together for row in rows])
+        whole = _axis_length([row for _, rows in together for row in rows])
         of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
-        if panels and of_a_kind and all(axis_length(rows) >= SHARE * whole for _, rows in together):
+        if panels and of_a_kind and all(_axis_length(rows) >= SHARE * whole for _, rows in together):
             panels[-1] = together
         else:
             panels.append([metric])
@@ -142,25 +142,25 @@ def values(rows: Sequence[Row]) -> list[float]:
     return [row[name] for row in rows for name in names if finite(row[name])]
 
 
-def wide_apart(rows: Sequence[Row]) -> bool:
+def _wide_apart(rows: Sequence[Row]) -> bool:
     """Whether these estimates and published values differ so much in size that they need a logarithmic axis."""
     sizes = [row[name] for row in rows for name in ("estimate", "published") if finite(row[name])]
     limit = WIDE if all(finite(row["published"]) for row in rows) else WIDEST
     return bool(min(sizes) > 0 and max(sizes) > limit * min(sizes))
 
 
-def axis_length(rows: Sequence[Row]) -> float:
+def _axis_length(rows: Sequence[Row]) -> float:
     """The length of an axis that holds these rows."""
     return max(values(rows)) - min(values(rows))
 
 
-def panel_rows(panel: Sequence[Metric]) -> list[Row]:
+def _panel_rows(panel: Sequence[Metric]) -> list[Row]:
     return [row for _, of_metric in panel for row in of_metric]
 
 
-def metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
+def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
-    tall, shown = panel_height(panel), panel_rows(panel)
+    tall, shown = _panel_height(panel), _panel_rows(panel)
     y, labels = tall / ROW - 0.5, {}
     headings = []
     for metric, of_metric in panel:
@@ -172,17 +172,17 @@ def metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
             )
         )
         y -= 0.15
-        for label in row_labels(of_metric):
+        for label in _row_labels(of_metric):
             y -= 1
             labels[y] = label
         y -= 1
-    wide = wide_apart(shown)
+    wide = _wide_apart(shown)
     limits = drawing.padded_limits([value for value in values(shown) if value > 0 or not wide])
     positive = [value for row in shown for value in (row["estimate"], row["published"]) if finite(value)]
     set_log_axis = [partial(drawing.set_log_x_axis, values=positive, most=5)] if wide else []
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
-        [*headings, *forest_layers(list(labels), shown)],
+        [*headings, *_forest_layers(list(labels), shown)],
         Axis(limits=limits, most=4),
         Axis(limits=(-0.5, tall / ROW - 0.5)),
         finish=[
@@ -194,7 +194,7 @@ def metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     )
 
 
-def forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
+def _forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
     """The nulls as ticks, the intervals as lines, the estimates as dots and the published values as diamonds."""
     at = np.array(heights)
     null, estimate, published = (
@@ -220,7 +220,7 @@ def legend_entries(published: bool) -> list[Any]:
     return [*lines, legend.line("published", color=ink, **hollow)] if published else lines
 
 
-def row_labels(rows: Sequence[Row]) -> list[str]:
+def _row_labels(rows: Sequence[Row]) -> list[str]:
     """Labels of a metric's rows: whole where they fit, else without what all rows share."""
     texts = [words(row) for row in rows]
     if all(len(", ".join(of_row)) <= LETTERS for of_row in texts):

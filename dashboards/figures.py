@@ -21,11 +21,11 @@ def figures(run: Run) -> list[Figure]:
             return list(pareto_front(run))
         own = audits.find(run.audit)
         if run.cells:
-            return [*sweep(run), *drawn_figures(own, "sweep", run), *epsilon_bounds(run), *repetition(run)]
-        return [*drawn_figures(own, "figures", run), *estimates(run.summary)]
+            return [*sweep(run), *_drawn_figures(own, "sweep", run), *epsilon_bounds(run), *repetition(run)]
+        return [*_drawn_figures(own, "figures", run), *estimates(run.summary)]
 
 
-def drawn_figures(own: ModuleType | None, name: str, run: Run) -> list[Figure]:
+def _drawn_figures(own: ModuleType | None, name: str, run: Run) -> list[Figure]:
     """The figures that the function of this name in an audit's module draws; none without it."""
     draw = getattr(own, name, None)
     return [] if draw is None else [figure for figure in draw(run) if figure is not None]

@@ -24,19 +24,19 @@ def number(value: Any) -> Markup:
     return escape(short(value))
 
 
-def data_element(value: Any, read: str) -> Markup:
+def _data_element(value: Any, read: str) -> Markup:
     """A number as it is `read`, in a `<data>` element with all its digits; empty where nothing is."""
     return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), read) if read else Markup("")
 
 
 def row_value(row: Mapping[str, Any], name: str) -> Markup:
     """The row's `estimate` or `null` at the precision of its interval."""
-    return data_element(row.get(name), rounding.format_row_value(row, name))
+    return _data_element(row.get(name), rounding.format_row_value(row, name))
 
 
 def p_value(p: float | None) -> Markup:
     """A p-value, with a floor."""
-    return data_element(p, rounding.format_p_value(p))
+    return _data_element(p, rounding.format_p_value(p))
 
 
 def interval(row: Mapping[str, Any]) -> Markup:

@@ -71,17 +71,17 @@ def pareto_front(run: Run) -> Iterator[Figure]:
     start = next((point for point in there if point.kind == "start"), None)
     least = None if start is None else start.utility["estimate"] - utility.sign * search.settings["give_up"]
     kinds = [kind for kind in LOOKS if any(point.kind == kind for point in there)]
-    entries = [legend_entry(kind) for kind in kinds]
+    entries = [_legend_entry(kind) for kind in kinds]
     entries += [] if least is None else [legend.line("least utility that is allowed", **ALLOWED)]
     across, up = axis_limits(there, memorization, utility, least)
     x_label = f"{memorization.name}, {memorization.unit} ({memorization.better} is better)"
     panel = Panel(
         layout.wide_box(0.55, HEIGHT - 0.65),
         [
-            front_line([point for point in there if point.kind == "front" or point.label in front_labels(search)]),
+            _front_line([point for point in there if point.kind == "front" or point.label in _front_labels(search)]),
             *([] if least is None else [level(least, ALLOWED)]),
-            *chain.from_iterable(map(trial_layers, sorted(there, key=lambda each: kinds.index(each.kind)))),
-            *trial_numbers([point for point in there if point.kind in NUMBERED], across, up),
+            *chain.from_iterable(map(_trial_layers, sorted(there, key=lambda each: kinds.index(each.kind)))),
+            *_trial_numbers([point for point in there if point.kind in NUMBERED], across, up),
         ],
         Axis(shorten(x_label, LETTERS), across),
         Axis(shorten(f"{utility.name}, {utility.unit}", LETTERS - 8), up),
@@ -90,7 +90,7 @@ def pareto_front(run: Run) -> Iterator[Figure]:
         "front",
         "What does it cost to memorise less?",
         figure_caption(search, utility, least),
-        " ".join(describe_point(point, memorization, utility) for point in there),
+        " ".join(_describe_point(point, memorization, utility) for point in there),
         HEIGHT + legend.height(len(entries)),
         [panel],
         entries,
@@ -120,7 +120,7 @@ def kind(search: SearchResults, row: search_results.Row) -> str:
     return "front" if row["front"] else "stopped" if row["state"] == "stopped early" else "dominated"
 
 
-def front_labels(search: SearchResults) -> set[str]:
+def _front_labels(search: SearchResults) -> set[str]:
     """The labels of the trials on the front."""
     return {"start" if row["trial"] == START else f"{row['trial']}" for row in search.trials if row["front"]}
 
@@ -133,8 +133,8 @@ def axis_limits(
     Better is left, and up.
     """
     strong = [point for point in there if point.kind not in FAINT] or there
-    x = [point.memorization["estimate"] for point in there] + interval_ends([point.memorization for point in strong])
-    y = [point.utility["estimate"] for point in there] + interval_ends([point.utility for point in strong])
+    x = [point.memorization["estimate"] for point in there] + _interval_ends([point.memorization for point in strong])
+    y = [point.utility["estimate"] for point in there] + _interval_ends([point.utility for point in strong])
     left, right = drawing.padded_limits(x)
     low, high = drawing.padded_limits([*y, *([] if least is None else [least])])
     return (
@@ -143,11 +143,11 @@ def axis_limits(
     )
 
 
-def interval_ends(values: Sequence[Value]) -> list[float]:
+def _interval_ends(values: Sequence[Value]) -> list[float]:
     return [each[name] for each in values for name in ("low", "high") if each[name] is not None]
 
 
-def front_line(front: Sequence[Point]) -> Layer:
+def _front_line(front: Sequence[Point]) -> Layer:
     """A thin line along the front, by what is memorised."""
     ordered = sorted(
         (point for point in front if not point.kind.startswith("fresh")), key=lambda each: each.memorization["estimate"]
@@ -156,7 +156,7 @@ def front_line(front: Sequence[Point]) -> Layer:
     return line(x, y, "accent", linewidth=1.0, linestyle=(0, (2, 2)))
 
 
-def trial_layers(point: Point) -> Iterator[Layer]:
+def _trial_layers(point: Point) -> Iterator[Layer]:
     """A trial: a line for either interval, and its mark."""
     look = LOOKS[point.kind]
     x, y = point.memorization["estimate"], point.utility["estimate"]
@@ -168,7 +168,7 @@ def trial_layers(point: Point) -> Iterator[Layer]:
     yield line([x], [y], look.colour, **mark(look))
 
 
-def trial_numbers(there: Sequence[Point], across: Limits, up: Limits) -> Iterator[Layer]:
+def _trial_numbers(there: Sequence[Point], across: Limits, up: Limits) -> Iterator[Layer]:
     """The trials' numbers beside their marks; of those that stand close together only the first ones'."""
     (left, right), (low, high) = across, up
     places: list[tuple[float, float]] = []
@@ -195,7 +195,7 @@ def mark(look: Look) -> dict[str, Any]:
     }
 
 
-def legend_entry(kind: str) -> Any:
+def _legend_entry(kind: str) -> Any:
     look = mark(LOOKS[kind])
     return legend.line(LOOKS[kind].words, **look | {"markersize": min(look["markersize"], 8.0)})  # rows are as low
 
@@ -214,7 +214,7 @@ def figure_caption(search: SearchResults, utility: Objective, least: float | Non
     )
 
 
-def describe_point(point: Point, memorization: Objective, utility: Objective) -> str:
+def _describe_point(point: Point, memorization: Objective, utility: Objective) -> str:
     """A trial in words, for readers who cannot see the figure."""
     numbers = [
         f"{objective.name} {drawing.format_number(own['estimate'])}{drawing.format_interval(own['low'], own['high'])}"

@@ -36,8 +36,8 @@ def remaining_height(notices: int, told: Iterable[Iterable[str]], details: Detai
     tables.
     """
     parts = list(told)
-    above = TOP + NOTICE * notices + (SIGNED + text_height(filter(None, astuple(details))) if details else 0)
-    return SHEET - above - 2 * TABLE - sum(HEADING + text_height(part) for part in parts)
+    above = TOP + NOTICE * notices + (SIGNED + _text_height(filter(None, astuple(details))) if details else 0)
+    return SHEET - above - 2 * TABLE - sum(HEADING + _text_height(part) for part in parts)
 
 
 def row_count(height: float, least: int) -> int:
@@ -55,7 +55,7 @@ def finding_height(sentence: str) -> float:
     return FINDING + LINE * max(0, math.ceil(len(sentence) / WIDTH) - LINES)
 
 
-def text_height(paragraphs: Iterable[str]) -> float:
+def _text_height(paragraphs: Iterable[str]) -> float:
     return sum(LINE * max(1, math.ceil(len(text) / WIDTH)) + 3 for text in paragraphs)
 
 

@@ -47,7 +47,7 @@ class SweepAxis:
     @classmethod
     def from_values(cls, field: str, values: Sequence[Any]) -> SweepAxis:
         """Numbers are ordered and joined."""
-        return cls(field, order_values(values), numeric(values))
+        return cls(field, _order_values(values), numeric(values))
 
     def index(self, cell: Cell) -> int:
         """Where a cell stands."""
@@ -56,40 +56,40 @@ class SweepAxis:
 
 def sweep(run: Run) -> Iterator[Figure]:
     """The cells' estimates over what was varied, a panel for each row of the summary that carries the verdict."""
-    settings = varied_settings(run.cells)
+    settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied:
         return
     settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
-    cells = [as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
-    there, carried = align_cells([cell for cell in cells if cell.rows])
-    names = [name for name in carried if any(drawable(cell, name) for cell in there)]
+    cells = [_as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
+    there, carried = _align_cells([cell for cell in cells if cell.rows])
+    names = [name for name in carried if any(_drawable(cell, name) for cell in there)]
     if not names:
         return
     across = SweepAxis.from_values(varied[0], [setting[varied[0]] for setting in settings])
-    lines = group_by_line(there, varied[1:])
+    lines = _group_by_line(there, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
     title = f"How does the answer change with {' and '.join(varied)}?"
     of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells are there yet."
     if fits:
-        yield line_chart(there, lines, names, across, title, of_all)
+        yield _line_chart(there, lines, names, across, title, of_all)
     else:
-        yield from cell_forests(there, names, title, of_all)
+        yield from _cell_forests(there, names, title, of_all)
 
 
-def as_cell(run: Run, setting: Setting) -> Cell:
+def _as_cell(run: Run, setting: Setting) -> Cell:
     """A cell's setting in words with its summary."""
-    texts = {name: value_label(value) for name, value in setting.items()}
+    texts = {name: _value_label(value) for name, value in setting.items()}
     rows = {(row["metric"], row["setting"]): row for row in run.summary}
     return Cell(texts, rows, run.verdict.rows if run.verdict else ())
 
 
-def group_by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
+def _group_by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
     """The cells of each line, by its label: what they have in common of the fields that are not across."""
     return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in others))
 
 
-def varied_settings(cells: Sequence[Run]) -> list[Setting]:
+def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
     """Each cell's values of all varied fields; read from its config if it was a run before the sweep."""
     settings = [cell.about.get("setting") or {} for cell in cells]
     names = list(dict.fromkeys(name for setting in settings for name in setting))
@@ -104,12 +104,12 @@ def name_cells(run: Run) -> tuple[str, list[str], list[str]]:
 
     Nothing where there are fewer than two cells, or nothing varies.
     """
-    settings = varied_settings(run.cells)
+    settings = _varied_settings(run.cells)
     varied = varied_fields(settings)
     if not varied or len(run.cells) < 2:
         return "", [], []
-    names = [", ".join(f"{field} {value_label(setting[field])}" for field in varied) for setting in settings]
-    return " and ".join(varied), names, [", ".join(value_label(each[field]) for field in varied) for each in settings]
+    names = [", ".join(f"{field} {_value_label(setting[field])}" for field in varied) for setting in settings]
+    return " and ".join(varied), names, [", ".join(_value_label(each[field]) for field in varied) for each in settings]
 
 
 def config_value(config: Any, path: str) -> Any:
@@ -119,7 +119,7 @@ def config_value(config: Any, path: str) -> Any:
     return config
 
 
-def align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
+def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     """The cells with the names of the rows to be drawn: those that carry the verdict, or the first without any.
 
     Where the verdicts of cells rest on rows of one metric with different settings, such as after each one's last epoch,
@@ -128,8 +128,8 @@ def align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     carried = next((cell.carrying for cell in cells if cell.carrying), ())
     if not carried:
         return list(cells), list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
-    own = [{name: carrying_row(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: common_name([of_cell[name] for of_cell in own]) for name in carried}
+    own = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
+    names = {name: _common_name([of_cell[name] for of_cell in own]) for name in carried}
     there = [
         replace(
             cell,
@@ -140,13 +140,13 @@ def align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     return there, list(names.values())
 
 
-def carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
+def _carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
     """The row of this metric that carries the cell's verdict, where the metric occurs once; else the row named so."""
     own = [each for each in cell.carrying if each[0] == name[0]]
     return own[0] if len(own) == 1 and [each[0] for each in carried].count(name[0]) == 1 else name
 
 
-def common_name(names: Sequence[Name]) -> Name:
+def _common_name(names: Sequence[Name]) -> Name:
     """The metric that these names have in common, with the settings in which none differs."""
     if len(set(names)) == 1:
         return names[0]
@@ -155,7 +155,7 @@ def common_name(names: Sequence[Name]) -> Name:
     return names[0][0], json.dumps(same)
 
 
-def drawable(cell: Cell, name: Name) -> bool:
+def _drawable(cell: Cell, name: Name) -> bool:
     """Whether the cell has an estimate in this row of the summary."""
     return name in cell.rows and finite(cell.rows[name]["estimate"])
 
@@ -165,16 +165,16 @@ def varied_fields(settings: Sequence[Setting]) -> list[str]:
     values: dict[str, dict[str, Any]] = {}
     for setting in settings:
         for field, value in setting.items():
-            values.setdefault(field, {})[value_label(value)] = value
+            values.setdefault(field, {})[_value_label(value)] = value
     telling = resolve.distinguishing_fields(
-        [{field: value_label(value) for field, value in setting.items()} for setting in settings]
+        [{field: _value_label(value) for field, value in setting.items()} for setting in settings]
     )
     return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
 
 
-def order_values(values: Sequence[Any]) -> list[str]:
+def _order_values(values: Sequence[Any]) -> list[str]:
     """The distinct values as text: numbers ascending, others in the order given."""
-    distinct = {value_label(value): value for value in values}
+    distinct = {_value_label(value): value for value in values}
     return sorted(distinct, key=lambda text: float(distinct[text])) if numeric(values) else list(distinct)
 
 
@@ -183,7 +183,7 @@ def numeric(values: Any) -> bool:
     return all(finite(value) and not isinstance(value, bool) for value in values)
 
 
-def value_label(value: Any) -> str:
+def _value_label(value: Any) -> str:
     """A short label of a swept value; data sets without their digests."""
     if value is None:
         return "none"
@@ -194,7 +194,7 @@ def value_label(value: Any) -> str:
     return f"{value:g}" if finite(value) and not isinstance(value, bool) else shorten(json.dumps(value), 18)
 
 
-def line_chart(
+def _line_chart(
     cells: Sequence[Cell],
     lines: Mapping[str, Sequence[Cell]],
     names: Sequence[Name],
@@ -205,28 +205,28 @@ def line_chart(
     """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
     labels = [shorten(label, 2 * legend.ENTRY) for label in lines] if any(lines) else []
     beside = legend.columns(list(lines))
-    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {null_caption(cells, names)}{note}"
-    alt = " ".join(describe_row(cell_row(cell, name)) for name in names for cell in cells if drawable(cell, name))
+    caption = f"Estimates with their 95 % intervals; values stand evenly apart. {_null_caption(cells, names)}{note}"
+    alt = " ".join(describe_row(_cell_row(cell, name)) for name in names for cell in cells if _drawable(cell, name))
     ticks = (range(len(across.places)), across.places)
     axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False)
-    facets = [Facet(list(line_layers(lines.values(), name, across)), row_title(name)) for name in names]
+    facets = [Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)) for name in names]
     panels = facet_panels(facets, PANEL, axis, gap=0.42)
     height = PANEL * len(names) + 0.35 + legend.height(len(labels), beside)
     entries = legend.series(labels, across.joined, linewidth=1.2)
     return Chart("sweep", title, caption, alt, height, panels, entries, beside).figure()
 
 
-def line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis) -> Iterator[Layer]:
+def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis) -> Iterator[Layer]:
     """The estimates of each line's cells beside one another, and their null.
 
     The null is a dashed line where all cells have one, and a dash over each of the values where they differ.
     """
     for index, ((colour, marker, dash), of_line) in enumerate(zip(drawing.SERIES, lines, strict=False)):
-        there = sorted((cell for cell in of_line if drawable(cell, name)), key=across.index)
+        there = sorted((cell for cell in of_line if _drawable(cell, name)), key=across.index)
         x = np.array([across.index(cell) for cell in there]) + (index - (len(lines) - 1) / 2) * 0.09
         look: dict[str, Any] = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
         yield estimate_marks(x, [cell.rows[name] for cell in there], colour, **look)
-    cells = [cell for of_line in lines for cell in of_line if drawable(cell, name)]
+    cells = [cell for of_line in lines for cell in of_line if _drawable(cell, name)]
     nulls = {(across.index(cell), cell.rows[name]["null"]) for cell in cells if finite(cell.rows[name]["null"])}
     if nulls:
         at, values = np.array(sorted(nulls)).T
@@ -234,27 +234,27 @@ def line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis
         yield intervals(values, at - 0.5, at + 0.5, "muted", drawing.NULL["linewidth"], level=True, **dashes)
 
 
-def cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:
+def _cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:
     """Forest plots with a row for each cell, for more cells than lines can show."""
-    rows = [cell_row(cell, name) for name in names for cell in cells if drawable(cell, name)]
+    rows = [_cell_row(cell, name) for name in names for cell in cells if _drawable(cell, name)]
     for figure in estimates.forests(rows, "sweep", title, describe_row):
         yield replace(figure, caption=f"A row is a cell: {', '.join(cells[0].setting)}. {figure.caption}{note}")
 
 
-def cell_row(cell: Cell, name: Name) -> Row:
+def _cell_row(cell: Cell, name: Name) -> Row:
     """A cell's row of the summary, with the cell as its setting."""
-    return {**cell.rows[name], "metric": row_title(name), "setting": json.dumps(cell.setting), "published": None}
+    return {**cell.rows[name], "metric": _row_title(name), "setting": json.dumps(cell.setting), "published": None}
 
 
-def row_title(name: Name) -> str:
+def _row_title(name: Name) -> str:
     """A title for a row of the summary: its metric and its setting."""
     words = row_label({"setting": name[1]}, LETTERS - len(name[0]))
     return name[0] if words == "all" else f"{name[0]}, {words}"
 
 
-def null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
+def _null_caption(cells: Sequence[Cell], names: Sequence[Name]) -> str:
     """What the dashed line is, and how many units each estimate is over."""
-    rows = [cell.rows[name] for cell in cells for name in names if drawable(cell, name)]
+    rows = [cell.rows[name] for cell in cells for name in names if _drawable(cell, name)]
     dashed = "Dashed: where nothing is memorised. " if any(finite(row["null"]) for row in rows) else ""
     counts = sorted({row["n"] for row in rows if row["n"] is not None})
     units = ", ".join(sorted({row["unit"] for row in rows if row["unit"]}))
@@ -270,7 +270,7 @@ def describe_row(row: Row) -> str:
 
 def repetition(run: Run) -> Iterator[Figure]:
     """A paper's table: the estimates of all cells that have a published value, labelled by what their cells varied."""
-    settings = varied_settings(run.cells)
+    settings = _varied_settings(run.cells)
     fields = varied_fields(settings)
     rows = [
         {**row, "setting": json.dumps({"cell": cell_label(setting, fields), **read_setting(row["setting"])})}
@@ -284,7 +284,7 @@ def repetition(run: Run) -> Iterator[Figure]:
 def cell_label(setting: Setting, fields: list[str]) -> str:
     """A short label of a cell's setting; booleans by their names if true."""
     words = [
-        field if setting[field] is True else value_label(setting[field])
+        field if setting[field] is True else _value_label(setting[field])
         for field in fields
         if setting[field] is not False
     ]

@@ -144,7 +144,7 @@ def _cost(preset: DescribedPreset) -> str:
     cells = f"{preset.cells} cells, " if preset.cells > 1 else ""
     absent = [name for name, there in preset.data.items() if not there]
     packages = [package for package, installed in preset.extras.items() if not installed]
-    missing = "; ".join((*_missing(absent), *((describe_packages(packages),) if packages else ())))
+    missing = "; ".join((*_missing(absent), *((_describe_packages(packages),) if packages else ())))
     if preset.price is None:
         return cells + (missing or "cannot be planned with the data here")
     links = f" in {preset.links} links" if preset.links != preset.trainings else ""
@@ -162,7 +162,7 @@ def _missing(absent: list[str]) -> Iterator[str]:
         yield f"models missing: {', '.join(models)}"
 
 
-def describe_packages(packages: Iterable[str]) -> str:
+def _describe_packages(packages: Iterable[str]) -> str:
     """`packages missing: timm (pip install 'engram-audit[deja_vu]')`."""
     from tasks.contract.extras import EXTRAS, install_command
 

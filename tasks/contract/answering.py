@@ -17,7 +17,7 @@ E = TypeVar("E")
 Condition = Callable[[Any], bool]  # of a config
 
 
-def publish_nothing(_evidence: Any) -> str:
+def _publish_nothing(_evidence: Any) -> str:
     return ""
 
 
@@ -25,11 +25,11 @@ def repeat_verdict(_config: Any, _evidence: Any) -> None:
     """No explanation of its own: the certificate repeats the verdict's sentence."""
 
 
-def draw_no_line(_config: Any, _evidence: Any) -> None:
+def _draw_no_line(_config: Any, _evidence: Any) -> None:
     """No number line."""
 
 
-def report_nothing_measured(_config: Any) -> str:
+def _report_nothing_measured(_config: Any) -> str:
     return "nothing has been measured yet."
 
 
@@ -77,12 +77,12 @@ class Answering(Generic[E]):
     limits: Callable[[Any, E | None], str]
     describe: Callable[[Any, E], str]
     rows: Callable[[E], tuple[Name, ...]]
-    unread: Callable[[Any], str] = report_nothing_measured
+    unread: Callable[[Any], str] = _report_nothing_measured
     details: Callable[[Any, E], Iterable[str]] = give_no_reasons
     remarks: Callable[[Any, E], Iterable[str]] = give_no_reasons
-    published: Callable[[E], str] = publish_nothing
+    published: Callable[[E], str] = _publish_nothing
     explain: Callable[[Any, E], str | None] = repeat_verdict
-    line: Callable[[Any, E], NumberLine | None] = draw_no_line
+    line: Callable[[Any, E], NumberLine | None] = _draw_no_line
     findings: Callable[[Any, E, Finding], tuple[Finding, ...]] = keep_one_finding
     stated: Callable[[Any, E | None], tuple[str, str]] | None = None
     null: Null | None = None
@@ -138,7 +138,7 @@ class Answering(Generic[E]):
         case = self.rules.decide(config, evidence)
         explain, line = case.explain or self.explain, case.line or self.line
         if case.answer == NOT_JUDGED:  # numbers would pass for a result
-            explain, line = case.explain or repeat_verdict, draw_no_line
+            explain, line = case.explain or repeat_verdict, _draw_no_line
         explained = explain(config, evidence)
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line(config, evidence))
         return (case.findings or self.findings)(config, evidence, first)

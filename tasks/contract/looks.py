@@ -56,7 +56,7 @@ def coverage(number: int) -> float:
     return 1 - 2 * clearing_level(number)
 
 
-def format_coverage(number: int) -> str:
+def _format_coverage(number: int) -> str:
     """`95`, `97.5`, `98.75`, ...: in per cent."""
     return f"{100 * coverage(number):.6g}"
 
@@ -137,9 +137,9 @@ def describe_look(look: Look, error: float | None, subject: str) -> str:
     )
 
 
-def relabel(text: str, number: int) -> str:
+def _relabel(text: str, number: int) -> str:
     """The text with the coverage that its intervals have at this look."""
-    return text.replace(INTERVAL, f"{format_coverage(number)} % interval") if number > 1 else text
+    return text.replace(INTERVAL, f"{_format_coverage(number)} % interval") if number > 1 else text
 
 
 def add_look(verdict: Verdict, number: int, told: str) -> Verdict:
@@ -147,7 +147,7 @@ def add_look(verdict: Verdict, number: int, told: str) -> Verdict:
     if number == 1:
         return verdict
     return replace(
-        verdict, sentence=f"{relabel(verdict.sentence, number)} {told}", limits=relabel(verdict.limits, number)
+        verdict, sentence=f"{_relabel(verdict.sentence, number)} {told}", limits=_relabel(verdict.limits, number)
     )
 
 
@@ -156,16 +156,16 @@ def certify_look(certificate: Certificate, look: Look, told: str) -> Certificate
     if not told:
         return certificate
     number = look.number
-    spent = f" Intervals have a coverage of {format_coverage(number)} %." if number > 1 else ""
+    spent = f" Intervals have a coverage of {_format_coverage(number)} %." if number > 1 else ""
     return replace(
         certificate,
         findings=tuple(_relabel_finding(finding, number) for finding in certificate.findings),
-        rule=relabel(certificate.rule, number),
+        rule=_relabel(certificate.rule, number),
         error=f"{certificate.error} {told}{spent}".strip(),
-        beyond=relabel(certificate.beyond, number),
+        beyond=_relabel(certificate.beyond, number),
     )
 
 
 def _relabel_finding(finding: Finding, number: int) -> Finding:
     line = finding.line if finding.line is None else replace(finding.line, coverage=100 * coverage(number))
-    return replace(finding, sentence=relabel(finding.sentence, number), line=line)
+    return replace(finding, sentence=_relabel(finding.sentence, number), line=line)

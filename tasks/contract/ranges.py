@@ -236,7 +236,7 @@ class Ranged:
     """A config that checks the ranges in its fields' types on construction, then its conflicts."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        _check_ranges(self)
         for conflict in self.conflicts():
             raise ValueError(conflict)
 
@@ -245,7 +245,7 @@ class Ranged:
         yield from ()
 
 
-def check_ranges(config: Any) -> None:
+def _check_ranges(config: Any) -> None:
     """ValueError naming the first field that is out of its range, its value, and what is allowed."""
     kind: Any = type(config)
     for name, allowed in field_ranges(kind).items():

@@ -22,7 +22,7 @@ def applies_always(_config: Any) -> bool:
     return True
 
 
-def end_sentence(_config: Any, _evidence: Any) -> str:
+def _end_sentence(_config: Any, _evidence: Any) -> str:
     return "."
 
 
@@ -50,7 +50,7 @@ class Case(Generic[Evidence]):
     error: str = ""
     scope: str = ""
     applies: Callable[[Any], bool] = applies_always
-    because: Callable[[Any, Evidence], str] = end_sentence
+    because: Callable[[Any, Evidence], str] = _end_sentence
     reasons: Callable[[Any, Evidence], Iterable[str]] = give_no_reasons
     steps: tuple[str, ...] | Callable[[Any, Any], tuple[str, ...]] = STEPS["open"]
     describe: Callable[[Any, Evidence], str] | None = None

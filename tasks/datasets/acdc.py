@@ -120,7 +120,7 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
     table = place(folder)
     strengths = field_strengths(table)
     training, testing = (
-        draw_patient_order(list(patients(folder / split, strengths, table, tesla)), split)
+        _draw_patient_order(list(patients(folder / split, strengths, table, tesla)), split)
         for split in (TRAINING, TESTING)
     )
     if not training:
@@ -130,7 +130,7 @@ def source(folder: Path, tesla: Tesla) -> Source | None:
     return Source(f"{RULE} {tesla} T", (table, *files), lambda: content)
 
 
-def draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
+def _draw_patient_order(patients: Sequence[Patient], split: str) -> tuple[Patient, ...]:
     """The split's patients in a random order in which every first part has each group in proportion."""
     order = draw_class_order([patient.label for patient in patients], "acdc", split)
     return tuple(patients[place] for place in order)
@@ -181,7 +181,7 @@ def patients(split: Path, strengths: Mapping[int, Tesla], table: Path, tesla: Te
         if number not in strengths:
             raise DatasetError(f"{table} does not name {folder.name} of {split}; give its field strength, 1.5 or 3")
         if strengths[number] == tesla:
-            yield read_patient(folder, number)
+            yield _read_patient(folder, number)
 
 
 def folders(split: Path) -> Iterator[tuple[int, Path]]:
@@ -196,7 +196,7 @@ def folders(split: Path) -> Iterator[tuple[int, Path]]:
     yield from sorted(folder_of.items())
 
 
-def read_patient(folder: Path, number: int) -> Patient:
+def _read_patient(folder: Path, number: int) -> Patient:
     """The patient of this folder; DatasetError where a file is missing."""
     label = group(folder / INFO)
     packed = folder / f"{folder.name}_4d.nii.gz"
@@ -258,7 +258,7 @@ def header(path: Path) -> Any:
     try:
         opened = nibabel.load(path)
     except Exception as error:  # gzip, zlib and nibabel each have errors of their own for broken bytes
-        raise broken_volume(path, error) from None
+        raise _broken_volume(path, error) from None
     if len(opened.shape) != 4 or 0 in opened.shape:
         shape = " x ".join(map(str, opened.shape))
         raise DatasetError(f"{path} is {shape}; it must have four axes: x, y, slices and frames")
@@ -266,11 +266,11 @@ def header(path: Path) -> Any:
     most = path.stat().st_size * (DEFLATED if path.suffix == ".gz" else 1)
     if math.prod(opened.shape) * opened.get_data_dtype().itemsize > most:
         shape = " x ".join(map(str, opened.shape))
-        raise broken_volume(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
+        raise _broken_volume(path, ValueError(f"its header tells of {shape} values, more than the file holds"))
     return opened
 
 
-def broken_volume(path: Path, error: Exception) -> DatasetError:
+def _broken_volume(path: Path, error: Exception) -> DatasetError:
     return DatasetError(f"{path} cannot be read as NIfTI: {' '.join(str(error).split()) or type(error).__name__}")
 
 
@@ -282,7 +282,7 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
             opened = type(opened).from_bytes(gunzip(patient.path.read_bytes()))
         values = np.asanyarray(opened.dataobj)
     except Exception as error:
-        raise broken_volume(patient.path, error) from None
+        raise _broken_volume(patient.path, error) from None
     if values.dtype.kind not in "iuf":
         raise DatasetError(f"{patient.path} holds values of the type {values.dtype}; they must be real numbers")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -293,14 +293,14 @@ def fill(patient: Patient, opened: Any, out: Pixels) -> None:
             f"{patient.path} has the value {low:g} at its {DARKEST}st and its {BRIGHTEST}th percentile; nothing is seen"
         )
     out[:] = 0
-    (from_x, to_x), (from_y, to_y) = (centre_slices(length) for length in values.shape[:2])
+    (from_x, to_x), (from_y, to_y) = (_centre_slices(length) for length in values.shape[:2])
     frames = out.reshape(values.shape[3], values.shape[2], SIDE, SIDE)
     for frame, into in enumerate(frames):  # one at a time, since floats are larger than what they come from
         shown = values[from_x, from_y, :, frame].astype(np.float64)
         into[:, to_y, to_x] = np.rint(np.clip((shown - low) * (255 / (high - low)), 0, 255)).T
 
 
-def centre_slices(length: int) -> tuple[slice, slice]:
+def _centre_slices(length: int) -> tuple[slice, slice]:
     """The part of so many pixels that is kept, and its place in SIDE; the larger half of an odd rest comes last."""
     kept = min(length, SIDE)
     taken, put = (length - kept) // 2, (SIDE - kept) // 2

@@ -64,19 +64,19 @@ class IdxContent:
 
 def idx_source(folder: Path) -> Source | None:
     """The folder's four IDX files, each gzipped or not; None unless all are there."""
-    files = tuple(path for name in IDX_FILES for path in find_file(folder, name))
+    files = tuple(path for name in IDX_FILES for path in _find_file(folder, name))
     if len(files) < len(IDX_FILES):
         return None
-    return Source(IDX_RULE, files, lambda: IdxContent(tuple(unpack_file(path) for path in files)))
+    return Source(IDX_RULE, files, lambda: IdxContent(tuple(_unpack_file(path) for path in files)))
 
 
-def find_file(folder: Path, name: str) -> Iterator[Path]:
+def _find_file(folder: Path, name: str) -> Iterator[Path]:
     """The first of NAME and NAME.gz that is in the folder, if any is."""
     candidates = (folder / name, folder / f"{name}.gz")
     yield from [path for path in candidates if path.is_file()][:1]
 
 
-def unpack_file(path: Path) -> bytes:
+def _unpack_file(path: Path) -> bytes:
     """A file's bytes, gunzipped where they are gzipped, whatever the file is called."""
     try:
         raw = path.read_bytes()
@@ -158,10 +158,10 @@ def cifar_source(folder: Path) -> Source | None:
 
 
 def read_cifar(folder: Path) -> ArrayContent:
-    return ArrayContent(CIFAR_RULE, *read_batches(folder, CIFAR_TRAIN), *read_batches(folder, CIFAR_TEST))
+    return ArrayContent(CIFAR_RULE, *_read_batches(folder, CIFAR_TRAIN), *_read_batches(folder, CIFAR_TEST))
 
 
-def read_batches(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
+def _read_batches(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
     """The images (n, 32, 32, 3) and labels of several batches, one after another."""
     parts = [read_batch(folder / name) for name in names]
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
@@ -172,7 +172,7 @@ def read_batch(path: Path) -> tuple[Pixels, Labels]:
         content = ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     except Exception as error:  # an unpickler fed with broken bytes raises nearly anything
         raise DatasetError(f"{path} is not a batch of CIFAR images: {error}") from error
-    rows, labels = batch_field(content, "data"), batch_field(content, "labels")
+    rows, labels = _batch_field(content, "data"), _batch_field(content, "labels")
     if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != 3072:
         raise DatasetError(f"{path}: data is not uint8 (n, 3072)")
     if not isinstance(labels, (list, np.ndarray)) or len(labels) != len(rows):
@@ -182,7 +182,7 @@ def read_batch(path: Path) -> tuple[Pixels, Labels]:
     return pixels, np.asarray(labels, np.int64)
 
 
-def batch_field(content: object, name: str) -> object:
+def _batch_field(content: object, name: str) -> object:
     """A batch's field, whether its keys were written as text or as bytes."""
     if not isinstance(content, Mapping):
         return None
@@ -208,7 +208,7 @@ def svhn_source(name: str, folder: Path) -> Source | None:
         SVHN_RULE,
         files,
         lambda: ArrayContent(
-            SVHN_RULE, *read_svhn_split(folder, SVHN_TRAIN[name]), *read_svhn_split(folder, SVHN_TEST)
+            SVHN_RULE, *_read_svhn_split(folder, SVHN_TRAIN[name]), *_read_svhn_split(folder, SVHN_TEST)
         ),
     )
 
@@ -218,39 +218,39 @@ def lacking_svhn_files(name: str, folder: Path) -> list[str]:
     return [part for part in (*SVHN_TRAIN[name], *SVHN_TEST) if not (folder / part).is_file()]
 
 
-def read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
+def _read_svhn_split(folder: Path, names: Sequence[str]) -> tuple[Pixels, Labels]:
     """The images (n, 32, 32, 3) and labels of several files, one after another."""
-    counts = [images_in(folder / name) for name in names]
+    counts = [_images_in(folder / name) for name in names]
     images = np.empty((sum(counts), *SVHN_SHAPE), np.uint8)
     labels = np.empty(sum(counts), np.int64)
     ends = np.cumsum(counts)
     for name, count, end in zip(names, counts, ends, strict=True):
-        read_svhn_file(folder / name, images[end - count : end], labels[end - count : end])
+        _read_svhn_file(folder / name, images[end - count : end], labels[end - count : end])
     return images, labels
 
 
-def images_in(path: Path) -> int:
+def _images_in(path: Path) -> int:
     """The number of images that a file announces; DatasetError unless X and y have the expected form."""
     from scipy.io import whosmat
 
     try:
         forms = {name: (shape, kind) for name, shape, kind in whosmat(path, appendmat=False)}
     except Exception as error:  # a reader fed with broken bytes raises nearly anything
-        raise unreadable_svhn(path, error) from error
+        raise _unreadable_svhn(path, error) from error
     form = forms.get("X")
     if form is None or form[1] != "uint8" or len(form[0]) != 4 or form[0][:3] != SVHN_SHAPE:
-        raise DatasetError(f"{path}: X is {describe_form(form)}; expected uint8 (32, 32, 3, n)")
+        raise DatasetError(f"{path}: X is {_describe_form(form)}; expected uint8 (32, 32, 3, n)")
     count, form = int(form[0][3]), forms.get("y")
     if form is None or form[0] != (count, 1):
-        raise DatasetError(f"{path}: y is {describe_form(form)}; expected ({count}, 1), a label for each image in X")
+        raise DatasetError(f"{path}: y is {_describe_form(form)}; expected ({count}, 1), a label for each image in X")
     return count
 
 
-def describe_form(form: tuple[tuple[int, ...], str] | None) -> str:
+def _describe_form(form: tuple[tuple[int, ...], str] | None) -> str:
     return "absent" if form is None else f"{form[1]} {form[0]}"
 
 
-def read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
+def _read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
     """Fill in the images (n, 32, 32, 3) and labels of one file."""
     from scipy.io import loadmat
 
@@ -259,13 +259,13 @@ def read_svhn_file(path: Path, images: Pixels, labels: Labels) -> None:
         images[:] = content["X"].transpose(3, 0, 1, 2)
         digits = np.asarray(content["y"][:, 0], np.float64)  # some writers know no other numbers
     except Exception as error:
-        raise unreadable_svhn(path, error) from error
+        raise _unreadable_svhn(path, error) from error
     wrong = digits[~np.isin(digits, range(1, 11))]
     if len(wrong):
         raise DatasetError(f"{path}: y holds {wrong[0]:g}; expected 1 to 10, where 10 stands for digit 0")
     labels[:] = digits % 10
 
 
-def unreadable_svhn(path: Path, error: Exception) -> DatasetError:
+def _unreadable_svhn(path: Path, error: Exception) -> DatasetError:
     message = " ".join(str(error).split()) or type(error).__name__
     return DatasetError(f"{path} is not a MATLAB file of SVHN's images: {message}")

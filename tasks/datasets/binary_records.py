@@ -82,9 +82,9 @@ def source(name: str, folder: Path) -> Source | None:
     names = FILES[name]
     texts = tuple(folder / each for each in names.texts)
     if all(path.is_file() for path in texts):
-        return Source(RULE, texts, lambda: from_texts({path.name: file_bytes(path) for path in texts}, folder))
+        return Source(RULE, texts, lambda: _from_texts({path.name: file_bytes(path) for path in texts}, folder))
     readers: Mapping[str, Callable[[Path], BinaryRecords]] = {
-        names.packed: lambda path: from_texts(unpack(path, names.texts), path),
+        names.packed: lambda path: _from_texts(unpack(path, names.texts), path),
         names.arrays: from_arrays,
     }
     for file, read in readers.items():
@@ -109,14 +109,14 @@ def unpack(path: Path, names: tuple[str, ...]) -> Texts:
     return {PurePosixPath(name).name: text for name, text in texts.items()}
 
 
-def from_texts(texts: Texts, place: Path) -> BinaryRecords:
+def _from_texts(texts: Texts, place: Path) -> BinaryRecords:
     """The records of one file whose lines begin with the label, or of `feats` and `labels`."""
-    parsed = [parse_numbers(text, f"{name} in {place}") for name, text in texts.items()]
+    parsed = [_parse_numbers(text, f"{name} in {place}") for name, text in texts.items()]
     features, labels = (parsed[0][:, 1:], parsed[0][:, 0]) if len(parsed) == 1 else (parsed[0], parsed[1][:, 0])
-    return check_records(features, labels.astype(np.int64) - 1, place)
+    return _check_records(features, labels.astype(np.int64) - 1, place)
 
 
-def parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
+def _parse_numbers(text: bytes, where: str) -> NDArray[np.uint8]:
     """The whole numbers from 0 to 255 in lines with commas between them, (lines, numbers)."""
     from pyarrow import csv
 
@@ -145,10 +145,10 @@ def from_arrays(path: Path) -> BinaryRecords:
         raise DatasetError(f"{path} has no arrays features and labels that can be read: {reason}") from None
     if labels.ndim == 2:
         labels = labels[:, 0] if labels.shape[1] == 1 else labels.argmax(axis=1)
-    return check_records(features, labels, path)
+    return _check_records(features, labels, path)
 
 
-def check_records(features: NDArray[np.generic], labels: NDArray[np.generic], place: Path) -> BinaryRecords:
+def _check_records(features: NDArray[np.generic], labels: NDArray[np.generic], place: Path) -> BinaryRecords:
     """The records; DatasetError, in one line, unless features are 0 or 1 and each record has a label from 0 on."""
     if features.ndim != 2 or labels.shape != features.shape[:1] or len(features) < TEST_EVERY:
         raise DatasetError(

@@ -114,11 +114,11 @@ def load_questions(dataset: Dataset) -> QuestionSet:
         if dataset.digest not in _questions:
             content, dataset = read_content(dataset)
             if dataset.digest not in _questions:
-                _questions[dataset.digest] = questions_of(dataset, content)
+                _questions[dataset.digest] = _questions_of(dataset, content)
         return _questions[dataset.digest]
 
 
-def questions_of(dataset: Dataset, content: Content) -> QuestionSet:
+def _questions_of(dataset: Dataset, content: Content) -> QuestionSet:
     if isinstance(content, Facts | QuestionFiles):
         return content.questions()
     if isinstance(content, RecordFile):
@@ -175,11 +175,11 @@ def load_with_boxes(dataset: Dataset, correlation: float = 0.0) -> BoxedPictures
         digest = content.digest()
         check(dataset, digest)
         if (digest, correlation) not in _boxed:  # the data set may have come without a digest
-            _boxed[digest, correlation] = scenes_of(dataset, content, correlation)
+            _boxed[digest, correlation] = _scenes_of(dataset, content, correlation)
         return _boxed[digest, correlation]
 
 
-def scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
+def _scenes_of(dataset: Dataset, content: Content, correlation: float) -> BoxedPictures:
     if dataset.name == SCENES and isinstance(content, Blended) and isinstance(content.digits, Digits):
         return scenes.scenes(content.digits.text, content.encoded, correlation)
     holding = f"{SCENES}, imagenet, imagenet:PATH and boxed:TABLE"
@@ -201,7 +201,7 @@ def open_pictures(dataset: Dataset, held: Held = "auto") -> PictureSet:
         return load(dataset)
     if held == "files":
         return decode_by_rows(dataset, find(dataset.name)[1])
-    if held == "auto" and not is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
+    if held == "auto" and not _is_large_in_cache(dataset) and not is_large(find(dataset.name)[1]):
         return load(dataset)
     dataset = dataset if dataset.digest else pin(dataset)
     return open_cache(dataset.digest, lambda: open_files(dataset))
@@ -218,7 +218,7 @@ def is_large(source: Source) -> bool:
     return source.by_rows is not None and source.by_rows().size() > SHARE * hardware.available_memory()
 
 
-def is_large_in_cache(dataset: Dataset) -> bool:
+def _is_large_in_cache(dataset: Dataset) -> bool:
     """`is_large` for a set that has been written into the cache, without reading its own files."""
     path = path_of(dataset.digest)
     return path.is_file() and path.stat().st_size > SHARE * hardware.available_memory()

@@ -55,7 +55,7 @@ def number_classes(labels: Sequence[str], declared: Sequence[str] = ()) -> Class
     for name in declared:
         if name not in occurring:
             raise LabelError(f"declares the class {name!r}, which no picture has; leave it out of the names")
-    names = tuple(declared) or tuple(sorted(occurring, key=natural_key))
+    names = tuple(declared) or tuple(sorted(occurring, key=_natural_key))
     numbers = {name: number for number, name in enumerate(names)}
     return Classes(names, np.array([numbers[spelling[label]] for label in labels], np.int64))
 
@@ -76,11 +76,11 @@ def number_published(labels: Sequence[str], names: Sequence[str], count: int) ->
 def number_array(labels: NDArray[Any]) -> Classes:
     """The classes of an array of whole numbers, (n,). Raises LabelError for other numbers."""
     different, places = np.unique(labels, return_inverse=True)
-    classes = number_classes([label_text(value) for value in plain_numbers(different)])
+    classes = number_classes([_label_text(value) for value in _plain_numbers(different)])
     return Classes(classes.names, classes.labels[places])
 
 
-def natural_key(label: str) -> tuple[Any, ...]:
+def _natural_key(label: str) -> tuple[Any, ...]:
     """What labels are sorted by: numbers by their value, before text with its runs of digits as numbers."""
     if NUMBER.fullmatch(label):
         return 0, Decimal(shorten_number(label)), label
@@ -96,7 +96,7 @@ def shorten_number(label: str) -> str:
     return f"{number[1]}.{number[2]}" if number[2] else number[1]
 
 
-def label_text(value: Any) -> str:
+def _label_text(value: Any) -> str:
     """A label as text, empty where there is none. Raises LabelError for what is neither text nor a number."""
     if isinstance(value, str | bool | int):
         return str(value).strip()
@@ -107,7 +107,7 @@ def label_text(value: Any) -> str:
     raise LabelError(f"is {value!r:.80}; it must be text or a number")
 
 
-def plain_numbers(values: NDArray[Any]) -> list[Any]:
+def _plain_numbers(values: NDArray[Any]) -> list[Any]:
     """The values of an array; a float32 or float16 as the number that it is written as, 0.1 and not 0.10000000149."""
     if values.dtype.kind != "f" or values.dtype.itemsize > FLOAT32_BYTES:
         plain: list[Any] = values.tolist()
@@ -116,11 +116,11 @@ def plain_numbers(values: NDArray[Any]) -> list[Any]:
 
 
 def column_values(column: pa.ChunkedArray) -> list[Any]:
-    """The cells of a column of labels, None for nothing; short floats as `plain_numbers` gives them."""
+    """The cells of a column of labels, None for nothing; short floats as `_plain_numbers` gives them."""
     import pyarrow as pa
 
     if pa.types.is_float32(column.type) or pa.types.is_float16(column.type):
-        return plain_numbers(column.to_numpy())
+        return _plain_numbers(column.to_numpy())
     cells: list[Any] = column.to_pylist()
     return cells
 
@@ -138,8 +138,8 @@ def declared_names(metadata: Mapping[bytes, bytes] | None, column: str) -> tuple
 def name_label(value: Any, names: Sequence[str]) -> str:
     """A label by its declared name, empty where there is none. Raises LabelError for a number without a name."""
     if not names or isinstance(value, str | bool):
-        return label_text(value)
-    number = label_text(value)
+        return _label_text(value)
+    number = _label_text(value)
     if "." in number:
         raise LabelError(f"is {number}; the file's metadata has names for whole numbers alone")
     if number and not 0 <= int(number) < len(names):

@@ -45,11 +45,11 @@ def groups_of(images: Images, rows: Rows) -> Rows:
     A group's number is the smallest of `train_groups` in it; without these it is the row of the first copy.
     """
     if images not in _groups:
-        _groups[images] = join_groups(images)
+        _groups[images] = _join_groups(images)
     return _groups[images][rows]
 
 
-def join_groups(images: Images) -> Rows:
+def _join_groups(images: Images) -> Rows:
     """The group of every training image, (n,): connected by a common group, content or origin."""
     count = len(images.train_images)
     every = np.arange(count)
@@ -75,11 +75,11 @@ def first_copies(images: Images) -> Rows:
     """The first training image with the same pixels as each, (n,): its own row if there is none before it."""
     if images not in _first_copies:
         every = np.arange(len(images.train_images))
-        _first_copies[images] = every if is_outline(images) else first_rows(contents(images.train_images))
+        _first_copies[images] = every if _is_outline(images) else first_rows(contents(images.train_images))
     return _first_copies[images]
 
 
-def is_outline(images: Images) -> bool:
+def _is_outline(images: Images) -> bool:
     """Whether the images are the blank ones of a data set that is planned and priced without its files."""
     return images.train_images.strides[0] == 0
 

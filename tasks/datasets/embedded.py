@@ -76,7 +76,7 @@ class Photos:
 
 
 def digits_source() -> Source:
-    path = sklearn_folder() / "data" / "digits.csv.gz"
+    path = _sklearn_folder() / "data" / "digits.csv.gz"
     return Source(Digits.RULE, (path,), lambda: Digits(gzip.decompress(path.read_bytes())))
 
 
@@ -87,10 +87,10 @@ def photos_source() -> Source:
 
 def photographs() -> tuple[Path, ...]:
     """The photographs of a temple and of a flower."""
-    return tuple(sklearn_folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
+    return tuple(_sklearn_folder() / "images" / name for name in ("china.jpg", "flower.jpg"))
 
 
-def sklearn_folder() -> Path:
+def _sklearn_folder() -> Path:
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise DatasetError(

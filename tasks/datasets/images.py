@@ -146,8 +146,8 @@ class Images:
     def __post_init__(self) -> None:
         if self.names and len(self.names) != self.classes:
             raise DatasetError(f"there are {len(self.names)} names for {self.classes} classes")
-        check_split("train", self.train_images, self.train_labels, self.classes)
-        check_split("test", self.test_images, self.test_labels, self.classes)
+        _check_split("train", self.train_images, self.train_labels, self.classes)
+        _check_split("test", self.test_images, self.test_labels, self.classes)
         if self.train_images.shape[1:] != self.test_images.shape[1:]:
             shapes = f"{self.train_images.shape[1:]} and {self.test_images.shape[1:]}"
             raise DatasetError(f"training and test images differ in shape: {shapes}")
@@ -173,7 +173,7 @@ class Images:
         return InMemory(self.test_images, self.test_labels)
 
 
-def check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:
+def _check_split(name: str, images: Pixels, labels: Labels, classes: int) -> None:
     """Raise DatasetError unless images are (n, h, w, 1 or 3) uint8 with n labels below `classes`."""
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         raise DatasetError(f"{name} images are {images.dtype} {images.shape}; expected uint8 (n, h, w, 1 or 3)")
@@ -214,11 +214,11 @@ def as_shape(images: Pixels, shape: tuple[int, int, int]) -> Pixels:
     out = np.empty((len(images), *shape), np.uint8)
     step = max(1, TOGETHER // max(1, images.shape[1] * images.shape[2]))
     for first in range(0, len(images), step):
-        out[first : first + step] = convert_shape(images[first : first + step], height, width, channels)
+        out[first : first + step] = _convert_shape(images[first : first + step], height, width, channels)
     return out
 
 
-def convert_shape(images: Pixels, height: int, width: int, channels: int) -> Pixels:
+def _convert_shape(images: Pixels, height: int, width: int, channels: int) -> Pixels:
     if channels == 1 and images.shape[3] == 3:
         images = luma(images)
     if images.shape[1:3] != (height, width):

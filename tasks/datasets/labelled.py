@@ -71,7 +71,7 @@ class LabelledContent:
     def images(self) -> Images:
         channels = max(picture.shape[2] for picture in self.pictures)
         train, test = (self.stack_split(split, channels) for split in SPLITS)
-        train_labels, test_labels = (labels_of(self.entries, split) for split in SPLITS)
+        train_labels, test_labels = (_labels_of(self.entries, split) for split in SPLITS)
         return Images(train, train_labels, test, test_labels, len(self.names), self.names, notes=self.notes)
 
     def stack_split(self, split: Split, channels: int) -> Pixels:
@@ -111,13 +111,13 @@ class LabelledFiles:
     @cached_property
     def joined_entries(self) -> tuple[Labelled, ...]:
         """The entries, with copies of one file in one split."""
-        return join_copies(self.entries, self.names, self.digests)
+        return _join_copies(self.entries, self.names, self.digests)
 
     def rows(self, split: Split) -> FileRows:
         entries = self.joined_entries
         chosen = split_places(entries, split)
         paths, digests = tuple(entries[at].path for at in chosen), tuple(self.digests[at] for at in chosen)
-        return FileRows(paths, digests, labels_of(entries, split), self.options)
+        return FileRows(paths, digests, _labels_of(entries, split), self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class FileRows:
         return out[places]
 
     def _one(self, row: int) -> Pixels:
-        digest, shown = decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
+        digest, shown = _decode_encoded(file_bytes(self.paths[row]), self.paths[row], self.options)
         if digest != self.digests[row]:
             raise DatasetError(f"{self.paths[row]} has changed since the data set was opened; begin anew")
         return shown.pixels
@@ -173,7 +173,7 @@ def read_labelled(
     """The content; a DatasetError naming the image that cannot be read or has another size than the first."""
 
     def one(entry: Labelled) -> tuple[str, Decoded]:
-        return decode_encoded(read(entry), entry, options)
+        return _decode_encoded(read(entry), entry, options)
 
     digests: list[str] = []
     pictures: list[Pixels] = []
@@ -186,11 +186,11 @@ def read_labelled(
         digests.append(digest)
         pictures.append(shown.pixels)
         levels.append(shown.levels)
-    joined = join_copies(entries, names, digests)
+    joined = _join_copies(entries, names, digests)
     return LabelledContent(joined, names, tuple(digests), tuple(pictures), range_notes(levels))
 
 
-def join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str]) -> tuple[Labelled, ...]:
+def _join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Sequence[str]) -> tuple[Labelled, ...]:
     """The entries with each drawn split replaced by that of the first file with the same bytes.
 
     Raises DatasetError if a class then lacks images in a split.
@@ -209,7 +209,7 @@ def join_copies(entries: tuple[Labelled, ...], names: Sequence[str], digests: Se
     return tuple(joined)
 
 
-def decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
+def _decode_encoded(encoded: bytes, where: object, options: Options) -> tuple[str, Decoded]:
     """The SHA-256 of an encoded image, and its pixels (h, w, c) in the shape of the options."""
     try:
         shown = decode(encoded, bits=options.bits)
@@ -231,7 +231,7 @@ def digest_of_files(entries: Sequence[Labelled], names: tuple[str, ...], digests
     return digest_of(RULE, [json.dumps(names).encode(), json.dumps(pictures).encode()])
 
 
-def labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
+def _labels_of(entries: Sequence[Labelled], split: Split) -> Labels:
     return np.array([entries[place].label for place in split_places(entries, split)], np.int64)
 
 

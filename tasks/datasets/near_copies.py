@@ -38,11 +38,11 @@ def find_near_copies(pixels: Pixels) -> Pairs:
         for apart in range(1, NEXT + 1):
             one, other = order[:-apart], order[apart:]
             together = (steps[one] == steps[other]).all(axis=1)
-            found |= near_pairs(means, rows[one[together]], rows[other[together]])
+            found |= _near_pairs(means, rows[one[together]], rows[other[together]])
     return sorted(pair for pair in found if not np.array_equal(pixels[pair[0]], pixels[pair[1]]))
 
 
-def near_pairs(means: NDArray[np.int16], one: NDArray[np.int64], other: NDArray[np.int64]) -> set[tuple[int, int]]:
+def _near_pairs(means: NDArray[np.int16], one: NDArray[np.int64], other: NDArray[np.int64]) -> set[tuple[int, int]]:
     """The pairs whose means differ by at most NEAR, with the smaller row first."""
     near = np.abs(means[one] - means[other]).max(axis=1, initial=0) <= NEAR
     first, second = np.minimum(one[near], other[near]), np.maximum(one[near], other[near])

@@ -27,12 +27,12 @@ SAMPLE = 64  # boxed images whose levels are looked at
 Rule = Callable[[Dataset, Images], Iterable[str]]
 
 
-def notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
+def _notes_of_reading(_: Dataset, images: Images) -> Iterable[str]:
     """The notes that were taken while the images were decoded."""
     return images.notes
 
 
-def notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
+def _notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
     """The exact copies among training images, the test images that are training images, and near copies."""
     copies = count_copies(images, np.arange(len(images.train_images)))
     if copies.groups:
@@ -59,7 +59,7 @@ def notes_of_copies(dataset: Dataset, images: Images) -> Iterable[str]:
         )
 
 
-RULES: tuple[Rule, ...] = (notes_of_reading, notes_of_copies)
+RULES: tuple[Rule, ...] = (_notes_of_reading, _notes_of_copies)
 
 
 def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, ...]:
@@ -79,12 +79,12 @@ def data_notes(dataset: Dataset, known: MutableMapping[str, str]) -> tuple[str, 
 
 def _examine(dataset: Dataset) -> list[str]:
     if dataset.name.startswith("boxed:"):
-        return [*notes_of_sample(dataset), *notes_of_boxed_copies(dataset)]
+        return [*_notes_of_sample(dataset), *_notes_of_boxed_copies(dataset)]
     images = catalog.load(dataset)
     return [note for rule in RULES for note in rule(dataset, images)]
 
 
-def notes_of_sample(dataset: Dataset) -> Iterable[str]:
+def _notes_of_sample(dataset: Dataset) -> Iterable[str]:
     """The notes about the levels of a sample of boxed images; decoding every image would take too long."""
     pictures = catalog.load_with_boxes(dataset)
     assert isinstance(pictures, PictureFiles)
@@ -93,7 +93,7 @@ def notes_of_sample(dataset: Dataset) -> Iterable[str]:
     return range_notes(pictures.decode(row).levels for row in sample)
 
 
-def notes_of_boxed_copies(dataset: Dataset) -> Iterable[str]:
+def _notes_of_boxed_copies(dataset: Dataset) -> Iterable[str]:
     """The exact copies among boxed images: equal pixels, or equal files of ImageNet."""
     copies = count_groups(catalog.load_with_boxes(dataset).first_copies)
     if copies.groups:

@@ -72,7 +72,7 @@ class Shaped:
     options: Options
 
     def digest(self) -> str:
-        return digest_after_shaping(self.content.digest(), self.options)
+        return _digest_after_shaping(self.content.digest(), self.options)
 
     def images(self) -> Images:
         """The images in that shape; the origin of each is that of the original, or else the original.
@@ -101,13 +101,13 @@ class ShapedByRows:
         return self.content.size()
 
     def digest(self) -> str:
-        return digest_after_shaping(self.content.digest(), self.options)
+        return _digest_after_shaping(self.content.digest(), self.options)
 
     def open_rows(self) -> PictureSet:
         return self.content.open_rows()
 
 
-def digest_after_shaping(digest: str, options: Options) -> str:
+def _digest_after_shaping(digest: str, options: Options) -> str:
     return digest_of(RULE, [digest.encode(), str(options).encode()])
 
 

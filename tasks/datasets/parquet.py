@@ -91,7 +91,7 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
         if match and split:
             files.setdefault(split, []).append(path)
             parts.setdefault(split, set()).add((int(match[2] or 0), int(match[3] or 1)))
-    of_folders = find_shard_folders(folder)
+    of_folders = _find_shard_folders(folder)
     both = next((split for split in of_folders if split in files), None)
     if both is not None:
         raise DatasetError(
@@ -105,7 +105,7 @@ def find_files(folder: Path) -> dict[str, list[Path]]:
     return files | of_folders
 
 
-def find_shard_folders(folder: Path) -> dict[str, list[Path]]:
+def _find_shard_folders(folder: Path) -> dict[str, list[Path]]:
     """The numbered files in a folder for each split, 0000.parquet, 0001.parquet ..., in their order."""
     files: dict[str, list[Path]] = {}
     for directory in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -130,7 +130,7 @@ def read_content(folder: Path, files: dict[str, list[Path]], options: Options, i
     """All images, decoded by threads; a DatasetError naming the file and the row that is not as it should be."""
     selected = options.selection
     column = "" if selected is None else selected.column
-    shards = {path: read_shard(path, column) for paths in files.values() for path in paths}
+    shards = {path: _read_shard(path, column) for paths in files.values() for path in paths}
     splits = choose_splits(files)
     declared = {shard.declared for shard in shards.values()}
     if len(declared) > 1:
@@ -168,10 +168,10 @@ def count_rows(path: Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
-        raise unreadable_parquet(path, error) from None
+        raise _unreadable_parquet(path, error) from None
 
 
-def read_shard(path: Path, mark_column: str = "") -> Shard:
+def _read_shard(path: Path, mark_column: str = "") -> Shard:
     """A file's images and labels, and the cells of the column that marks members, if one is named."""
     import pyarrow.parquet as pq
 
@@ -191,22 +191,22 @@ def read_shard(path: Path, mark_column: str = "") -> Shard:
         encoded = binary(table.column(column))
         values = column_values(table.column(label))
     except (OSError, pa.ArrowException, TooLarge) as error:
-        raise unreadable_parquet(path, error) from None
+        raise _unreadable_parquet(path, error) from None
     if not len(encoded):
         raise DatasetError(f"{path} has no rows")
     if encoded.null_count:
         row = encoded.is_null().to_pylist().index(True)
         raise DatasetError(f"{path}, row {row} has no picture; its bytes must be in the file")
     declared = declared_names(schema.metadata, label)
-    labels = list(cell_texts(path, LABEL, values, declared))
+    labels = list(_cell_texts(path, LABEL, values, declared))
     for row, text in enumerate(labels):
         if not text:
             raise DatasetError(f"{path}, row {row} has no label")
-    marks = list(cell_texts(path, mark_column, column_values(table.column(mark_columns[0])))) if mark_columns else None
+    marks = list(_cell_texts(path, mark_column, column_values(table.column(mark_columns[0])))) if mark_columns else None
     return Shard(path, encoded, labels, declared, marks)
 
 
-def cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequence[str] = ()) -> Iterator[str]:
+def _cell_texts(path: Path, column: str, values: Sequence[Any], declared: Sequence[str] = ()) -> Iterator[str]:
     """The cells of a column as text, empty if there is none; `declared` are the names of numbers."""
     for row, value in enumerate(values):
         try:
@@ -224,5 +224,5 @@ def binary(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.cast(pa.large_binary()).chunks or [pa.array([], pa.large_binary())])
 
 
-def unreadable_parquet(path: Path, error: Exception) -> DatasetError:
+def _unreadable_parquet(path: Path, error: Exception) -> DatasetError:
     return DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}")

@@ -98,15 +98,15 @@ class CacheFile:
     def _make(self, damaged: Parts | None) -> Parts:
         if damaged is None:
             with suppress(Damaged, OSError):
-                return map_file(self.path, self.digest)
+                return _map_file(self.path, self.digest)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with alone(self.path):
                 if damaged is None:
                     with suppress(Damaged, OSError):  # another process has just made it
-                        return map_file(self.path, self.digest)
+                        return _map_file(self.path, self.digest)
                 write(self.path, self.digest, self.pictures())
-            return map_file(self.path, self.digest)
+            return _map_file(self.path, self.digest)
         except OSError as error:
             raise DatasetError(
                 f"the cache {self.path} cannot be written: {error.strerror or error}; "
@@ -140,13 +140,13 @@ class MappedRows:
         wanted = np.asarray(rows, np.int64) + self.first
         parts = self.file.parts()
         try:
-            pixels = gather_rows(parts, wanted)
+            pixels = _gather_rows(parts, wanted)
         except Damaged:
-            pixels = gather_rows(self.file.renew(parts), wanted)
+            pixels = _gather_rows(self.file.renew(parts), wanted)
         return pixels.reshape(len(wanted), *self.shape)
 
 
-def gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+def _gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     """The pixels of these rows, (rows, h w c); Damaged where a row differs from what was written."""
     rows_per_part = len(parts.pixels[0])
     out = np.empty((len(rows), parts.pixels[0].shape[1]), np.uint8)
@@ -161,14 +161,14 @@ def gather_rows(parts: Parts, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
     return out
 
 
-def map_file(path: Path, digest: str) -> Parts:
+def _map_file(path: Path, digest: str) -> Parts:
     """The file mapped; Damaged where it is not whole or not this data set's, OSError where it is not there."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         about = json.loads(reader.schema.metadata[b"about"])
         if (about["rule"], about["digest"]) != (RULE, digest):
             raise Damaged(f"it is of {about['rule']} {about['digest']}")
-        parts = [part_of(*reader.get_batch_with_custom_metadata(at)) for at in range(reader.num_record_batches)]
+        parts = [_part_of(*reader.get_batch_with_custom_metadata(at)) for at in range(reader.num_record_batches)]
         rows = about["train"] + about["test"]
         pixels, labels, checksums = zip(*parts, strict=True)
         whole = Parts(about, pixels, np.concatenate(labels), np.concatenate(checksums), np.zeros(rows, bool))
@@ -179,7 +179,7 @@ def map_file(path: Path, digest: str) -> Parts:
     return whole
 
 
-def part_of(
+def _part_of(
     batch: pa.RecordBatch, metadata: dict[bytes, bytes]
 ) -> tuple[NDArray[np.uint8], Labels, NDArray[np.uint32]]:
     """A part's pixels (not copied), labels and checksums; Damaged where the latter two differ from what was written."""

@@ -24,7 +24,7 @@ LITTER = {"thumbs.db", "desktop.ini", "__macosx"}  # files that operating system
 
 def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
     """The folder's images; the DatasetError names the folder or file that is not as it should be."""
-    split_folders = find_splits(folder)
+    split_folders = _find_splits(folder)
     notes = []
     class_paths: list[tuple[Path, Split | None]] = []
     if split_folders:
@@ -38,16 +38,16 @@ def folder_source(folder: Path, options: Options = AS_THEY_ARE) -> Source:
         for name, split in splits.items():
             class_paths += ((path, split) for path in class_folders(split_folders[name]))
         if len(split_folders) > len(splits):
-            unread = sum(len(class_pictures(path)) for path in class_folders(split_folders[VALIDATION]))
+            unread = sum(len(_class_pictures(path)) for path in class_folders(split_folders[VALIDATION]))
             notes.append(unread_note(unread))
     else:
         class_paths += ((path, None) for path in class_folders(folder))
-    entries, names = list_pictures(class_paths)
+    entries, names = _list_pictures(class_paths)
     check_classes(entries, names, folder)
     return labelled_source(entries, names, options, notes=tuple(notes))
 
 
-def find_splits(folder: Path) -> dict[str, Path]:
+def _find_splits(folder: Path) -> dict[str, Path]:
     """The folders of the splits, if any is train or test; DatasetError for two folders of one split."""
     split_folders: dict[str, Path] = {}
     for path in visible(folder):
@@ -62,7 +62,7 @@ def find_splits(folder: Path) -> dict[str, Path]:
     return split_folders if set(SPLITS) & set(split_folders) else {}
 
 
-def list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
+def _list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[list[Labelled], tuple[str, ...]]:
     """The images of these folders, each of a class and a split, in the order of splits and classes; and the names.
 
     A folder without a split is spread over both.
@@ -72,7 +72,7 @@ def list_pictures(class_paths: Sequence[tuple[Path, Split | None]]) -> tuple[lis
     labelled.sort(key=lambda place: (SPLITS.index(place[0] or "train"), place[1]))
     files: list[tuple[Path, int, Split | None]] = []
     for split, label, path in labelled:
-        files += ((file, label, split) for file in class_pictures(path))
+        files += ((file, label, split) for file in _class_pictures(path))
     spread_splits = spread([label for _, label, _ in files])
     entries = [
         Labelled(file, label, split or spread_split, is_drawn=split is None)
@@ -93,7 +93,7 @@ def class_folders(folder: Path) -> list[Path]:
     return folders
 
 
-def class_pictures(folder: Path) -> list[Path]:
+def _class_pictures(folder: Path) -> list[Path]:
     """A class's images, sorted by name."""
     files = visible(folder)
     for path in files:

@@ -71,7 +71,7 @@ def read_table(file: Path, columns: Columns) -> Table:
     """The table in a file. Raises DatasetError for a file without rows, and for a row that lacks a path or a label."""
     if file.suffix.lower() not in SUFFIXES:
         raise DatasetError(f"{file} is no {columns.what}; it must end in {' or '.join(SUFFIXES)}")
-    table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(from_csv(file, columns)))
+    table = from_parquet(file, columns) if file.suffix.lower() == ".parquet" else Table(list(_from_csv(file, columns)))
     if not table.rows:
         raise DatasetError(f"{file} has no rows")
     for row in table.rows:
@@ -81,10 +81,10 @@ def read_table(file: Path, columns: Columns) -> Table:
     return table
 
 
-def from_csv(file: Path, columns: Columns) -> Iterator[Cells]:
+def _from_csv(file: Path, columns: Columns) -> Iterator[Cells]:
     try:
         text = read_delimited(file_bytes(file), columns.known)
-        check_columns(file, text.header, columns)
+        _check_columns(file, text.header, columns)
         for line, cells in text.rows():
             yield Cells(f"{file}, line {line}", dict(zip(text.header, cells, strict=True)))
     except DelimitedTextError as error:
@@ -98,7 +98,7 @@ def from_parquet(file: Path, columns: Columns) -> Table:
     try:
         schema = pq.read_schema(file)
         header = match_names(schema.names, columns.known)
-        check_columns(file, header, columns)
+        _check_columns(file, header, columns)
         original_names = dict(zip(header, schema.names, strict=True))  # as the file writes it
         names = [name for name in columns.known if name in header]
         table = read_parquet(file, columns=[original_names[name] for name in names])
@@ -109,11 +109,11 @@ def from_parquet(file: Path, columns: Columns) -> Table:
     rows = []
     for number, cells in enumerate(zip(*values, strict=True)):
         at = f"{file}, row {number}"
-        rows.append(Cells(at, read_row(at, dict(zip(names, cells, strict=True)), declared)))
+        rows.append(Cells(at, _read_row(at, dict(zip(names, cells, strict=True)), declared)))
     return Table(rows, declared)
 
 
-def read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
+def _read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict[str, str]:
     """The cells of a row as text; `declared` are the names of labels that are numbers."""
     row = {}
     for column, cell in cells.items():
@@ -124,7 +124,7 @@ def read_row(at: str, cells: Mapping[str, Any], declared: Sequence[str]) -> dict
     return row
 
 
-def check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
+def _check_columns(file: Path, header: Sequence[str], columns: Columns) -> None:
     if any(header.count(name) != 1 for name in columns.needed) or header.count(columns.optional) > 1:
         have, needed = ", ".join(header) or "none", ", ".join(dict.fromkeys(columns.needed))
         separated = ", separated by commas, semicolons or tabs" if len(header) == 1 else ""
@@ -144,7 +144,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     if selected is not None:
         columns = replace(columns, needed=(*columns.needed, selected.column))
     table = read_table(file, columns)
-    splits, notes = read_splits(table.rows)
+    splits, notes = _read_splits(table.rows)
     rows = table.rows if splits is None else [row for row, split in zip(table.rows, splits, strict=True) if split]
     met: dict[Path, str] = {}
     for row in rows:
@@ -170,7 +170,7 @@ def list_source(file: Path, options: Options = AS_THEY_ARE) -> Source:
     return labelled_source(entries, classes.names, options, also=(file,), notes=notes)
 
 
-def read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple[str, ...]]:
+def _read_splits(rows: Sequence[Cells]) -> tuple[list[Split | None] | None, tuple[str, ...]]:
     """The split of each row, None for one that is not read, and a note about those; None without a column split."""
     if "split" not in rows[0].text:
         return None, ()

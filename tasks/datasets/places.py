@@ -180,7 +180,7 @@ OUTLINES: Mapping[str, Outline] = {
 }
 
 
-def outline_source(name: str) -> Source:
+def _outline_source(name: str) -> Source:
     """The outline of one of OUTLINES in place of its files."""
     outline = OUTLINES[name]
     return Source(f"{OUTLINE_RULE} {outline!r}", (), lambda: outline)
@@ -204,7 +204,7 @@ def known_names() -> dict[str, str]:
 def find(name: str) -> tuple[str, Source]:
     """The name under which any process on this machine finds the data set, and its files."""
     plain, shape = options.split(name)
-    absolute, source = locate_source(plain, shape)
+    absolute, source = _locate_source(plain, shape)
     kind = plain.partition(":")[0]
     shapeless = TEXTS.get(kind) or BOXED.get(kind)
     if shape.bits is not None and kind not in WITH_DEPTH:
@@ -218,7 +218,7 @@ def find(name: str) -> tuple[str, Source]:
     return f"{absolute}{shape}", source if kind in BOXED else options.reshape_source(source, shape)
 
 
-def locate_source(name: str, shape: Options) -> tuple[str, Source]:
+def _locate_source(name: str, shape: Options) -> tuple[str, Source]:
     """The name and files of a data set, given without options; pictures of any size are decoded in this shape."""
     if name in EMBEDDED:
         return name, EMBEDDED[name]()
@@ -246,16 +246,16 @@ def usual(name: str, shape: Options) -> Source:
         if source is not None:
             return source
     if _outlined.get() and shape == AS_THEY_ARE and name in OUTLINES:
-        return outline_source(name)
+        return _outline_source(name)
     places = ", ".join(f"{place}{missing(name, place)}" for place in folders)
     looked = f"looked in {places} (ENGRAM_DATA is {root})" if root else "ENGRAM_DATA is not set"
     raise DatasetError(
         f"data set {name!r} not found: {looked}; set ENGRAM_DATA to the folder that holds it, "
-        f"or {fetching(name)} and set ENGRAM_DATA=data"
+        f"or {_fetching(name)} and set ENGRAM_DATA=data"
     )
 
 
-def fetching(name: str) -> str:
+def _fetching(name: str) -> str:
     """How to fetch a usual set into the folder `data`, with a command where there is one."""
     if name in OFFERED:
         return OFFERED[name]

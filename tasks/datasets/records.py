@@ -83,7 +83,9 @@ class RecordFile:
         """
         check_schema(schema)
         table = (
-            from_parquet(self.path, schema) if self.path.suffix.lower() == ".parquet" else from_lines(self.path, schema)
+            from_parquet(self.path, schema)
+            if self.path.suffix.lower() == ".parquet"
+            else _from_lines(self.path, schema)
         )
         if not table.num_rows:
             raise DatasetError(f"{self.path} has no records")
@@ -108,7 +110,7 @@ def check_schema(schema: pa.Schema) -> None:
             f"records have the fields {', '.join(schema.names) or 'none'}; one must be {ID}, which is text"
         )
     for field in schema:
-        if schema.names.count(field.name) > 1 or not is_plain(field.type):
+        if schema.names.count(field.name) > 1 or not _is_plain(field.type):
             raise DatasetError(
                 f"the field {field.name} of records is {field.type}; each must be given once, and be text, numbers, "
                 "true or false, or lists and structs of these"
@@ -119,15 +121,15 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def is_plain(kind: pa.DataType) -> bool:
+def _is_plain(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return is_plain(kind.value_type)
+        return _is_plain(kind.value_type)
     if pa.types.is_struct(kind):
-        return all(is_plain(field.type) for field in kind)
+        return all(_is_plain(field.type) for field in kind)
     return is_text(kind) or bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
-def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
+def _from_lines(path: Path, schema: pa.Schema) -> pa.Table:
     numbers: list[int] = []
     rows: list[dict[str, Any]] = []
     try:
@@ -135,7 +137,7 @@ def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
             for number, line in enumerate(lines, 1):
                 if line.strip():
                     numbers.append(number)
-                    rows.append(parse_record(path, number, line))
+                    rows.append(_parse_record(path, number, line))
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
@@ -143,7 +145,7 @@ def from_lines(path: Path, schema: pa.Schema) -> pa.Table:
     return table_of(path, numbers, rows, schema)
 
 
-def parse_record(path: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_record(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:
@@ -164,7 +166,7 @@ def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]],
     for number, row in zip(numbers, rows, strict=True):
         for field in lists:
             if isinstance(row.get(field.name), str):  # Arrow takes a text for the list of its characters
-                raise misfit(path, number, row, field)
+                raise _misfit(path, number, row, field)
     try:
         return pa.Table.from_pylist(list(rows), schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
@@ -173,12 +175,12 @@ def table_of(path: Path, numbers: Sequence[int], rows: Sequence[dict[str, Any]],
                 try:
                     pa.array([row.get(field.name)], field.type)
                 except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                    raise misfit(path, number, row, field) from None
+                    raise _misfit(path, number, row, field) from None
         # Arrow takes a value by itself for what it does not among others, such as [] for a struct.
         raise DatasetError(f"{path}: its records do not have the declared fields: {problem}") from None
 
 
-def misfit(path: Path, number: int, row: dict[str, Any], field: pa.Field) -> DatasetError:
+def _misfit(path: Path, number: int, row: dict[str, Any], field: pa.Field) -> DatasetError:
     return DatasetError(f"{path}, line {number}: {field.name} is {row[field.name]!r:.80}; it must be {field.type}")
 
 

@@ -186,7 +186,7 @@ def sample_images(
     """
     place = hardware.device()
     learning = Denoising(config, vectors, 1)
-    check_weights(learning, weights)
+    _check_weights(learning, weights)
     tensors = {name: torch.from_numpy(np.array(values))[None].to(place) for name, values in weights.items()}
     images = np.empty((len(vectors), *learning.shape), np.uint8)
     with hardware.exactly(place), torch.inference_mode():
@@ -249,7 +249,7 @@ def as_bytes(images: Tensor) -> NDArray[np.uint8]:
     return pixels.transpose(0, 2, 3, 1)
 
 
-def check_weights(learning: Denoising, weights: Weights) -> None:
+def _check_weights(learning: Denoising, weights: Weights) -> None:
     """ValueError, in one line, unless the weights are those of the network, by name and shape."""
     shapes = {name: weight.shape for name, weight in learning.learned.items()}
     given = {name: tuple(values.shape) for name, values in weights.items()}

@@ -85,7 +85,7 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     (snapshots,) = inputs
     pictures = load_with_boxes(config.images.data, config.images.correlation)
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
-    weights = last_weights(snapshots)
+    weights = _last_weights(snapshots)
     vectors = embed_pictures(
         encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution
     )
@@ -93,10 +93,10 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     # A state is of one encoder: of other weights, vectors are others.
     images = replace(config.images, data=Dataset("", config.images.data.digest))  # wherever they lie
     of = f"{images} seen by {config.encoder} {digest(weights)}"
-    return diffusion_table(fit_diffusion(config.diffusion, shown, vectors, of), config.kept)
+    return _diffusion_table(fit_diffusion(config.diffusion, shown, vectors, of), config.kept)
 
 
-def last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
+def _last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
     """The weights in the last row of SNAPSHOTS; ValueError where there is none."""
     if not len(snapshots):
         raise ValueError("a table of snapshots is empty; the training must keep its weights after its last epoch")
@@ -126,7 +126,7 @@ def embed_pictures(
 # The table
 
 
-def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
+def _diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
     """A trained model as DIFFUSION; no row unless it is kept."""
     from tasks.models.networks import weight_rows
 
@@ -134,8 +134,8 @@ def diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
         "epochs": len(model.history),
         "train_loss": [epoch.train_loss for epoch in model.history],
         "validation_loss": [epoch.validation_loss for epoch in model.history],
-        "mean": pack_floats(model.scale.mean),
-        "deviation": pack_floats(model.scale.deviation),
+        "mean": _pack_floats(model.scale.mean),
+        "deviation": _pack_floats(model.scale.deviation),
         "weights": weight_rows(model.weights),
     }
     return pa.Table.from_pylist([values] if kept else [], DIFFUSION)
@@ -151,7 +151,7 @@ def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
     return weights_of(table, 0), Scale(mean, deviation)
 
 
-def pack_floats(values: NDArray[np.float32]) -> bytes:
+def _pack_floats(values: NDArray[np.float32]) -> bytes:
     return np.ascontiguousarray(values, "<f4").tobytes()
 
 
@@ -185,7 +185,7 @@ def drawn_from_neighbours(
     """
     from tasks.self_supervised.networks import encoder
 
-    model = encoder(config.encoder, last_weights(snapshots), hardware.device())
+    model = encoder(config.encoder, _last_weights(snapshots), hardware.device())
     rows, places = np.unique(neighbours, return_inverse=True)
     vectors = embed_pictures(model, pictures, rows, config.encoder.resolution)
     return draw(config.diffusion, diffusion, mean_of(vectors, places.reshape(neighbours.shape)), names, steps, seed)

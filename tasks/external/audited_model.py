@@ -240,7 +240,7 @@ def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
                 f"model {FAILED} {len(part)} images of {part.dtype} {part.shape[1:]}: {type(error).__name__}: "
                 f"{text[:300]}"
             ) from None
-        numbers = _as_numbers(choose_logits(outputs, len(part), classes))
+        numbers = _as_numbers(_choose_logits(outputs, len(part), classes))
         if numbers.ndim not in (1, 2) or len(numbers) != len(part):
             raise ValueError(f"model gives {numbers.shape} for {len(part)} images; expected ({len(part)}, classes)")
         parts.append(numbers)
@@ -256,7 +256,7 @@ def _all_logits(ask: Ask, images: Array, classes: int, batch: int) -> Floats:
     return logits
 
 
-def choose_logits(outputs: Any, rows: int, classes: int) -> Any:
+def _choose_logits(outputs: Any, rows: int, classes: int) -> Any:
     """The logits among what a model gives: `.logits`, an entry of that name, or the only output (rows, classes).
 
     Raises ValueError, naming the outputs with their shapes, if there are several of that shape or none.

@@ -118,7 +118,7 @@ def _check_saved(name: str, path: str, held: BinaryIO, part: str) -> None:
     weights, contents = _saved_weights(held)
     if contents is None:  # its end is missing, or its pickle is none: the reader says which
         return
-    if not weights and holds_tensors_alone(held) and find_weights(contents, is_other_tensor):
+    if not weights and holds_tensors_alone(held) and find_weights(contents, _is_other_tensor):
         return  # sparse or quantised ones, which torch reads
     if not weights:
         raise ValueError(no_weights(name, path, contents))
@@ -145,7 +145,7 @@ def is_stored_tensor(value: Any) -> bool:
     return isinstance(value, StoredTensor)
 
 
-def is_other_tensor(value: Any) -> bool:
+def _is_other_tensor(value: Any) -> bool:
     """Whether a value is a tensor that is not dense."""
     return isinstance(value, Foreign) and value.of.startswith("torch._utils._rebuild_")
 

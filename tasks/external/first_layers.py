@@ -36,7 +36,7 @@ def label_gradients(given: LoadedModel, images: Pixels, label: int) -> tuple[Arr
             outputs = choose_output(given.module(batch), given.interface.output)[: len(part)]
             centred = centred_logits(outputs, given.interface.gives, label, given.model.name)
             total += torch.autograd.grad(centred.sum() / len(images), bias)[0]
-    return in_image_order(weight, given), total.detach().cpu().numpy().astype(np.float64)
+    return _in_image_order(weight, given), total.detach().cpu().numpy().astype(np.float64)
 
 
 def first_layer(given: LoadedModel) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def centred_logits(outputs: Tensor, gives: Gives, label: int, name: str) -> Tens
     return outputs[:, label] - outputs.mean(dim=1)
 
 
-def in_image_order(weight: Tensor, given: LoadedModel) -> Array:
+def _in_image_order(weight: Tensor, given: LoadedModel) -> Array:
     """The columns in the order of a flattened image (h, w, c), from the order in which the model takes them."""
     values = weight.detach().cpu().numpy().astype(np.float64)
     if given.interface.layout == "nhwc":

@@ -104,7 +104,7 @@ def write_pictures(
     given = list(sets)
     rows = _rows(given)
     held = [(image, png(pixels)) for (image, _, _), pixels in zip(rows, _images(given), strict=True)]
-    text = TEXT.format(example=rows[0][0], script=indent_script(SCRIPT), promise=promise("pictures", commitment, draw))
+    text = TEXT.format(example=rows[0][0], script=_indent_script(SCRIPT), promise=promise("pictures", commitment, draw))
     held.append((README, text.encode()))
     held.append((IMAGES, "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows]).encode()))
     write_all(folder, held)
@@ -184,7 +184,7 @@ def write_whole(path: Path, content: bytes) -> None:
     os.replace(aside, path)
 
 
-def indent_script(script: str) -> str:
+def _indent_script(script: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in script.splitlines(keepends=True))
 
 
@@ -257,7 +257,7 @@ def write_to_embed(folder: Path, sets: Sequence[tuple[str, ToEmbed]]) -> pa.Tabl
         for row, pixels in enumerate(_single_pictures(name, held)):
             _write_once(folder, image_of(name, row), png(pixels))
     _write_once(
-        folder, README, EMBEDDING_TEXT.format(example=rows[0][0], script=indent_script(EMBEDDING_SCRIPT)).encode()
+        folder, README, EMBEDDING_TEXT.format(example=rows[0][0], script=_indent_script(EMBEDDING_SCRIPT)).encode()
     )
     listed = "".join(f"{image},{name},{row}\n" for image, name, row in [SCHEMA.names, *rows])
     _write_once(folder, IMAGES, listed.encode())

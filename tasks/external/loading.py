@@ -99,7 +99,7 @@ class LoadedModel:
         """The same for at most `rows` images (n, h, w, c) in [0, 1]."""
         filled = np.concatenate([images, np.repeat(images[:1], self.rows - len(images), axis=0)])
         try:
-            outputs = self.forward(arrange_fractions(filled, self.interface))
+            outputs = self.forward(_arrange_fractions(filled, self.interface))
         except Exception as error:
             raise ValueError(f"{self._where} {FAILED} {self.rows} images of {self._size}: {one_line(error)}") from error
         if outputs.ndim and len(outputs) != self.rows:
@@ -148,11 +148,11 @@ def load_model(
             interface = replace(interface, mean=mean, std=std)
         if not interface.output:
             interface = replace(interface, output="logits")
-    check_channels(interface, shape)
+    _check_channels(interface, shape)
     held = b"" if folder else content(model)
     if model.kind == "onnx":
         rows, forward = onnx(model, held, interface)
-        return fit_batch(LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward))
+        return _fit_batch(LoadedModel(model, interface, shape, classes, rows.nearest(interface.batch), forward))
     places = [place] if place is not None else list(dict.fromkeys([device(), torch.device("cpu")]))
     for candidate in places:
         if folder:
@@ -169,7 +169,7 @@ def load_model(
             module,
         )
         try:
-            return fit_batch(given)
+            return _fit_batch(given)
         except ValueError:  # a traced model may hold tensors that stay on the processor
             if candidate == places[-1]:
                 raise
@@ -181,7 +181,7 @@ MOST_BATCH = 4096
 NUMBERS = re.compile(r"\d+")
 
 
-def fit_batch(given: LoadedModel) -> LoadedModel:
+def _fit_batch(given: LoadedModel) -> LoadedModel:
     """The model with the number of images at once that it takes: its interface's, or the one that was built into it.
 
     A traced model may hold the number of rows of its example. If it fails, one image at once is tried, the numbers that
@@ -211,7 +211,7 @@ def fit_batch(given: LoadedModel) -> LoadedModel:
     )
 
 
-def check_channels(interface: Interface, shape: tuple[int, int, int]) -> None:
+def _check_channels(interface: Interface, shape: tuple[int, int, int]) -> None:
     """ValueError, in one line, where images of this shape cannot be normalised so."""
     if len(interface.mean) > 1 and len(interface.mean) != shape[2]:
         raise ValueError(f"mean has {len(interface.mean)} numbers, but the images have {shape[2]} channels")
@@ -227,10 +227,10 @@ def log_probabilities(
 
 def prepare_images(images: Pixels, interface: Interface) -> Batch:
     """The images scaled, normalised and laid out as the interface says, float32."""
-    return arrange_fractions(np.divide(images, 255, dtype=np.float32), interface)
+    return _arrange_fractions(np.divide(images, 255, dtype=np.float32), interface)
 
 
-def arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
+def _arrange_fractions(pixels: Batch, interface: Interface) -> Batch:
     """Images (n, h, w, c) in [0, 1], normalised and laid out as the interface says."""
     if interface.mean:
         mean, std = (np.array(numbers, np.float32) for numbers in (interface.mean, interface.std))
@@ -249,7 +249,7 @@ def _module(
     if model.kind == "torchscript":
         return Rows(), torchscript(model, held, place)
     if model.kind == "export":
-        return load_program(model, held, place, prepare_images(np.zeros((1, *shape), np.uint8), interface).shape[1:])
+        return _load_program(model, held, place, prepare_images(np.zeros((1, *shape), np.uint8), interface).shape[1:])
     if model.factory is None:
         return Rows(), load_weights(model, held, network_of_timm(model, shape, classes), place)
     module = load_weights(model, held, make_network(model, shape, classes), place)
@@ -299,7 +299,7 @@ def torchscript(model: ModelFile, held: bytes, place: torch.device) -> Callable[
     return result
 
 
-def load_program(
+def _load_program(
     model: ModelFile, held: bytes, place: torch.device, image: tuple[int, ...]
 ) -> tuple[Rows, Callable[[Tensor], Any]]:
     """A program of torch.export that takes images of this shape, and how many it takes at once."""

@@ -262,10 +262,10 @@ def read_embeddings(file: File) -> SentEmbeddings:
     if EMBEDDING not in sent.columns:
         has = ", ".join(sent.columns) or "image alone"
         raise ValueError(f"{sent.name} has no column {EMBEDDING}; it has {has}")
-    return SentEmbeddings(sent, embedding_values(sent, sent.column(EMBEDDING)))
+    return SentEmbeddings(sent, _embedding_values(sent, sent.column(EMBEDDING)))
 
 
-def embedding_values(sent: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
+def _embedding_values(sent: Sent, column: pa.ChunkedArray) -> NDArray[np.float32]:
     """The lists of a column as rows (n, d)."""
     kind = column.type
     number = kind.value_type if is_list(kind) else None

@@ -70,7 +70,7 @@ class SplitAudit:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(describe_lines(self))
+        return "\n".join(_describe_lines(self))
 
 
 def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed: int = 0) -> SplitAudit:
@@ -109,7 +109,7 @@ def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
     return "told apart" if auc.low > max(0.5, blind_auc.high) else "undecided"
 
 
-def describe_lines(result: SplitAudit) -> Iterator[str]:
+def _describe_lines(result: SplitAudit) -> Iterator[str]:
     """The answer, the evidence and what would make it more, line by line."""
     blind = f"{_in_words(result.blind_auc)}, {p_in_words(result.blind_p)} that the sets were drawn alike"
     match result.answer:
@@ -189,7 +189,7 @@ def blind_control(inside: Records, outside: Records, seed: int) -> tuple[Estimat
     """How well the sets are told apart without the model: `blind_areas` of some records of each."""
     stream = seeds.generator(seed, "blind control")
     drawn = [stream.permutation(len(labels))[:MOST_BLIND] for _, labels in (inside, outside)]
-    features = blind_features(
+    features = _blind_features(
         np.concatenate([images[rows] for (images, _), rows in zip((inside, outside), drawn, strict=True)]),
         np.concatenate([labels[rows] for (_, labels), rows in zip((inside, outside), drawn, strict=True)]),
     )
@@ -209,7 +209,7 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
     member = np.arange(len(features)) < members
     place = np.concatenate([np.arange(members), np.arange(others)])
     areas, p_values = [], []
-    for classifier in blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
+    for classifier in _blind_classifiers(seed, min(features.shape[1], len(features) // 2 - 1)):
         both = []
         for half in (0, 1):
             learn, trial = place % 2 == half, place % 2 != half
@@ -221,7 +221,7 @@ def blind_areas(features: Floats, members: int, seed: int) -> tuple[Estimate, fl
     return interval_of_area(max(areas), members, others), min(1.0, len(p_values) * min(p_values))
 
 
-def blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
+def _blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
     """What the classifiers see of each record: its values, their mean, spread, ends and differences, and its label."""
     values = images.reshape(len(images), -1).astype(np.float64)
     moments = [values.mean(1), values.std(1), values.min(1), values.max(1), np.abs(np.diff(values, axis=1)).mean(1)]
@@ -231,7 +231,7 @@ def blind_features(images: Array, labels: NDArray[np.int64]) -> Floats:
     )
 
 
-def blind_classifiers(seed: int, most: int) -> Sequence[Any]:
+def _blind_classifiers(seed: int, most: int) -> Sequence[Any]:
     """One that adds up, of at most so many components, and one that finds corners."""
     from sklearn.decomposition import PCA
     from sklearn.ensemble import RandomForestClassifier

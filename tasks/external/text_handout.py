@@ -69,7 +69,7 @@ def write_records(
         if id_ in sets_of:
             raise DatasetError(f"sets {sets_of[id_]!r} and {name!r} have a record {id_!r} each; ids must differ")
         sets_of[id_] = name
-    held = [(f"{name}{RECORD_SUFFIX}", record_lines(records)) for name, records in given]
+    held = [(f"{name}{RECORD_SUFFIX}", _record_lines(records)) for name, records in given]
     files = ", ".join(name for name, _ in held)
     promised = promise("records", commitment, draw)
     text = RECORD_TEXT.format(
@@ -85,7 +85,7 @@ def write_records(
     return table_of_rows(SCHEMA, rows)
 
 
-def record_lines(records: Records) -> bytes:
+def _record_lines(records: Records) -> bytes:
     """JSON Lines of records, the fields in the order of the schema."""
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records.as_dicts()).encode()
 
@@ -95,7 +95,7 @@ SUFFIX: Mapping[Form, str] = {"squad": ".json", "drop": ".json", "records": ".js
 CONTENT: Mapping[Form, Callable[[ProbeQuestions], bytes]] = {
     "squad": lambda asked: write_squad(asked.questions, answered=False),
     "drop": lambda asked: write_drop(asked.questions, answered=False),
-    "records": lambda asked: record_lines(records_of(asked.questions)),
+    "records": lambda asked: _record_lines(records_of(asked.questions)),
 }
 FORMAT: Mapping[Form, str] = {
     "squad": 'They are in SQuAD v1.1\'s format, with no answer in "answers": we may not tell you any.',
@@ -161,10 +161,10 @@ def write_questions(
     promised = promise("questions", commitment, draw)
     about = QUESTION_TEXT.format(
         folder=FOLDER,
-        files=indent_names(files),
+        files=_indent_names(files),
         format=FORMAT[form],
         predictions=PREDICTIONS,
-        returned=indent_names(f"{PREDICTIONS}/{name}.json" for name, _ in given),
+        returned=_indent_names(f"{PREDICTIONS}/{name}.json" for name, _ in given),
         answer=ANSWER[form],
         example=rows[0][0],
         listed=LISTED,
@@ -175,7 +175,7 @@ def write_questions(
     return table_of_rows(SCHEMA, rows)
 
 
-def indent_names(names: Iterable[str]) -> str:
+def _indent_names(names: Iterable[str]) -> str:
     return "\n".join(f"    {name}" for name in names)
 
 

@@ -34,9 +34,9 @@ def load_weights(
 ) -> Callable[[Tensor], Any]:
     """The network with the weights of the file, in evaluation mode."""
     network = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    left_out = classifier_names(module) if model.timm is not None else None
+    left_out = _classifier_names(module) if model.timm is not None else None
     where = f"model {model.name}: {model.path}"
-    saved, found = read_weights(model, held)
+    saved, found = _read_weights(model, held)
     try:
         chosen = choose_weights(where, network, found, model.part, left_out)
         if saved is not None:
@@ -111,7 +111,7 @@ def network_of_timm(model: ModelFile, shape: tuple[int, int, int], classes: int 
     return network
 
 
-def classifier_names(module: Any) -> Callable[[str], bool] | None:
+def _classifier_names(module: Any) -> Callable[[str], bool] | None:
     """Whether a name is of the classifier that timm's network was made without; None if it was made with one."""
     if module.num_classes:
         return None
@@ -124,7 +124,7 @@ def classifier_names(module: Any) -> Callable[[str], bool] | None:
     return is_of_classifier
 
 
-def read_weights(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
+def _read_weights(model: ModelFile, held: bytes) -> tuple[SavedFile | None, list[Weights]]:
     """The mappings of tensors in a file of weights; with the file, if its tensors are only described so far."""
     suffix = PurePath(model.path).suffix.lower()
     if suffix == ".npz":

@@ -87,7 +87,7 @@ def run_fine_tuning(config: FineTuning, questions: QuestionSet, index: int = 0) 
     CPU neither makes a difference to the result. TrainingError where a loss is not finite; ValueError, in one line,
     for a model or a set that the config cannot be had with.
     """
-    check_installed()
+    _check_installed()
     from tasks.external.weights import silence_transformers
     from tasks.language_models.pretrained import prepare_model, training_texts
     from tasks.language_models.training import (
@@ -120,7 +120,7 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
 
     It is trained anew, from its beginning, and leaves no state.
     """
-    check_installed()
+    _check_installed()
     from tasks.external.weights import silence_transformers
     from tasks.language_models.pretrained import prepare_model
     from tasks.language_models.training import FineTuner, PrivateFineTuner, encode_texts
@@ -135,7 +135,7 @@ def fine_tuned_on(config: Tuning, texts: Sequence[str], place: Any) -> Iterator[
 @contextlib.contextmanager
 def model_as_it_is(config: Reader, place: Any) -> Iterator[SequenceModel]:
     """The model without a fine-tuning, on its device; transformers is silent meanwhile."""
-    check_installed()
+    _check_installed()
     from tasks.external.weights import silence_transformers
     from tasks.language_models.pretrained import load_reader
 
@@ -143,7 +143,7 @@ def model_as_it_is(config: Reader, place: Any) -> Iterator[SequenceModel]:
         yield load_reader(config, place)
 
 
-def check_installed() -> None:
+def _check_installed() -> None:
     """ValueError where transformers is not installed."""
     try:
         import transformers  # noqa: F401

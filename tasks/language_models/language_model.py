@@ -82,7 +82,7 @@ class LanguageModel(PinnedName):
         kind, _, path = self.name.partition(":")
         if self.tiny_sizes is not None:
             return self
-        base, adapter = split_adapter(path)
+        base, adapter = _split_adapter(path)
         named = PurePath(base).name if kind == "folder" else base
         return LanguageModel(f"{kind}:{named}{f'+{PurePath(adapter).name}' if adapter else ''}", self.digest)
 
@@ -94,7 +94,7 @@ class LanguageModel(PinnedName):
         return super().identity()
 
     def extras(self) -> tuple[Extra, ...]:
-        return (TRANSFORMERS, PEFT) if self.tiny_sizes is None and split_adapter(self.name)[1] else (TRANSFORMERS,)
+        return (TRANSFORMERS, PEFT) if self.tiny_sizes is None and _split_adapter(self.name)[1] else (TRANSFORMERS,)
 
     def pin(self, known: MutableMapping[str, str]) -> LanguageModel:
         """The same with the digest of its content, and a folder by its absolute path.
@@ -103,13 +103,13 @@ class LanguageModel(PinnedName):
         """
         if self.tiny_sizes is not None:
             return self
-        digest = content_digest(self, known)
+        digest = _content_digest(self, known)
         if self.digest and self.digest != digest:
             raise ModelError(
                 f"model {self.name} is not the one that was pinned: its content has digest {digest}, not {self.digest}"
             )
         base, adapter = str(model_folder(self)), adapter_folder(self)
-        base = f"folder:{base}" if self.name.startswith("folder:") else split_adapter(self.name)[0]
+        base = f"folder:{base}" if self.name.startswith("folder:") else _split_adapter(self.name)[0]
         return replace(self, name=base if adapter is None else f"{base}+{adapter}", digest=digest)
 
     def paths(self) -> tuple[Path, ...]:
@@ -122,7 +122,7 @@ class LanguageModel(PinnedName):
         return None if found is None else TinyModel(found[1], int(found[2] or WIDTH), int(found[3] or LAYERS))
 
 
-def split_adapter(name: str) -> tuple[str, str]:
+def _split_adapter(name: str) -> tuple[str, str]:
     """What stands before and after the last + of a name; all of it, where a folder is called so, and nothing."""
     base, plus, adapter = name.rpartition("+")
     path = name.removeprefix("folder:")
@@ -131,24 +131,24 @@ def split_adapter(name: str) -> tuple[str, str]:
 
 def model_folder(model: LanguageModel) -> Path:
     """The folder of a model that comes with weights; ModelError, in one line, where there is none."""
-    kind, _, rest = split_adapter(model.name)[0].partition(":")
-    return cached_folder(rest) if kind == "hub" else local_folder(rest)
+    kind, _, rest = _split_adapter(model.name)[0].partition(":")
+    return _cached_folder(rest) if kind == "hub" else _local_folder(rest)
 
 
 def adapter_folder(model: LanguageModel) -> Path | None:
     """The folder of the adapter on the model; None where it has none, ModelError where it is not there."""
-    adapter = split_adapter(model.name)[1]
-    return local_folder(adapter) if adapter else None
+    adapter = _split_adapter(model.name)[1]
+    return _local_folder(adapter) if adapter else None
 
 
-def local_folder(path: str) -> Path:
+def _local_folder(path: str) -> Path:
     place = files.expand_home(path).absolute()
     if not place.is_dir():
         raise ModelError(f"there is no folder {place}")
     return place
 
 
-def cached_folder(name: str) -> Path:
+def _cached_folder(name: str) -> Path:
     """The folder of a model in the hub's cache; ModelError, in one line, where the cache does not have it."""
     try:
         from huggingface_hub import snapshot_download
@@ -162,7 +162,7 @@ def cached_folder(name: str) -> Path:
         ) from None
 
 
-def content_digest(model: LanguageModel, known: MutableMapping[str, str]) -> str:
+def _content_digest(model: LanguageModel, known: MutableMapping[str, str]) -> str:
     """SHA-256 over weights, config and tokenizer, and over the adapter; `known` remembers each file's.
 
     ModelError, in one line, where a folder has no such model or adapter.
@@ -175,31 +175,31 @@ def content_digest(model: LanguageModel, known: MutableMapping[str, str]) -> str
 
 def all_files(model: LanguageModel) -> Iterator[Path]:
     """The files that make the model, and then those of its adapter."""
-    yield from content_files(model_folder(model))
+    yield from _content_files(model_folder(model))
     adapter = adapter_folder(model)
     if adapter is not None:
-        yield from adapter_files(adapter)
+        yield from _adapter_files(adapter)
 
 
-def adapter_files(place: Path) -> tuple[Path, ...]:
+def _adapter_files(place: Path) -> tuple[Path, ...]:
     """The files that make an adapter; ModelError where the folder lacks one."""
-    there = {path.name: path for path in files_in(place)}
+    there = {path.name: path for path in _files_in(place)}
     for name in ADAPTER:
         if name not in there:
             raise ModelError(f"{place} has no {name}; save the adapter there with peft's model.save_pretrained(...)")
     return tuple(there[name] for name in ADAPTER)
 
 
-def files_in(place: Path) -> list[Path]:
+def _files_in(place: Path) -> list[Path]:
     try:
         return sorted(place.iterdir())
     except OSError as error:
         raise ModelError(f"{place} cannot be read: {error.strerror or error}") from None
 
 
-def content_files(place: Path) -> Iterator[Path]:
+def _content_files(place: Path) -> Iterator[Path]:
     """The files that make a model, by name; ModelError where the folder has none."""
-    there = files_in(place)
+    there = _files_in(place)
     names = {path.name for path in there}
     if ADAPTER[0] in names:
         raise ModelError(f"{place} holds an adapter; name its model, too: folder:MODEL+{place}")

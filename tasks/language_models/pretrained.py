@@ -78,7 +78,7 @@ def vocabulary_of(texts: Iterable[str]) -> list[str]:
     return [PAD, END, UNKNOWN, *dict.fromkeys([*single, *commonest])]
 
 
-def build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
+def _build_tiny_t5(sizes: TinyModel, tokens: int, dropout: float) -> Any:
     """The model, its weights drawn from torch's current random state.
 
     Its attention begins as that of trained models looks: tokens attend to equal ones, each head to some relative
@@ -126,7 +126,7 @@ def byte_tokenizer() -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=made, pad_token=PAD, eos_token=END)
 
 
-def build_tiny_gpt(sizes: TinyModel, tokens: int, dropout: float) -> Any:
+def _build_tiny_gpt(sizes: TinyModel, tokens: int, dropout: float) -> Any:
     """A GPT-2 of these sizes, its weights drawn from torch's current random state as GPT-2 begins."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -166,7 +166,7 @@ def prepare_model(config: Tuning, texts: Iterable[str], place: torch.device) -> 
     model = _make_model(config, texts, place, config.dropout, spread)
     if config.adaptation == "lora":
         with drawn_from(config.seed, "adapters", place=place), silence_transformers():
-            add_adapters(model.module, config)
+            _add_adapters(model.module, config)
     if not spread:
         model.module.to(place)
     if config.checkpointing:
@@ -191,9 +191,9 @@ def _make_model(
         if config.model.tiny_sizes is None:
             module, tokenizer = load_model(config, dropout, spread)
         else:
-            module, tokenizer = build_tiny_model(config.model.tiny_sizes, dropout, texts)
+            module, tokenizer = _build_tiny_model(config.model.tiny_sizes, dropout, texts)
     model: SequenceModel = (EncoderDecoder if module.config.is_encoder_decoder else DecoderOnly)(module, tokenizer)
-    check_positions(config, model)
+    _check_positions(config, model)
     return model
 
 
@@ -203,10 +203,10 @@ def training_texts(questions: Sequence[Question]) -> list[str]:
     return [*contexts, *(answer_text(question.golds[0]) for question in questions)]
 
 
-def build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
+def _build_tiny_model(sizes: TinyModel, dropout: float, texts: Iterable[str]) -> tuple[Any, Any]:
     """A tiny model and its tokenizer."""
     tokenizer = train_tokenizer(texts) if sizes.kind == "t5" else byte_tokenizer()
-    build = build_tiny_t5 if sizes.kind == "t5" else build_tiny_gpt
+    build = _build_tiny_t5 if sizes.kind == "t5" else _build_tiny_gpt
     return build(sizes, len(tokenizer), dropout), tokenizer
 
 
@@ -279,10 +279,10 @@ def load_model(config: Reader, dropout: float = 0.0, spread: Mapping[str, Any] |
     if lacking:  # transformers would draw them by chance
         raise ModelError(f"model {config.model.name} lacks {len(lacking)} of its weights, such as {lacking[0]}")
     adapter = adapter_folder(config.model)
-    return (module if adapter is None else merge_adapter(module, adapter)), tokenizer
+    return (module if adapter is None else _merge_adapter(module, adapter)), tokenizer
 
 
-def merge_adapter(module: Any, adapter: Path) -> Any:
+def _merge_adapter(module: Any, adapter: Path) -> Any:
     """The model with the adapter's updates in its own weights; ModelError, in one line, where it does not fit."""
     try:
         from peft import PeftModel
@@ -295,7 +295,7 @@ def merge_adapter(module: Any, adapter: Path) -> Any:
         raise ModelError(f"the adapter {adapter} does not fit its model: {reason}") from None
 
 
-def check_positions(config: Reader, model: SequenceModel) -> None:
+def _check_positions(config: Reader, model: SequenceModel) -> None:
     """ValueError where the model has fewer positions than the longest text may need; T5's are relative."""
     most = getattr(model.module.config, "max_position_embeddings", None)
     whole = config.length + (config.answer_length if isinstance(model, DecoderOnly) else 0)
@@ -304,7 +304,7 @@ def check_positions(config: Reader, model: SequenceModel) -> None:
         raise ValueError(f"{both} {whole} tokens; {config.model.name} has {most} positions")
 
 
-def add_adapters(module: Any, config: Tuning) -> None:
+def _add_adapters(module: Any, config: Tuning) -> None:
     """Add low-rank adapters to every linear layer but the output's, and let nothing else be trained."""
     try:
         from peft import LoraConfig, inject_adapter_in_model

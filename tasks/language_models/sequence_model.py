@@ -152,7 +152,7 @@ class EncoderDecoder(SequenceModel):
         before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
         read, mask = self.pad_rows(prompts, self.padding), self.mask(prompts)
         logits = self.module(input_ids=read, attention_mask=mask, decoder_input_ids=before, use_cache=False).logits
-        return label_losses(logits, labels)
+        return _label_losses(logits, labels)
 
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         before = self.pad_rows([[self.start, *target[:-1]] for target in targets], self.padding)
@@ -213,7 +213,7 @@ class DecoderOnly(SequenceModel):
         read = torch.cat([self.pad_rows(prompts, self.padding, left=True), answers], 1)
         mask = torch.cat([self.mask(prompts, left=True), kept], 1)
         logits = self._forward(read, mask, None, labels.shape[1] + 1).logits
-        return label_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
+        return _label_losses(logits[:, -labels.shape[1] - 1 : -1], labels)
 
     def continuation_losses(self, prompt: Tokens, targets: Sequence[Tokens]) -> Tensor:
         """`token_losses` of targets that all go on from one prompt, which is computed once."""
@@ -221,13 +221,13 @@ class DecoderOnly(SequenceModel):
         out = self._forward(read, torch.ones_like(read), None, 1)
         first = out.logits[:, -1:].expand(len(targets), -1, -1)
         if labels.shape[1] == 1:
-            return label_losses(first, labels)
+            return _label_losses(first, labels)
         cache = out.past_key_values
         cache.batch_repeat_interleave(len(targets))
         tokens = labels.where(labels != IGNORED, self.padding)[:, :-1]
         mask = torch.cat([torch.ones_like(read).expand(len(targets), -1), (labels != IGNORED).long()[:, :-1]], 1)
         logits = self._forward(tokens, mask, cache, tokens.shape[1]).logits
-        return label_losses(torch.cat([first, logits], 1), labels)
+        return _label_losses(torch.cat([first, logits], 1), labels)
 
     def loss_inputs(self, prompts: Sequence[Tokens], targets: Sequence[Tokens]) -> tuple[Tensor, ...]:
         whole = [prompt + target for prompt, target in zip(prompts, targets, strict=True)]
@@ -297,7 +297,7 @@ class DecodedAnswers:
         return torch.stack(self._tokens, 1)
 
 
-def label_losses(logits: Tensor, labels: Tensor) -> Tensor:
+def _label_losses(logits: Tensor, labels: Tensor) -> Tensor:
     """The negative log probabilities of the labels, (rows, tokens), 0 where a label is ignored."""
     losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
     return losses.view(labels.shape)

@@ -134,10 +134,10 @@ def scores(of: Spectrum, times: Array) -> tuple[Tensor, Tensor]:
 
     The residual of the training is r(t) = X - Z w(t) = Q exp(-lambda t) c, and [0, y_i].w - x_i = -(r_i + x_i w.e1).
     """
-    decay, grown = decay_factors(of.rates, times)
-    squared = sum_components(decay**2, of.energies)  # |r|^2 / n
-    crossed = sum_components(decay, of.energies)  # r.X / n
-    first = sum_components(grown, of.energies)  # w.e1
+    decay, grown = _decay_factors(of.rates, times)
+    squared = _sum_components(decay**2, of.energies)  # |r|^2 / n
+    crossed = _sum_components(decay, of.energies)  # r.X / n
+    first = _sum_components(grown, of.energies)  # w.e1
     whole = of.energies.sum(1, keepdim=True)  # |X|^2 / n
     return 1 - squared / 2, 1 - (squared + 2 * first * crossed + first**2 * whole) / 2
 
@@ -149,12 +149,12 @@ def weights(z: Tensor, times: Array) -> Tensor:
     n = z.shape[1]
     rates, vectors = torch.linalg.eigh(z @ z.mT / n)
     components = (vectors.mT @ z[:, :, :1])[..., 0]
-    _, grown = decay_factors(rates.clamp_min(0), times)
+    _, grown = _decay_factors(rates.clamp_min(0), times)
     found: Tensor = (grown * components[:, None]) @ vectors.mT @ z / n
     return found
 
 
-def decay_factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
+def _decay_factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
     """exp(-lambda t) and phi(lambda, t), t where lambda is 0; (trainings, times, m) each."""
     import torch
 
@@ -166,7 +166,7 @@ def decay_factors(rates: Tensor, times: Array) -> tuple[Tensor, Tensor]:
     return torch.exp(-exponents), grown
 
 
-def sum_components(by_time: Tensor, energies: Tensor) -> Tensor:
+def _sum_components(by_time: Tensor, energies: Tensor) -> Tensor:
     """Sums over the eigenvalues, (trainings, times)."""
     return (by_time @ energies[..., None])[..., 0]
 
@@ -209,13 +209,13 @@ class Recovery(Ranged):
     tolerance: Annotated[float, Finite()] = 1e-6
 
 
-def recovery_work(config: Recovery) -> Work:
+def _recovery_work(config: Recovery) -> Work:
     """What it computes: the systems of equations of every training's samples."""
     least = min(config.samples, config.features + 1)
     return Work(besides={"linear recovery": config.trainings * config.samples * config.features * least})
 
 
-@task(version=1, name="linear_memorization.recovery", gpus=1.0, work=recovery_work)
+@task(version=1, name="linear_memorization.recovery", gpus=1.0, work=_recovery_work)
 def recovery(config: Recovery, _: Inputs) -> pa.Table:
     """The errors of the recovered x_i, over trainings (RECOVERY)."""
     held = 3 * config.samples * (1 + config.features)
@@ -223,7 +223,7 @@ def recovery(config: Recovery, _: Inputs) -> pa.Table:
     with hardware.exactly(hardware.device()):
         for z in stacks(config.seed, config.trainings, config.samples, config.features, held):
             errors.append(attack_errors(z).cpu().numpy())
-    return pa.Table.from_pylist([recovery_row(config, np.concatenate(errors))], RECOVERY)
+    return pa.Table.from_pylist([_recovery_row(config, np.concatenate(errors))], RECOVERY)
 
 
 def attack_errors(z: Tensor) -> Tensor:
@@ -255,20 +255,20 @@ def least_norm(z: Tensor) -> Tensor:
     return found
 
 
-def recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
+def _recovery_row(config: Recovery, errors: Array) -> dict[str, Any]:
     """The row of RECOVERY, from the errors of both queries (trainings, 2, samples)."""
     raw, ratio = errors[:, 0], errors[:, 1]
     row: dict[str, Any] = {"samples": config.samples, "features": config.features, "n": len(errors)}
     if config.features >= config.samples:
         largest = np.abs(ratio).max(1)
         row |= {"error_median": float(np.median(largest)), "error_max": float(largest.max())}
-        row["ratio_memorization"] = float(memorization_scores(ratio).mean())
+        row["ratio_memorization"] = float(_memorization_scores(ratio).mean())
     within = interval_columns("recovered", mean((np.abs(ratio) <= config.tolerance).mean(1)))
     row |= {name: None if value is None else min(max(value, 0.0), 1.0) for name, value in within.items()}
-    return row | interval_columns("memorization", mean(memorization_scores(raw)))
+    return row | interval_columns("memorization", mean(_memorization_scores(raw)))
 
 
-def memorization_scores(errors: Array) -> Array:
+def _memorization_scores(errors: Array) -> Array:
     """1 - 1/2n sum errors^2, (trainings,)."""
     found: Array = 1 - (errors**2).mean(1) / 2
     return found

@@ -66,14 +66,14 @@ def private(config: Private, _: Inputs) -> pa.Table:
     with hardware.exactly(hardware.device()):
         found = successes(config)
     table = [
-        private_row(config, mechanism, epsilon, query, found[mechanism, epsilon][place])
+        _private_row(config, mechanism, epsilon, query, found[mechanism, epsilon][place])
         for mechanism, epsilon in settings(config)
         for place, query in enumerate(QUERIES)
     ]
     return pa.Table.from_pylist(table, PRIVATE)
 
 
-def private_row(
+def _private_row(
     config: Private, mechanism: Mechanism, epsilon: float | None, query: Query, rates: Array
 ) -> dict[str, Any]:
     """A row of PRIVATE, from the shares of right answers in training and validation, (2, trainings)."""

@@ -66,7 +66,10 @@ def successes(config: Private) -> Mapping[Setting, Array]:
     """The shares of right answers by setting, (queries, 2, trainings): in training and in validation."""
     multipliers = noise_multipliers(config)
     parts = [
-        {setting: attack(config, stack, weights) for setting, weights in weights_by_setting(config, stack, multipliers)}
+        {
+            setting: attack(config, stack, weights)
+            for setting, weights in _weights_by_setting(config, stack, multipliers)
+        }
         for stack in stacks(config)
     ]
     return {setting: np.concatenate([part[setting] for part in parts], axis=-1) for setting in parts[0]}
@@ -78,11 +81,11 @@ def noise_multipliers(config: Private) -> Array:
         return np.zeros(len(config.epsilons))
     # Steps that all samples are in compose to a single one with sigma / sqrt(steps): one step is quicker to account.
     return math.sqrt(config.steps) * np.array(
-        [single_step_multiplier(epsilon, config.delta) for epsilon in config.epsilons]
+        [_single_step_multiplier(epsilon, config.delta) for epsilon in config.epsilons]
     )
 
 
-def single_step_multiplier(epsilon: float, delta: float) -> float:
+def _single_step_multiplier(epsilon: float, delta: float) -> float:
     """Sigma of a single step; ValueError where opacus is not installed, or no noise is enough."""
     try:
         return dp_sgd.noise(Privacy(epsilon, delta), 1, 1)
@@ -133,9 +136,9 @@ def draw_training(config: Private, training: int) -> tuple[NDArray[np.int64] | A
     )
 
 
-def weights_by_setting(config: Private, stack: Stack, multipliers: Array) -> Iterator[tuple[Setting, Tensor]]:
+def _weights_by_setting(config: Private, stack: Stack, multipliers: Array) -> Iterator[tuple[Setting, Tensor]]:
     """The weights by setting, (trainings, 1 + features)."""
-    z = torch.cat([level_values(config, stack.x)[..., None], stack.y], -1)
+    z = torch.cat([_level_values(config, stack.x)[..., None], stack.y], -1)
     # The first descent is without noise.
     descents = clipped_descent(config, z, stack.step_noise, np.concatenate([[0.0], multipliers]))
     noisy = dict(zip(config.epsilons, descents[1:], strict=True))
@@ -143,7 +146,7 @@ def weights_by_setting(config: Private, stack: Stack, multipliers: Array) -> Ite
         if epsilon is None:
             weights = descents[0]
         elif mechanism == "randomised_response":
-            weights = randomised_response_weights(config, stack, epsilon)
+            weights = _randomised_response_weights(config, stack, epsilon)
         elif mechanism == "output_perturbation":
             weights = descents[0] + stack.output_noise * (sensitivity(config) / epsilon)
         else:
@@ -173,10 +176,10 @@ def sensitivity(config: Private) -> float:
     return 2 * config.step * config.clip * config.steps / config.samples
 
 
-def randomised_response_weights(config: Private, stack: Stack, epsilon: float) -> Tensor:
+def _randomised_response_weights(config: Private, stack: Stack, epsilon: float) -> Tensor:
     """The weights at the end of training on randomised x, (trainings, 1 + features)."""
     told = randomised_response(stack.x, stack.kept, stack.replaced, epsilon, config.values)
-    return least_norm(torch.cat([level_values(config, told)[..., None], stack.y], -1))
+    return least_norm(torch.cat([_level_values(config, told)[..., None], stack.y], -1))
 
 
 def randomised_response(x: Tensor, kept: Tensor, moved: Tensor, epsilon: float, values: int) -> Tensor:
@@ -187,12 +190,12 @@ def randomised_response(x: Tensor, kept: Tensor, moved: Tensor, epsilon: float, 
 
 def attack(config: Private, stack: Stack, weights: Tensor) -> Array:
     """The share of right answers, (queries, 2, trainings): in training and in validation."""
-    training = success_rates(config, weights, stack.x, stack.y)
-    validation = success_rates(config, weights, stack.fresh_x, stack.fresh_y)
+    training = _success_rates(config, weights, stack.x, stack.y)
+    validation = _success_rates(config, weights, stack.fresh_x, stack.fresh_y)
     return torch.stack([training, validation], 1).cpu().numpy()
 
 
-def success_rates(config: Private, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _success_rates(config: Private, weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The share of right answers to both queries, (queries, trainings)."""
     return torch.stack(
         [(nearest_level(config, answers) == x).double().mean(1) for answers in query_answers(weights, y)]
@@ -212,6 +215,6 @@ def nearest_level(config: Private, answers: Tensor) -> Tensor:
     return places.nan_to_num(0.0).clamp(0, config.values - 1).long()
 
 
-def level_values(config: Private, places: Tensor) -> Tensor:
+def _level_values(config: Private, places: Tensor) -> Tensor:
     """The values of x at these places."""
     return torch.from_numpy(levels(config.values)).to(places.device)[places]

@@ -111,7 +111,7 @@ UNCHANGED = 0.15
 CLASSIFIERS: Mapping[str, Hidden] = {"mlp1": MLP1, "cnn1": CNN1, "cnn2": CNN2}
 
 
-def check_width(field: str, name: str, width: float, wide: Collection[str]) -> None:
+def _check_width(field: str, name: str, width: float, wide: Collection[str]) -> None:
     """ValueError, in one line, unless the network that this field names comes in this width; those of `wide` in any."""
     if not 0 < width < math.inf:
         raise ValueError(f"width is {width}; it must be a finite number above 0")
@@ -124,7 +124,7 @@ def classifier_growth(name: str, shape: Shape, classes: int, width: float) -> fl
     if width == 1:
         return 1.0
     hidden = CLASSIFIERS[name]
-    return relative_time(hidden.times(width).products(shape, classes) / hidden.products(shape, classes))
+    return _relative_time(hidden.times(width).products(shape, classes) / hidden.products(shape, classes))
 
 
 def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
@@ -132,10 +132,10 @@ def autoencoder_growth(shape: Shape, width: float) -> tuple[float, float]:
     if width == 1:
         return 1.0, 1.0
     (trained, decoded), (published, published_decoder) = (_autoencoder(shape, each) for each in (width, 1.0))
-    return relative_time(trained / published), relative_time(decoded / published_decoder)
+    return _relative_time(trained / published), _relative_time(decoded / published_decoder)
 
 
-def relative_time(products: float) -> float:
+def _relative_time(products: float) -> float:
     """How many times as long a step takes that has so many times the products."""
     return UNCHANGED + (1 - UNCHANGED) * products
 
@@ -183,7 +183,7 @@ def check(name: str, regularisers: Regularisers = PLAIN, width: float = 1.0) -> 
         Factory.parse(name)
     elif name not in OPTIONS:
         raise ValueError(f"network is {name!r}; it must be {Network.choices}")
-    check_width("network", name, width, CLASSIFIERS)
+    _check_width("network", name, width, CLASSIFIERS)
     options = OPTIONS.get(name, frozenset())
     asked = {field.name for field in dataclasses.fields(regularisers) if getattr(regularisers, field.name)}
     refused = sorted(asked - options)
@@ -214,7 +214,7 @@ class DensityModel(Named):
             Factory.parse(str(self), "model")
         elif self.name not in DENSITY_DESCRIPTIONS:
             raise ValueError(f"model is {self.name!r}; it must be {self.choices}")
-        check_width("model", self.name, width, WIDE_DENSITIES)
+        _check_width("model", self.name, width, WIDE_DENSITIES)
 
     def check_size(self, height: int, width: int) -> None:
         """ValueError, in one line, where the model is not for images of this size."""

@@ -67,7 +67,7 @@ def pin(named: T) -> T:
     ValueError, in one line, where there is no such model or it is not the one pinned.
     """
     if is_own(named.name):
-        return replace(named, digest=pin_factory(Factory.parse(str(named))).digest)
+        return replace(named, digest=_pin_factory(Factory.parse(str(named))).digest)
     named.check()
     return named
 
@@ -93,7 +93,7 @@ class Factory:
         return f"{self.module}:{self.function}" + (f"@{self.digest}" if self.digest else "")
 
 
-def pin_factory(factory: Factory) -> Factory:
+def _pin_factory(factory: Factory) -> Factory:
     """The factory with the digest of its source; ValueError where a digest given already is another."""
     return replace(factory, digest=check_digest(factory, source_files(factory)))
 

@@ -108,7 +108,7 @@ def estimate_log_density(
             codes = vae.encode(Layers(tensors), x.expand(models, -1, -1))
 
             def average_chunks(codes: Codes, x: Tensor = x, keys: Tensor = keys) -> tuple[Tensor, Tensor]:
-                weights = log_weights(vae, codes, Layers(decoder), x, keys, sampling)
+                weights = _log_weights(vae, codes, Layers(decoder), x, keys, sampling)
                 parts = [
                     mean_of(partial(weights, slice(first, first + chunk.points)), sampling.samples, chunk.samples)
                     for first in range(0, x.shape[1], chunk.points)
@@ -147,7 +147,7 @@ def model_inputs(
     return torch.stack([fixed_inputs(preparation, pixels, step_keys(member, keys), dtype) for member in members])
 
 
-def log_weights(
+def _log_weights(
     vae: Vae, q: Codes, decoder: Layers, x: Tensor, keys: Tensor, sampling: Sampling
 ) -> Callable[[slice, slice], Tensor]:
     """log p(x | z) + log p(z) - log q(z | x) of some observations' codes, some of each: (models, n, codes) float64.
@@ -232,11 +232,11 @@ def refine(
         for start in range(0, n, at_once):
             some = slice(start, start + at_once)
             first = mean[:, some].clone(), log_variance[:, some].clone()
-            parts.append(climb(vae, given, x[:, some].clone(), first, usable(keys[:, some]), steps))
+            parts.append(_climb(vae, given, x[:, some].clone(), first, usable(keys[:, some]), steps))
     return torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts], 1)
 
 
-def climb(
+def _climb(
     vae: Vae, layers: Layers, x: Tensor, first: tuple[Tensor, Tensor], keys: Tensor, steps: int
 ) -> tuple[Tensor, Tensor]:
     mean, log_variance = (each.requires_grad_() for each in first)

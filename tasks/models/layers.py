@@ -162,7 +162,7 @@ class Layers:
     ) -> Tensor:
         """What `conv` computes with weights (models * channels, inputs, kernel, kernel) and biases of all models."""
         if self.models == 1 and x.device.type == "cpu":
-            x = fast_memory_order(x)
+            x = _fast_memory_order(x)
         return functional.conv2d(x, weight, bias, stride, padding, groups=self.models)
 
     def transposed_conv(
@@ -254,7 +254,7 @@ class Layers:
             return x.view(len(x), self.models, -1).transpose(0, 1)
         if x.requires_grad and x.device.type == "cpu":
             # Else the gradient comes back in another order than the values have, and every layer below pays for it.
-            x.register_hook(fast_memory_order)  # type: ignore[no-untyped-call]
+            x.register_hook(_fast_memory_order)  # type: ignore[no-untyped-call]
         return x.reshape(1, len(x), math.prod(x.shape[1:]))
 
     def images(self, x: Tensor, shape: Shape) -> Tensor:
@@ -263,7 +263,7 @@ class Layers:
         return x.transpose(0, 1).reshape(rows, self.models * shape[0], *shape[1:])
 
 
-def fast_memory_order(images: Tensor) -> Tensor:
+def _fast_memory_order(images: Tensor) -> Tensor:
     """The same images in the memory order that a CPU convolves, and pools after it, the fastest in.
 
     That is channels last, but for float64: only torch's plain loops know it, a hundred times slower in that order.
@@ -311,7 +311,7 @@ class _Affine(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, by: MatMul) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.by = by
-        return each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
+        return _each_model(lambda x, w, b: by.affine(x, w, b, False), x, weight, bias, stacked=by.stacked)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
@@ -321,14 +321,14 @@ class _Affine(torch.autograd.Function):
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
         bias_gradient = gradient.sum(1) if of_bias else None
         return (
-            each_model(by.row_gradient, gradient, weight, stacked=by.stacked) if of_x else None,
-            each_model(by.weight_gradient, gradient, x, stacked=by.stacked) if of_weight else None,
+            _each_model(by.row_gradient, gradient, weight, stacked=by.stacked) if of_x else None,
+            _each_model(by.weight_gradient, gradient, x, stacked=by.stacked) if of_weight else None,
             bias_gradient,
             None,
         )
 
 
-def each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -> Tensor:
+def _each_model(product: Callable[..., Tensor], *stacks: Tensor, stacked: bool) -> Tensor:
     """The product of each model's part, one model after another unless it takes all of them together."""
     if stacked:
         return product(*stacks)

@@ -61,7 +61,7 @@ class Binary:
         return channels, height + 2 * self.padding, width + 2 * self.padding
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
-        images = channels_first(pixels, self.shape)
+        images = _channels_first(pixels, self.shape)
         models, count = len(images), images[0].numel()
         words = draws.words(BINARISED, -(-count // 4)).view(torch.int16)[:, :count]
         # Both steps are exact in float32: 2^16 equal steps over [0, 255).
@@ -99,7 +99,7 @@ class Dequantised:
         return channels, height, width
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:  # noqa: ARG002
-        images = channels_first(pixels, self.shape)
+        images = _channels_first(pixels, self.shape)
         count = images[0].numel()
         steps = draws.words(DEQUANTISED, -(-count // 4)).view(torch.int16)[:, :count].bitwise_and(2**15 - 1)
         shares = steps.to(dtype).add_(0.5).mul_(2.0**-15).view(images.shape).add_(images)
@@ -130,7 +130,7 @@ class Logit:
         return channels, height, width
 
     def to_model_inputs(self, pixels: Tensor, draws: CounterRng, dtype: torch.dtype, training: bool = False) -> Tensor:
-        images = channels_first(pixels, self.shape)
+        images = _channels_first(pixels, self.shape)
         if training and self.mirrored:
             turned = draws.uniform(FLIPPED, (images.shape[1],)) < 0.5
             images = torch.where(turned[..., None, None, None], images.flip(-1), images)
@@ -162,7 +162,7 @@ def observation_keys(seed: int, rows: Tensor) -> Tensor:
     return step_keys(torch.tensor(seeds.derive(seed, "observations"), device=rows.device), rows)
 
 
-def channels_first(pixels: Tensor, shape: Shape) -> Tensor:
+def _channels_first(pixels: Tensor, shape: Shape) -> Tensor:
     """Rows (models, rows, height * width * channels) as (models, rows, channels, height, width)."""
     return torch.unflatten(pixels, 2, shape).permute(0, 1, 4, 2, 3)
 
@@ -273,9 +273,9 @@ class OutlierDensity:
     def __init__(self, preparation: Preparation, pixels: Pixels) -> None:
         images = torch.from_numpy(pixels.reshape(len(pixels), -1).copy())
         parameters = (
-            [binary_logits(preparation, images)]
+            [_binary_logits(preparation, images)]
             if isinstance(preparation, Binary)
-            else normal_parameters(preparation, images)
+            else _normal_parameters(preparation, images)
         )
         on_cpu = [parameter.expand(1, 1, -1) for parameter in parameters]
         self._placed = {(torch.device("cpu"), torch.float64): on_cpu}
@@ -295,14 +295,14 @@ class OutlierDensity:
         return self._placed[place]
 
 
-def binary_logits(preparation: Binary, images: Tensor) -> Tensor:
+def _binary_logits(preparation: Binary, images: Tensor) -> Tensor:
     """The logits of binary pixels, (features,) float64."""
     total = images.sum(0, dtype=torch.float64)[None, None] / 255
-    framed = functional.pad(channels_first(total, preparation.shape), [preparation.padding] * 4).flatten()
+    framed = functional.pad(_channels_first(total, preparation.shape), [preparation.padding] * 4).flatten()
     return ((1 + framed) / (2 + len(images))).add(0.5).div(2).logit()
 
 
-def normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
+def _normal_parameters(preparation: Preparation, images: Tensor) -> list[Tensor]:
     """Mean and log variance of real pixels, (features,) float64 each."""
     keys = observation_keys(VIEW, torch.arange(len(images)))
     seen = [

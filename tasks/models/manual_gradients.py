@@ -37,10 +37,10 @@ def perceptron_gradients(weights: Perceptron, values: Sequence[Tensor], gradient
     `values` are the activations of the rows and `gradient` (n, classes) is the loss's gradient in their logits. Nothing
     is computed for the rows themselves.
     """
-    return gradients_with_first(weights, values, gradient, by)[0]
+    return _gradients_with_first(weights, values, gradient, by)[0]
 
 
-def gradients_with_first(
+def _gradients_with_first(
     weights: Perceptron, values: Sequence[Tensor], gradient: Tensor, by: MatMul
 ) -> tuple[list[Tensor], Tensor]:
     """`gradients`, and the loss's gradient in the first layer's sums (n, outputs), from which the rows' follow."""
@@ -93,7 +93,7 @@ def autoencoder_bound(
         scale = scale * in_bounds[:, None]
 
     gradient = logits.sigmoid_().sub_(x).mul_(scale)
-    of_decoder, gradient = gradients_with_first(decoder, outer, gradient, by)
+    of_decoder, gradient = _gradients_with_first(decoder, outer, gradient, by)
     of_code = by.row_gradient(gradient, decoder[0][0])
     of_mean = torch.addcmul(of_code, mean, scale)
     of_log_variance = torch.addcmul(log_variance.expm1().mul_(scale), of_code, noise * deviation).mul_(0.5)

@@ -101,26 +101,26 @@ def densenet100(layers: Layers, x: Tensor, classes: int, regularisers: Regularis
     for block in range(1, BLOCKS + 1):
         if block > 1:
             channels = int(channels * COMPRESSION)
-            x = bottleneck(layers, f"transition{block - 1}", x, channels, 1, regularisers)
+            x = _bottleneck(layers, f"transition{block - 1}", x, channels, 1, regularisers)
             x = functional.avg_pool2d(x, 2)
         for layer in range(1, DEEP + 1):
             name = f"block{block}.layer{layer}"
-            inside = bottleneck(layers, f"{name}.narrow", x, BOTTLENECK, 1, regularisers)
-            new = bottleneck(layers, f"{name}.grow", inside, GROWTH, 3, regularisers)
+            inside = _bottleneck(layers, f"{name}.narrow", x, BOTTLENECK, 1, regularisers)
+            new = _bottleneck(layers, f"{name}.grow", inside, GROWTH, 3, regularisers)
             x = layers.concatenate_channels(x, new)
             channels += GROWTH
-    x = normalise_and_activate(layers, "norm", x).mean((2, 3), keepdim=True)
+    x = _normalise_and_activate(layers, "norm", x).mean((2, 3), keepdim=True)
     return layers.dense("dense", layers.flat(x), classes, HE_NORMAL)
 
 
-def bottleneck(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
+def _bottleneck(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, regularisers: Regularisers) -> Tensor:
     """Batch norm, ReLU, convolution and, where asked for, dropout."""
-    x = normalise_and_activate(layers, f"{name}.norm", x)
+    x = _normalise_and_activate(layers, f"{name}.norm", x)
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, padding=kernel // 2, bias=None)
     return layers.dropout(x, DROPOUT) if regularisers.dropout else x
 
 
-def normalise_and_activate(layers: Layers, name: str, x: Tensor) -> Tensor:
+def _normalise_and_activate(layers: Layers, name: str, x: Tensor) -> Tensor:
     return layers.batch_norm(name, x, momentum=0.01, epsilon=1e-3).relu()
 
 
@@ -138,22 +138,22 @@ def resnet18(layers: Layers, x: Tensor, classes: int, regularisers: Regularisers
     Convolutions start He normal, the last layer and batch norm as torch's. Batch norm belongs to the network, and it
     has no dropout.
     """
-    x = normalised_convolution(layers, "stem", x, STAGES[0], 3, 1).relu()
+    x = _normalised_convolution(layers, "stem", x, STAGES[0], 3, 1).relu()
     before = STAGES[0]
     for stage, channels in enumerate(STAGES, 1):
         for number in (1, 2):
             name = f"stage{stage}.block{number}"
             stride = 2 if stage > 1 and number == 1 else 1
-            inside = normalised_convolution(layers, f"{name}.conv1", x, channels, 3, stride).relu()
-            inside = normalised_convolution(layers, f"{name}.conv2", inside, channels, 3, 1)
+            inside = _normalised_convolution(layers, f"{name}.conv1", x, channels, 3, stride).relu()
+            inside = _normalised_convolution(layers, f"{name}.conv2", inside, channels, 3, 1)
             if before != channels:
-                x = normalised_convolution(layers, f"{name}.shortcut", x, channels, 1, stride)
+                x = _normalised_convolution(layers, f"{name}.shortcut", x, channels, 1, stride)
             x, before = (x + inside).relu(), channels
     x = x.mean((2, 3), keepdim=True)
     return layers.dense("dense", layers.flat(x), classes, FAN_IN_UNIFORM, bias=FAN_IN_UNIFORM)
 
 
-def normalised_convolution(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, stride: int) -> Tensor:
+def _normalised_convolution(layers: Layers, name: str, x: Tensor, channels: int, kernel: int, stride: int) -> Tensor:
     """Convolution and batch norm."""
     x = layers.conv(name, x, channels, kernel, HE_NORMAL, stride=stride, padding=kernel // 2, bias=None)
     return layers.batch_norm(f"{name}.norm", x, momentum=0.1, epsilon=1e-5)

@@ -96,7 +96,7 @@ class Measured(Layers):
         def measure(gradient: Tensor) -> None:
             self.squares += gradient.square().sum(2) * (values.square().sum(2) + (bias is not None))
 
-        return self._tap(super().apply_dense(name, x, weight, bias), measure, *weight_names(name, bias))
+        return self._tap(super().apply_dense(name, x, weight, bias), measure, *_weight_names(name, bias))
 
     def apply_conv(
         self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
@@ -112,7 +112,9 @@ class Measured(Layers):
                 squares += gradients.sum(1).square().sum(1)
             self.squares += squares.view(-1, self.models).t()
 
-        return self._tap(super().apply_conv(name, x, weight, bias, stride, padding), measure, *weight_names(name, bias))
+        return self._tap(
+            super().apply_conv(name, x, weight, bias, stride, padding), measure, *_weight_names(name, bias)
+        )
 
     def batch_norm(self, name: str, x: Tensor, *, momentum: float, epsilon: float) -> Tensor:
         y = super().batch_norm(name, x, momentum=momentum, epsilon=epsilon)
@@ -142,7 +144,7 @@ class Measured(Layers):
         return y
 
 
-def weight_names(name: str, bias: Tensor | None) -> list[str]:
+def _weight_names(name: str, bias: Tensor | None) -> list[str]:
     """The learned tensors of a dense or convolutional layer."""
     return [f"{name}.weight"] if bias is None else [f"{name}.weight", f"{name}.bias"]
 

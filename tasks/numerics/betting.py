@@ -33,7 +33,7 @@ def bet(rank: int, size: int) -> float:
     return float((rank / size) ** (EXPONENT - 1) / _mean(size))
 
 
-def bet_on_p_value(p_value: float) -> float:
+def _bet_on_p_value(p_value: float) -> float:
     """k p^(k - 1): the bet on any p-value that is at worst uniform. On a grid of ranks it is a little below `bet`."""
     if not 0 < p_value <= 1:
         raise ValueError(f"p is {p_value}; it must be above 0 and at most 1")
@@ -42,7 +42,7 @@ def bet_on_p_value(p_value: float) -> float:
 
 def total_evidence(p_values: Sequence[float]) -> float:
     """The product of the bets on all of these p-values, in any order; at most MOST, where nobody reads its digits."""
-    total = sum(math.log(bet_on_p_value(each)) for each in p_values)
+    total = sum(math.log(_bet_on_p_value(each)) for each in p_values)
     return math.exp(min(total, math.log(MOST)))
 
 

@@ -17,37 +17,37 @@ Codes = NDArray[np.int64]  # (codes, characters), each the place of the characte
 
 
 def evenness_p_values(drawn: Sequence[str], alphabets: Sequence[str], chance: np.random.Generator) -> list[float]:
-    """The p-value of each of `unevenness` among as many draws; exact, since all are drawn alike where it holds."""
+    """The p-value of each of `_unevenness` among as many draws; exact, since all are drawn alike where it holds."""
     sizes = np.array([len(alphabet) for alphabet in alphabets])
     codes = np.array(
         [[alphabet.index(character) for character, alphabet in zip(each, alphabets, strict=True)] for each in drawn]
     )
-    observed = np.array(list(unevenness(codes, sizes)))
+    observed = np.array(list(_unevenness(codes, sizes)))
     larger = np.zeros(len(observed), dtype=np.int64)
     for _ in range(SIMULATIONS):
-        larger += np.array(list(unevenness(chance.integers(0, sizes, codes.shape), sizes))) >= observed - 1e-9
+        larger += np.array(list(_unevenness(chance.integers(0, sizes, codes.shape), sizes))) >= observed - 1e-9
     return [float(p) for p in (1 + larger) / (1 + SIMULATIONS)]
 
 
-def unevenness(codes: Codes, sizes: NDArray[np.int64]) -> Iterator[float]:
+def _unevenness(codes: Codes, sizes: NDArray[np.int64]) -> Iterator[float]:
     """Statistics that are large where codes are not even: by position, together, of neighbours, and of remainders."""
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     counts = np.bincount((codes + offsets).ravel(), minlength=int(sizes.sum()))
     expected = np.repeat(len(codes) / sizes, sizes)
     yield float(((counts - expected) ** 2 / expected).sum())
     for size in np.unique(sizes):
-        yield chi_square(codes[:, sizes == size].ravel(), int(size))
+        yield _chi_square(codes[:, sizes == size].ravel(), int(size))
     yield float((codes[1:] == codes[:-1]).sum())
     if set(sizes.tolist()) == {10}:
         doubled = 2 * codes[:, ::-1][:, 1::2]
-        yield chi_square((codes[:, ::-1][:, ::2].sum(1) + (doubled - 9 * (doubled > 9)).sum(1)) % 10, 10)
+        yield _chi_square((codes[:, ::-1][:, ::2].sum(1) + (doubled - 9 * (doubled > 9)).sum(1)) % 10, 10)
         for modulus in MODULI:
             rest = np.zeros(len(codes), dtype=np.int64)
             for digits in codes.T:
                 rest = (10 * rest + digits) % modulus
-            yield chi_square(rest, modulus)
+            yield _chi_square(rest, modulus)
 
 
-def chi_square(values: NDArray[np.int64], size: int) -> float:
+def _chi_square(values: NDArray[np.int64], size: int) -> float:
     expected = len(values) / size
     return float(((np.bincount(values, minlength=size) - expected) ** 2).sum() / expected)

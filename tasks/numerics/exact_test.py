@@ -41,7 +41,7 @@ class Sets:
         return 1 / self.count if self.every else 1 / (1 + self.count)
 
 
-def choose_sets(models: int, members: int, draws: int) -> Sets:
+def _choose_sets(models: int, members: int, draws: int) -> Sets:
     """All sets of `members` models if there are at most 20,000, or no more than `draws`; else random ones."""
     sets = comb(models, members)
     return Sets(True, sets) if sets <= max(MOST_HALVES, draws) else Sets(False, draws)
@@ -59,7 +59,7 @@ def randomisation_p_values(
 
     `scores` and `member` are (models, records). The statistic is the sum of the scores of the models that were trained
     on the record. With k members among M models it is compared with that of all sets of k models, or of `draws` random
-    ones and itself (`choose_sets`): p = share of sets whose sum is at least as large. One-sided, and at least 1 / sets.
+    ones and itself (`_choose_sets`): p = share of sets whose sum is at least as large. One-sided, at least 1 / sets.
     NaN where all models, or none, were trained on the record. Raises ValueError for scores that are not finite.
     Fisher 1935; Phipson & Smyth 2010 for the drawn sets.
 
@@ -76,7 +76,7 @@ def randomisation_p_values(
         return p_values
     more = max(draws, enough_draws(level, len(tested) if tests is None else tests))
     small = tested[p_values[tested] <= (1 + FEW) / (1 + draws)]
-    few = [place for place in small.tolist() if not choose_sets(len(scores), int(members[place]), draws).every]
+    few = [place for place in small.tolist() if not _choose_sets(len(scores), int(members[place]), draws).every]
     if few and more > draws:
         p_values[few] = _p_values(scores[:, few], member[:, few], more, seeds.derive(seed, "more sets of models"))
     return p_values
@@ -110,7 +110,7 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
         own = scores[:, chosen] - scores[:, chosen].mean(axis=0)  # the same shift of all sums, and less rounding
         observed = (own * member[:, chosen]).sum(axis=0)
         least = observed - ROUNDING * np.abs(own).sum(axis=0)
-        sets = choose_sets(models, int(count), draws)
+        sets = _choose_sets(models, int(count), draws)
         larger = np.zeros(len(chosen), dtype=np.int64)
         at_once = max(1, AT_ONCE // max(models, len(chosen)))
         for some in _sets(models, int(count), 0 if sets.every else draws, seed, at_once):
@@ -122,7 +122,7 @@ def _p_values(scores: Array, member: Mask, draws: int, seed: int) -> Array:
 
 def smallest_p_value(models: int, draws: int) -> float:
     """The smallest p-value that a record in half of the models can have."""
-    return choose_sets(models, models // 2, draws).smallest_p_value
+    return _choose_sets(models, models // 2, draws).smallest_p_value
 
 
 def smallest_p_value_among(models: int, draws: int, level: float, tests: int) -> float:

@@ -53,30 +53,30 @@ def onednn_is_faster() -> bool:
     return wide and built and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def torch_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+def _torch_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     sums = torch.addmm(bias, rows, weight.t())
     return sums.relu_() if relu else sums
 
 
-def torch_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
+def _torch_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
     return torch.mm(gradients.t(), rows)
 
 
-def torch_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
+def _torch_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
     return torch.mm(gradients, weight)
 
 
-def onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+def _onednn_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     # Its own fused ReLU turns a not-a-number into 0 and would hide that a training has failed.
     sums = onednn(rows, weight, bias)
     return sums.relu_() if relu else sums
 
 
-def onednn_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
+def _onednn_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
     return onednn(gradients.t(), rows.t(), None)
 
 
-def onednn_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
+def _onednn_row_gradient(gradients: Tensor, weight: Tensor) -> Tensor:
     return onednn(gradients, weight.t(), None)
 
 
@@ -88,15 +88,15 @@ def onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return sums
 
 
-def batched_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
+def _batched_affine(rows: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     sums = torch.baddbmm(bias[:, None], rows, weight.mT)
     return sums.relu_() if relu else sums
 
 
-def batched_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
+def _batched_weight_gradient(gradients: Tensor, rows: Tensor) -> Tensor:
     return torch.bmm(gradients.mT, rows)
 
 
-TORCH = MatMul("torch", torch_affine, torch_weight_gradient, torch_row_gradient)
-ONEDNN = MatMul("onednn", onednn_affine, onednn_weight_gradient, onednn_row_gradient)
-BATCHED = MatMul("batched", batched_affine, batched_weight_gradient, torch.bmm, stacked=True)
+TORCH = MatMul("torch", _torch_affine, _torch_weight_gradient, _torch_row_gradient)
+ONEDNN = MatMul("onednn", _onednn_affine, _onednn_weight_gradient, _onednn_row_gradient)
+BATCHED = MatMul("batched", _batched_affine, _batched_weight_gradient, torch.bmm, stacked=True)

@@ -86,7 +86,7 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     ValueError for rows that are not finite, not (n, d) of one d, empty, or of a type that float32 would round; for k
     below 1 or above n. ImportError for faiss by name where it is not installed.
     """
-    asked, among = as_rows("queries", queries), as_rows("points", points)
+    asked, among = _as_rows("queries", queries), _as_rows("points", points)
     (q, d), n = asked.shape, len(among)
     if d != among.shape[1]:
         raise ValueError(f"queries have {d} columns but points {among.shape[1]}; they must have equally many")
@@ -98,7 +98,7 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     m = min(k + SPARE + d // COLUMNS_PER_SPARE, n)
     candidates = library(by, place, pairs=q * n, columns=d, most=m)
     with torch.inference_mode(), threads(1) if place.type == "cpu" else nullcontext(), full_float32():
-        sizes = CPU if place.type == "cpu" else sizes_on_gpu(place)
+        sizes = CPU if place.type == "cpu" else _sizes_on_gpu(place)
         if place.type == "cuda" and among.nbytes < sizes.queries:
             among = among.to(place)
         search = Search(asked, among, Frame.centre_on(asked, among, place), place, sizes)
@@ -107,7 +107,7 @@ def nearest(queries: Rows, points: Rows, k: int, by: By = "auto", place: torch.d
     return answer
 
 
-def as_rows(name: str, rows: Rows) -> Tensor:
+def _as_rows(name: str, rows: Rows) -> Tensor:
     """The rows as a tensor, where they are, not copied. ValueError where they are no rows."""
     if isinstance(rows, np.ndarray) and np.can_cast(rows.dtype, np.float32) and rows.dtype != np.bool_:
         with warnings.catch_warnings():
@@ -132,7 +132,7 @@ def library(by: By, place: torch.device, pairs: int, columns: int, most: int) ->
     elif by == "auto":
         published = columns <= FAISS_GPU_COLUMNS and pairs >= FAISS_GPU_PAIRS and most <= FAISS_GPU_MOST
         by = "faiss" if place.type == "cuda" and published and faiss_gpus() else "torch"
-    return torch_finder if by == "torch" else faiss_finder
+    return _torch_finder if by == "torch" else _faiss_finder
 
 
 def faiss_gpus() -> int | None:
@@ -144,7 +144,7 @@ def faiss_gpus() -> int | None:
     return int(faiss.get_num_gpus())
 
 
-def sizes_on_gpu(place: torch.device) -> Sizes:
+def _sizes_on_gpu(place: torch.device) -> Sizes:
     """Parts of the memory that is free: a quarter for queries, a sixteenth at most for each of the others.
 
     The points stay there too where they fit into a quarter.
@@ -165,7 +165,7 @@ class Frame:
     @classmethod
     def centre_on(cls, queries: Tensor, points: Tensor, place: torch.device) -> Frame:
         """A centre of some of the points, since any centre will do. ValueError where a row is not finite."""
-        largest = max(largest_of("queries", queries), largest_of("points", points))
+        largest = max(_largest_of("queries", queries), _largest_of("points", points))
         # A step of the exponent to spare: a difference of two numbers below 1 is below 2.
         scale = 2.0 ** -(np.frexp(largest)[1] + 1) if largest else 1.0
         some = points[:: -(-len(points) // 1024)]
@@ -177,7 +177,7 @@ class Frame:
         return torch.mul(rows, self.scale, out=into).sub_(self.centre)
 
 
-def largest_of(name: str, rows: Tensor) -> float:
+def _largest_of(name: str, rows: Tensor) -> float:
     """The largest absolute value. ValueError where one is not finite."""
     low, high = (float(value) for value in torch.aminmax(rows))
     if not np.isfinite(low) or not np.isfinite(high):
@@ -223,7 +223,7 @@ class Search:
             unsure.append(some[~settled])
         again = torch.cat(unsure)
         if len(again):
-            self.fill(answer, again, min(WIDER * m, len(self.points)), torch_finder)
+            self.fill(answer, again, min(WIDER * m, len(self.points)), _torch_finder)
 
     def settle(self, queries: Tensor, shortlist: Shortlist, k: int) -> tuple[Tensor, Neighbours]:
         """The mask of the queries (q,) whose nearest points are among their candidates, and those points.
@@ -290,12 +290,12 @@ def gamma(d: int) -> float:
     return d * UNIT / (1 - d * UNIT) if d * UNIT < 0.5 else float("inf")
 
 
-def below_rounding(d: int, own: Tensor) -> Tensor:
+def _below_rounding(d: int, own: Tensor) -> Tensor:
     """What float64 itself and numbers too small for float32 may move a score."""
     return d * (2.0**-50 * own**2 + 2.0**-100)
 
 
-def torch_finder(search: Search, m: int) -> Find:
+def _torch_finder(search: Search, m: int) -> Find:
     """Scores |y|^2 / 2 - x.y, which order points y as their distances |x - y| do, a tile of them at a time."""
     affine = single_products(search.place, torch.float32).affine
 
@@ -316,7 +316,7 @@ def torch_finder(search: Search, m: int) -> Find:
                 best.take(some, affine(opposite[some], tile, half, False), first)
         own, d = norms(queries), queries.shape[1]
         # The rounding of the dot product, of both rows' coordinates, of |y|^2 / 2 and of the sum.
-        error = (gamma(d) + 8 * UNIT) * own * widest + 8 * UNIT * widest**2 + below_rounding(d, own)
+        error = (gamma(d) + 8 * UNIT) * own * widest + 8 * UNIT * widest**2 + _below_rounding(d, own)
         return Shortlist(*best.sort(), error)
 
     return find
@@ -369,13 +369,13 @@ def smallest(values: Tensor, count: int) -> Tensor:
     return torch.from_numpy(np.argpartition(values.numpy(), count - 1, axis=1)[:, :count])
 
 
-def faiss_finder(search: Search, m: int) -> Find:
+def _faiss_finder(search: Search, m: int) -> Find:
     """Squared distances |x|^2 + |y|^2 - 2 x.y, on the GPU where faiss sees one and the search is on it."""
     import faiss
 
     on_gpu = search.place.type == "cuda" and bool(faiss_gpus())
     if on_gpu and m > FAISS_GPU_MOST:
-        return torch_finder(search, m)
+        return _torch_finder(search, m)
     index: Any = faiss.IndexFlatL2(search.points.shape[1])
     widest = 0.0
     if on_gpu:  # asked first, because faiss moves an index to no GPU without a word
@@ -394,7 +394,7 @@ def faiss_finder(search: Search, m: int) -> Find:
         finally:
             faiss.omp_set_num_threads(before)
         own, d = norms(queries), queries.shape[1]
-        error = (gamma(d) + 16 * UNIT) * (own + widest) ** 2 + below_rounding(d, own)
+        error = (gamma(d) + 16 * UNIT) * (own + widest) ** 2 + _below_rounding(d, own)
         return Shortlist(torch.from_numpy(squares).to(search.place), torch.from_numpy(rows).to(search.place), error)
 
     return find

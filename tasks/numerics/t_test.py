@@ -7,7 +7,7 @@ import math
 GRID = 200  # points of the integral over the estimated standard deviation
 
 
-def t_tail(t: float, freedom: int, shift: float = 0.0) -> float:
+def _t_tail(t: float, freedom: int, shift: float = 0.0) -> float:
     """P(T > t) of Student's t with a noncentrality."""
     total = weights = 0.0
     for place in range(GRID):
@@ -23,5 +23,5 @@ def t_rate(shift: float, freedom: int, level: float) -> float:
     low, high = 0.0, 1000.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if t_tail(middle, freedom) > level else (low, middle)
-    return t_tail(high, freedom, shift)
+        low, high = (middle, high) if _t_tail(middle, freedom) > level else (low, middle)
+    return _t_tail(high, freedom, shift)

@@ -90,7 +90,7 @@ class Predictions:
                 "be the file of predictions" if self.is_blinded else f"hold the predictions {', '.join(file_names())}"
             )
             raise FileError(f"there is no {what} {looked}; it must {must}")
-        pinned = Predictions(str(single_file(found)))
+        pinned = Predictions(str(_single_file(found)))
         digests = [files.pin(File(str(path)), known).digest for path in pinned.paths()]
         return Predictions(pinned.path, self._check_digest(digests))
 
@@ -135,7 +135,7 @@ def file_names() -> list[str]:
     return [f"{name}{SUFFIX}" for name in SETS]
 
 
-def single_file(place: Path) -> Path:
+def _single_file(place: Path) -> Path:
     """The one file of predictions that a folder holds, where none is of the four sets; else the place itself."""
     held = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else []
     return held[0] if len(held) == 1 and held[0].name not in file_names() else place

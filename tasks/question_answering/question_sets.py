@@ -78,7 +78,7 @@ class NameRemoval(_Removal):
 
     @cached_property
     def _name_pattern(self) -> re.Pattern[str]:
-        return alternation([rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first(self.names)])
+        return _alternation([rf"(?<!\w){re.escape(name)}(?!\w)" for name in _longest_first(self.names)])
 
 
 @dataclass(frozen=True)
@@ -118,22 +118,22 @@ class AnswerRemoval(_Removal):
 
     def removal_pattern(self, question: Question) -> re.Pattern[str]:
         spans = {span.strip() for gold in question.golds for span in gold} - {""}
-        return alternation([whole_span_pattern(span) for span in longest_first(spans)], re.IGNORECASE)
+        return _alternation([_whole_span_pattern(span) for span in _longest_first(spans)], re.IGNORECASE)
 
 
 Corruption = DigitRemoval | NameRemoval | PatternRemoval | AnswerRemoval
 
 
-def longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
+def _longest_first(texts: set[str] | tuple[str, ...]) -> list[str]:
     """In the order in which none is hidden by a shorter one that it begins with."""
     return sorted(texts, key=lambda text: (-len(text), text))
 
 
-def alternation(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+def _alternation(expressions: list[str], flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     return re.compile("|".join(expressions), flags)
 
 
-def whole_span_pattern(span: str) -> str:
+def _whole_span_pattern(span: str) -> str:
     """The expression of a span that is no piece of a longer number or word."""
     before = NUMBER_BEFORE if span[0] in "0123456789" else LETTER_BEFORE if span[0].isalpha() else ""
     after = NUMBER_AFTER if span[-1] in "0123456789" else LETTER_AFTER if span[-1].isalpha() else ""

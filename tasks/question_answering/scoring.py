@@ -33,7 +33,7 @@ def squad_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
     return exact, 2 * precision * recall / (precision + recall)
 
 
-def squad_match_key(answer: Answer) -> Hashable:
+def _squad_match_key(answer: Answer) -> Hashable:
     """What exact match compares of an answer."""
     return squad_words(" ".join(answer))
 
@@ -61,18 +61,18 @@ def drop_agreement(answer: Answer, gold: Answer) -> tuple[float, float]:
 
     spans, right = [drop_words(span) for span in answer], [drop_words(span) for span in gold]
     exact = float(len(spans) == len(right) and set(spans) == set(right))
-    scores = np.array([[word_f1(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)
+    scores = np.array([[_word_f1(set(span), set(other)) for span in spans] for other in right])  # (golds, spans)
     aligned = scores.reshape(len(right), len(spans))
     total = aligned[linear_sum_assignment(aligned, maximize=True)].sum()
     return exact, float(np.round(total / max(aligned.shape), 2))
 
 
-def drop_match_key(answer: Answer) -> Hashable:
+def _drop_match_key(answer: Answer) -> Hashable:
     """What exact match compares of an answer."""
     return len(answer), frozenset(drop_words(span) for span in answer)
 
 
-def word_f1(words: set[str], right: set[str]) -> float:
+def _word_f1(words: set[str], right: set[str]) -> float:
     """F1 of two sets of words; 0 where the right ones have numbers and none of them is among the words."""
     numbers = {word for word in right if is_number(word)}
     if numbers and not numbers & words:
@@ -89,11 +89,11 @@ def drop_words(span: str) -> tuple[str, ...]:
 
     "1,200" becomes "1200.0"; "76.5" keeps its point, and "76.5%", which is no number, loses it.
     """
-    words = [ARTICLES.sub(" ", normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
+    words = [ARTICLES.sub(" ", _normalise_number(word)) for word in BETWEEN_WORDS.split(span.lower())]
     return tuple(part for word in words for part in word.split())
 
 
-def normalise_number(word: str) -> str:
+def _normalise_number(word: str) -> str:
     bare = word if is_number(word) else word.translate(PUNCTUATION)
     return str(float(bare)) if is_number(bare) else bare
 
@@ -111,7 +111,7 @@ RULES: Mapping[Scorer, Callable[[Answer, Answer], tuple[float, float]]] = {
     "drop": drop_agreement,
 }
 
-MATCH_KEYS: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": squad_match_key, "drop": drop_match_key}
+MATCH_KEYS: Mapping[Scorer, Callable[[Answer], Hashable]] = {"squad": _squad_match_key, "drop": _drop_match_key}
 
 
 def match_key(scorer: Scorer, answer: Answer) -> Hashable:

@@ -192,7 +192,7 @@ class Joint:
         self.network, self.loss_of = network, loss_of
 
     def embed(self, images: Tensor) -> Tensor:
-        return pair_views(self.network(images))
+        return _pair_views(self.network(images))
 
     def targets(self, images: Tensor) -> Pair | None:  # noqa: ARG002
         return None
@@ -240,7 +240,7 @@ class Predicting:
         self.teacher = Teacher(network)
 
     def embed(self, images: Tensor) -> Tensor:
-        return pair_views(self.trained["predictor"](self.trained["encoder"](images)))
+        return _pair_views(self.trained["predictor"](self.trained["encoder"](images)))
 
     def targets(self, images: Tensor) -> Pair | None:
         return self.teacher.embed(images)
@@ -271,7 +271,7 @@ class Distilling:
         self.pictures = 0
 
     def embed(self, images: Tensor) -> Tensor:
-        return pair_views(self.trained["encoder"](images))
+        return _pair_views(self.trained["encoder"](images))
 
     def targets(self, images: Tensor) -> Pair | None:
         return self.teacher.embed(images)
@@ -326,6 +326,6 @@ def tuning(network: Network, classes: int, seed: int) -> Classifying:
     return Classifying(trained, lambda images: trained["layer"](network.backbone(images)))
 
 
-def pair_views(embeddings: Tensor) -> Tensor:
+def _pair_views(embeddings: Tensor) -> Tensor:
     """(2 n, d) as (2, n, d), in float32."""
     return embeddings.float().view(2, -1, embeddings.shape[1])

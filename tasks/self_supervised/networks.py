@@ -205,7 +205,7 @@ class Encoder:
         with hardware.exactly(self.place), torch.inference_mode():
             for start in range(0, max(1, len(images)), together):
                 some = images[start : start + together]
-                found = self._layers(pad_images(some, together))
+                found = self._layers(_pad_images(some, together))
                 for layer, kept in parts.items():
                     kept.append(found[layer][: len(some)].float().cpu())
         return {layer: torch.cat(kept).clone() for layer, kept in parts.items()}
@@ -237,7 +237,7 @@ def collect_embeddings(
     return found
 
 
-def pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
+def _pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
     """The images, and black ones to make up the number."""
     if len(images) == count:
         return np.ascontiguousarray(images)

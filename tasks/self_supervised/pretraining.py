@@ -149,7 +149,7 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
     from tasks.self_supervised.training_set import training_set
 
     place, training = hardware.device(), config.training
-    snapshots, row = choose_snapshot(config, inputs)
+    snapshots, row = _choose_snapshot(config, inputs)
     with hardware.exactly(place):
         network = unset(encoder_of_pretraining(training), 0)
         load(network, weights_of(snapshots, row), training.backbone)
@@ -157,7 +157,7 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
         return Training(training, learning, training_set(training, pictures, place), place).run()
 
 
-def choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
+def _choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
     """The table and the row of the snapshot to start from."""
     there = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
     start = max(there, default=0) if config.start is None else config.start

@@ -87,7 +87,7 @@ class Squares:
         return self.pictures.squares(self.of[rows], self.side)
 
 
-def hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
+def _hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
     """These pictures as squares for a device.
 
     Those that do not fit are in the cache folder (`tasks.datasets.picture_cache`), under a digest of `what`, which must
@@ -131,4 +131,4 @@ def training_set(config: Pretraining, pictures: BoxedPictures, place: torch.devi
     sizes = pictures.sizes[rows]
     # What is asked for, else twice the resolution, but no more than any picture has.
     side = config.augmentation.side or max(8, min(2 * config.augmentation.resolution, int(sizes.max())))
-    return TrainingSet(hold_pictures(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])
+    return TrainingSet(_hold_pictures(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])

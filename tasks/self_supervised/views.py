@@ -70,8 +70,8 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
 
     brightness, contrast = factor("brightness", BRIGHTNESS), factor("contrast", CONTRAST)
     turn = 2 * math.pi * (factor("hue", HUE) - 1)
-    mixed = hue(turn) @ mix_with_grey(factor("saturation", SATURATION))
-    mixed = mix_with_grey(1 - (number("grey") < config.grey).float()) @ mixed
+    mixed = hue(turn) @ _mix_with_grey(factor("saturation", SATURATION))
+    mixed = _mix_with_grey(1 - (number("grey") < config.grey).float()) @ mixed
     low, high = (config.resolution * end for end in SIGMAS)
     sigma = torch.where(number("blur") < config.blur, low + (high - low) * number("sigma"), 0)
     solarised = number("solarise") < (config.solarise if view == 1 else 0)
@@ -110,7 +110,7 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
     return torch.stack([left, top, left + wide, top + high], 1)
 
 
-def mix_with_grey(keeping: Tensor) -> Tensor:
+def _mix_with_grey(keeping: Tensor) -> Tensor:
     """Colours mixed with their grey, of which they keep the share `keeping` (n,) of their own: (n, 3, 3)."""
     own = torch.eye(3)
     grey = torch.tensor(GREY).expand(3, 3)

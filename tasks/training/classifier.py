@@ -101,14 +101,14 @@ def classifier_work(
     each = times * (examples + VALIDATED * validated)
     if not (recipe.patience or kept):
         return Work({unit: recipe.epochs * each}, {BEGUN: 1.0})
-    best = kept_epoch(examples, width)
+    best = _kept_epoch(examples, width)
     least, expected, most = (
         min(recipe.epochs, epoch + recipe.patience) for epoch in (best / FACTOR, best, best * FACTOR)
     )
     return Work({unit: expected * each}, {BEGUN: 1.0}, least / expected, most / expected)
 
 
-def kept_epoch(examples: int, width: float = 1.0) -> float:
+def _kept_epoch(examples: int, width: float = 1.0) -> float:
     """The epoch of the lowest validation loss that is expected of so many examples, by a network of this width."""
     return max(1.0, KEPT * float((max(1, examples) / DIGITS) ** FALL * width**FALL_WITH_WIDTH))
 

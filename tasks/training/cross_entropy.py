@@ -60,7 +60,7 @@ def random_crops(pixels: Tensor, shape: Shape, side: int, draws: CounterRng) -> 
     Each row's top is one of the height - side + 1 that there are, its left one of the width - side + 1, all equally
     likely to within 2^-32 times their number. ValueError where the image is smaller than the square.
     """
-    check_crop(shape, side)
+    _check_crop(shape, side)
     height, width, channels = shape
     rows = pixels.shape[1]
     words = draws.words(CROP_PLACE, 2 * rows).bitwise_and_(2**BITS - 1).view(-1, rows, 2)
@@ -79,7 +79,7 @@ def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
 
     Of an odd rest the larger half lies below and to the right. ValueError where the image is smaller than the square.
     """
-    check_crop(shape, side)
+    _check_crop(shape, side)
     down, across = middle(shape[0], side), middle(shape[1], side)
     return pixels.view(*pixels.shape[:2], *shape)[:, :, down, across].flatten(2)
 
@@ -87,7 +87,7 @@ def central_crops(pixels: Tensor, shape: Shape, side: int) -> Tensor:
 def central_images(images: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     """The same of images (n, h, w, c): (n, side, side, c), a view of them."""
     height, width, channels = images.shape[1:]
-    check_crop((height, width, channels), side)
+    _check_crop((height, width, channels), side)
     return images[:, middle(height, side), middle(width, side)]
 
 
@@ -96,7 +96,7 @@ def middle(length: int, side: int) -> slice:
     return slice(first, first + side)
 
 
-def check_crop(shape: Shape, side: int) -> None:
+def _check_crop(shape: Shape, side: int) -> None:
     """ValueError unless a square of this side lies within the images."""
     height, width, _ = shape
     if not 1 <= side <= min(height, width):
@@ -126,7 +126,7 @@ class CrossEntropy:
         if crop:
             if shape is None:
                 raise ValueError(f"crop is {crop}; the shape of the images that are cropped must be given too")
-            check_crop(shape, crop)
+            _check_crop(shape, crop)
         expected = (crop, crop, self.shape[2]) if crop else self.shape
         if architecture.shape != expected:
             shapes = " and ".join("x".join(map(str, sizes)) for sizes in (architecture.shape, expected))

@@ -72,7 +72,7 @@ class Elbo:
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
         draws = drawn_from(batch)
-        return self.negative_bounds(layers, self.model_inputs(batch, dtype_of(layers.tensors)), draws)
+        return self.negative_bounds(layers, self.model_inputs(batch, _dtype_of(layers.tensors)), draws)
 
     def model_inputs(self, batch: Batch, dtype: torch.dtype) -> Tensor:
         """What the models see of a batch in its draw: (models, rows, features), the same at every call."""
@@ -99,7 +99,7 @@ class Elbo:
         """The loss and gradients of the fully connected network; None for any other."""
         if not isinstance(self.vae, Dense):
             return None
-        x = self.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)[0]
+        x = self.vae.preparation.to_model_inputs(pixels[None], draws, _dtype_of(tensors), training=True)[0]
         return self.gradients(tensors, x, shares, draws)
 
     def gradients(
@@ -125,7 +125,7 @@ class Elbo:
 
     def sample(self, tensors: Mapping[str, Tensor], members: Tensor, count: int) -> Tensor:
         """The decoder's means for codes from the prior: (models, count, height * width * channels) in [0, 1]."""
-        codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), dtype_of(tensors))
+        codes = CounterRng(members).normal(DRAWN, (count, self.vae.latent), _dtype_of(tensors))
         layers = Layers(tensors, Mode(training=False))
         with torch.inference_mode():
             parts = [
@@ -142,7 +142,7 @@ def drawn_from(batch: Batch) -> CounterRng:
     return batch.mode.draws
 
 
-def dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
+def _dtype_of(tensors: Mapping[str, Tensor]) -> torch.dtype:
     return next(iter(tensors.values())).dtype
 
 
@@ -196,7 +196,7 @@ class OutlierMixture:
         return self.layer_losses(Layers(tensors, batch.mode), batch)
 
     def layer_losses(self, layers: Layers, batch: Batch) -> Tensor:
-        x = self.learned.model_inputs(batch, dtype_of(layers.tensors))
+        x = self.learned.model_inputs(batch, _dtype_of(layers.tensors))
         return self._losses(self.learned.negative_bounds(layers, x, drawn_from(batch)), self.broad.log_p(x))[0]
 
     def evaluate_rows(self, tensors: Mapping[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -214,7 +214,7 @@ class OutlierMixture:
         """The loss and gradients of the fully connected network; None for any other."""
         if not isinstance(self.learned.vae, Dense):
             return None
-        x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, dtype_of(tensors), training=True)
+        x = self.learned.vae.preparation.to_model_inputs(pixels[None], draws, _dtype_of(tensors), training=True)
         broad = self.broad.log_p(x)[0]
         return self.learned.gradients(tensors, x[0], shares, draws, lambda bounds: self._losses(bounds, broad))
 
@@ -230,7 +230,9 @@ class OutlierMixture:
         with torch.inference_mode():
             for start in range(0, len(pixels), count):
                 part = slice(start, start + count)
-                x = importance.model_inputs(preparation, pixels[part], rows[part], members, sampling, dtype_of(tensors))
+                x = importance.model_inputs(
+                    preparation, pixels[part], rows[part], members, sampling, _dtype_of(tensors)
+                )
                 broad = self.broad.log_p(x.double()) + preparation.to_pixels(x)
                 log_p[:, part] = self._log_mixture(log_p[:, part], broad)
         return Estimated(log_p, learned.effective_samples, learned.encoder_effective_samples)

@@ -78,7 +78,7 @@ class ResidentData:
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[ResidentData, list[dict[int, int]]]:
-        rows, added, aliases = append_replaced_images(replaced, len(self.train))
+        rows, added, aliases = _append_replaced_images(replaced, len(self.train))
         if not added:
             return self, aliases
         more = pixels(np.stack(added)).to(self.device)
@@ -129,7 +129,7 @@ class StreamedData:
     def replace_images(
         self, replaced: Sequence[Mapping[int, NDArray[np.uint8]]]
     ) -> tuple[StreamedData, list[dict[int, int]]]:
-        rows, added, aliases = append_replaced_images(replaced, len(self.train))
+        rows, added, aliases = _append_replaced_images(replaced, len(self.train))
         if not added:
             return self, aliases
         labels = self.train_labels[torch.tensor(rows, device=self.device)]
@@ -137,7 +137,7 @@ class StreamedData:
         return replace(self, train=train, train_labels=torch.cat([self.train_labels, labels])), aliases
 
 
-def append_replaced_images(
+def _append_replaced_images(
     replaced: Sequence[Mapping[int, NDArray[np.uint8]]], count: int
 ) -> tuple[list[int], list[NDArray[np.uint8]], list[dict[int, int]]]:
     """The rows and images to append to `count` images; and, by member, the new row that replaces each row."""
@@ -159,7 +159,7 @@ def place_images(images: PictureSet, place: torch.device) -> DeviceData:
 
     Images that are not in memory were opened that way, and are streamed whatever would fit.
     """
-    place = one_name(place)
+    place = _one_name(place)
     if place in _resident.get(images, {}):
         return resident(images, place)
     free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
@@ -169,7 +169,7 @@ def place_images(images: PictureSet, place: torch.device) -> DeviceData:
 
 def resident(images: PictureSet, place: torch.device) -> ResidentData:
     """The pictures on a device, copied once and kept as long as the set lives."""
-    place = one_name(place)
+    place = _one_name(place)
     places = _resident.setdefault(images, {})
     if place not in places:
         places[place] = ResidentData(
@@ -187,7 +187,7 @@ def stream_pictures(images: PictureSet, place: torch.device) -> StreamedData:
     return StreamedData(train, labels(train).to(place), test, labels(test).to(place))
 
 
-def one_name(place: torch.device) -> torch.device:
+def _one_name(place: torch.device) -> torch.device:
     """The device under the name that its tensors have: "cuda" becomes "cuda:0", so that both share one copy."""
     return torch.empty(0, device=place).device
 

@@ -55,7 +55,7 @@ class Network(nn.Module):
         self.learning = learning
         for name, make in makers.items():
             self.add_module(name, make())
-        self.load_state_dict({name: torch.from_numpy(values) for name, values in copy_arrays(start).items()})
+        self.load_state_dict({name: torch.from_numpy(values) for name, values in _copy_arrays(start).items()})
 
     def forward(self, batch: Batch) -> Tensor:
         return self.learning.layer_losses(ModuleLayers(self, batch.mode), batch)[0]
@@ -87,14 +87,14 @@ class _Outline(Layers):
 
     def apply_dense(self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, /) -> Tensor:
         units, inputs = weight.shape[1:]
-        self.makers[name] = lambda: uninitialised_module(nn.Linear, inputs, units, bias=bias is not None)
+        self.makers[name] = lambda: _uninitialised_module(nn.Linear, inputs, units, bias=bias is not None)
         return super().apply_dense(name, x, weight, bias)
 
     def apply_conv(
         self, name: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, /
     ) -> Tensor:
         (channels, inputs, kernel, _), settings = weight.shape, {"stride": stride, "padding": padding}
-        self.makers[name] = lambda: uninitialised_module(
+        self.makers[name] = lambda: _uninitialised_module(
             nn.Conv2d, inputs, channels, kernel, bias=bias is not None, **settings
         )
         return super().apply_conv(name, x, weight, bias, stride, padding)
@@ -104,7 +104,7 @@ def makers(spec: Spec, learning: ByLayers, data: ResidentData) -> Makers:
     """How to make the modules of the objective's layers; ValueError where it has others, as batch norm's."""
     start = {
         name: torch.from_numpy(values).to(data.device)[None]
-        for name, values in copy_arrays(learning.initial(0)).items()
+        for name, values in _copy_arrays(learning.initial(0)).items()
     }
     draws = CounterRng(torch.tensor([member_key(0)], device=data.device), torch.tensor([0], device=data.device))
     outline = _Outline(start, Mode(True, draws))
@@ -123,12 +123,12 @@ def refusal(spec: Spec) -> str:
     )
 
 
-def uninitialised_module(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
+def _uninitialised_module(kind: type[nn.Module], *sizes: int, **settings: Any) -> nn.Module:
     """A module with weights yet to be loaded: to begin them at random would draw from torch's ambient stream."""
     return nn.utils.skip_init(kind, *sizes, **settings)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def copy_arrays(start: Mapping[str, Any]) -> Mapping[str, Any]:
+def _copy_arrays(start: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same arrays in memory of their own, since torch has no read-only tensors."""
     return {name: values.copy() for name, values in start.items()}
 
@@ -155,8 +155,8 @@ def train_many(
     place = place or hardware.device()
     check(spec, members)
     check_recipe(spec.recipe)
-    check_whole(members)
-    learning = private_form(spec)
+    _check_whole(members)
+    learning = _private_form(spec)
     data, aliases = resident(spec.images, place).replace_images([member.replaced for member in members])
     layers = makers(spec, learning, data)
 
@@ -182,14 +182,14 @@ def train_by_index(
         yield numbers[place], outcome
 
 
-def check_whole(members: Sequence[Member]) -> None:
+def _check_whole(members: Sequence[Member]) -> None:
     """ValueError where a member is a link of a chain."""
     for index, member in enumerate(members):
         if member.returns_state or {member.start, member.until, member.after} != {None}:
             raise ValueError(f"privacy is given and member {index} is a link of a chain; it must train in one go")
 
 
-def private_form(spec: Spec) -> ByLayers:
+def _private_form(spec: Spec) -> ByLayers:
     """The objective, if it can be computed through layers in which every row has a gradient of its own."""
     if isinstance(spec.learning, ByLayers):
         return spec.learning
@@ -253,7 +253,7 @@ class Training:
         loader: Any = torch.utils.data.DataLoader(
             range(len(self.rows)),  # type: ignore[arg-type]
             batch_sampler=sampler,
-            collate_fn=row_tensor,
+            collate_fn=_row_tensor,
             generator=stream,
         )
         size = noise(self.privacy, self.steps, self.spec.recipe.epochs)
@@ -377,7 +377,7 @@ def generator(seed: int, stream: str, device: torch.device) -> torch.Generator:
     return torch.Generator(device).manual_seed(seeds.derive(seed, stream))
 
 
-def row_tensor(places: list[int]) -> Tensor:
+def _row_tensor(places: list[int]) -> Tensor:
     """The rows of a minibatch, (rows,) int64; possibly none."""
     return torch.tensor(places, dtype=torch.int64)
 

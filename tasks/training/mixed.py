@@ -86,12 +86,12 @@ def batch_key(config: Mixture) -> Mixture:
 
     And which canaries have other labels or images, if any, since all read one copy.
     """
-    altered = altered_canaries(config)
+    altered = _altered_canaries(config)
     anything: tuple[Share | BalancedHalf | CoinedCanaries, ...] = (altered or Share(Part(config.validation)),)
     return dataclasses.replace(config, shares=anything, seed=0, learning_rate=1.0)
 
 
-def altered_canaries(config: Mixture) -> CoinedCanaries | None:
+def _altered_canaries(config: Mixture) -> CoinedCanaries | None:
     """The share that changes labels or images, the same for all models of a design; None where there is none."""
     coined = [share for share in config.shares if isinstance(share, CoinedCanaries) and share.is_altered]
     return dataclasses.replace(coined[0], number=0) if coined else None
@@ -117,7 +117,7 @@ def train_many(
     if len({batch_key(config) for config in configs}) > 1:
         raise ValueError("trainings that differ in more than images, seed and learning rate cannot share a call")
     data = tuple(dict.fromkeys(share.part.data for config in configs for share in config.shares))
-    pool = pool_data(data, configs[0], altered_canaries(configs[0]))
+    pool = pool_data(data, configs[0], _altered_canaries(configs[0]))
     members: dict[int, Member] = {}
     for index, config in enumerate(configs):
         try:
@@ -272,7 +272,7 @@ def logits(network: Architecture, weights: Weights, images: Pixels) -> NDArray[n
     return logits_of_images
 
 
-def unlearning_work(config: Unlearning) -> Work:
+def _unlearning_work(config: Unlearning) -> Work:
     """What the steps compute; those of gradient ascent may end earlier."""
     from tasks.datasets.catalog import load
 
@@ -285,7 +285,7 @@ def unlearning_work(config: Unlearning) -> Work:
     return Work({f"unlearn on {format_shape(images.shape)} by {config.method.tag}": config.method.epochs * seen})
 
 
-@task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=unlearning_work)
+@task(version=2, name="unlearning.unlearn", gpus=1.0, trains=1, work=_unlearning_work)
 def unlearn(config: Unlearning, inputs: Inputs) -> pa.Table:
     """The network of the (one) input's table after unlearning, as a table of MIXED.
 

@@ -63,13 +63,13 @@ def unlearn_model(
         model = Unlearner(learning, recipe, images, weights, seed, place)
         match method:
             case TuningOnKept():
-                history = train_on(model, method, kept)
+                history = _train_on(model, method, kept)
             case GradientAscent():
                 history = ascend(model, method, forgotten)
             case RandomLabels():
-                history = train_on(model, method, np.append(kept, forgotten))
+                history = _train_on(model, method, np.append(kept, forgotten))
             case Distillation():
-                history = distil(model, method, kept, forgotten)
+                history = _distil(model, method, kept, forgotten)
         return Trained(len(history), tuple(history), model_weights(model.tensors, 0))
 
 
@@ -185,14 +185,14 @@ class Learned:
         return self.learning.evaluate_rows(tensors, batch)
 
 
-def train_on(model: Unlearner, method: TuningOnKept | RandomLabels, rows: Rows) -> list[Epoch]:
+def _train_on(model: Unlearner, method: TuningOnKept | RandomLabels, rows: Rows) -> list[Epoch]:
     """Trains on these rows, whatever their labels are."""
     return model.fit(method.epochs, lambda epoch: model.steps(None, rows, epoch, method.learning_rate, "kept"))
 
 
 def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Epoch]:
     """Climbs until the images to be forgotten are as hard as validation images; the losses are their cross-entropy."""
-    hard = as_hard_as_new(model, forgotten)
+    hard = _as_hard_as_new(model, forgotten)
 
     def take_steps(epoch: int) -> Iterator[Tensor]:
         nonlocal hard
@@ -201,14 +201,14 @@ def ascend(model: Unlearner, method: GradientAscent, forgotten: Rows) -> list[Ep
             return
         for loss in model.steps(ascent(model.learning), forgotten, epoch, method.learning_rate, "forgotten"):
             yield -loss
-            hard = as_hard_as_new(model, forgotten)
+            hard = _as_hard_as_new(model, forgotten)
             if hard:
                 return
 
     return model.fit(method.epochs, take_steps, lambda: hard)
 
 
-def as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
+def _as_hard_as_new(model: Unlearner, forgotten: Rows) -> bool:
     """Whether the mean loss on images to be forgotten is at least that on validation images, of each 1,000 at most."""
     known, _ = model.evaluate(model.parts(forgotten[:ASKED]))
     new, _ = model.evaluate(model.test_parts(min(ASKED, model.data.test_count)))
@@ -228,7 +228,7 @@ def with_random_labels(images: Images, forgotten: Rows, classes: int, seed: int)
     return replace(images, train_labels=labels)
 
 
-def distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
+def _distil(model: Unlearner, method: Distillation, kept: Rows, forgotten: Rows) -> list[Epoch]:
     """Departs from the teacher, the model as it was, on what is to be forgotten, and obeys it on what is kept."""
     teacher = {name: tensor.clone() for name, tensor in model.tensors.items()}
 

@@ -58,7 +58,7 @@ class _Module:
         return "/".join([*parents, self.path.name])
 
 
-def is_installed_file(path: str) -> bool:
+def _is_installed_file(path: str) -> bool:
     """Whether a file belongs to the standard library or to an installed package."""
     return path.startswith(STANDARD_LIBRARY) or bool(set(INSTALLED) & set(Path(path).parts))
 
@@ -67,7 +67,7 @@ def is_installed_file(path: str) -> bool:
 def is_user_file(path: str) -> bool:
     """Whether a module's file is the user's: neither the standard library's, nor an installed package's, nor ours."""
     resolved = Path(path).resolve()
-    if is_installed_file(path) or is_installed_file(str(resolved)):
+    if _is_installed_file(path) or _is_installed_file(str(resolved)):
         return False
     return not any(resolved.is_relative_to(ROOT / name) for name in ENGRAM)
 

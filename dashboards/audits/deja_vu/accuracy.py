@@ -58,9 +58,9 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     others = [
         each
         for attack in attacks.neighbouring_attacks(found)
-        if (each := variant_accuracies(table, attack, attacks.decisive_attack(found)))
+        if (each := _variant_accuracies(table, attack, attacks.decisive_attack(found)))
     ]
-    shown = sample_evenly(others)
+    shown = _sample_evenly(others)
     told = list(dict.fromkeys((percent, *TOLD)))
     alt = " ".join(
         [f"Named rightly after {attacks.decisive_attack(found).describe()}: {last.describe(each)}." for each in told]
@@ -78,7 +78,7 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
         f"{NULL if is_null else ''}"
     )
     below = small_panels_height(len(shown))
-    main = accuracy_panel(
+    main = _accuracy_panel(
         layout.wide_box(below + 0.55, HIGH),
         last,
         percent,
@@ -97,7 +97,7 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     ).figure()
 
 
-def sample_evenly(others: Sequence[Accuracies]) -> list[Accuracies]:
+def _sample_evenly(others: Sequence[Accuracies]) -> list[Accuracies]:
     """At most MOST of them, evenly chosen."""
     places = np.linspace(0, len(others) - 1, min(MOST, len(others))).round().astype(np.int64)
     return [others[at] for at in places.tolist()]
@@ -110,7 +110,7 @@ def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accu
     return Accuracies(found, title) if found else None
 
 
-def variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
+def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
     """The accuracies of an attack that is named by what it does not share with the decisive one."""
     differing = [name for name in attack._fields if getattr(attack, name) != getattr(last, name)]
     return accuracies(table, attack, ", ".join(f"{name} {getattr(attack, name)}" for name in differing))
@@ -130,16 +130,16 @@ def small_panels(shown: Sequence[Accuracies], percent: int, limits: tuple[float,
         row, column = divmod(at, ACROSS)
         box = (layout.LEFT + column * (wide + 0.3), 0.3 + (SMALL + APART) * (rows - 1 - row), wide, SMALL)
         up = Axis(limits=drawing.padded_limits(limits), most=3, worded=not column)
-        panels.append(accuracy_panel(box, each, percent, Axis(limits=(0, 101), most=3), up, each.title))
+        panels.append(_accuracy_panel(box, each, percent, Axis(limits=(0, 101), most=3), up, each.title))
     return panels
 
 
-def accuracy_panel(box: layout.Box, shown: Accuracies, percent: int, across: Axis, up: Axis, title: str = "") -> Panel:
+def _accuracy_panel(box: layout.Box, shown: Accuracies, percent: int, across: Axis, up: Axis, title: str = "") -> Panel:
     """Both models' lines with their bands, and the decisive percentage upright."""
-    return Panel(box, accuracy_layers(shown.of_model, percent), across, up, title, drawing.TEXT - 1)
+    return Panel(box, _accuracy_layers(shown.of_model, percent), across, up, title, drawing.TEXT - 1)
 
 
-def accuracy_layers(of_model: dict[str, Curve], percent: int) -> list[Layer]:
+def _accuracy_layers(of_model: dict[str, Curve], percent: int) -> list[Layer]:
     """The decisive percentage upright, and over it the models' lines with their bands."""
     return [upright(percent, DECISIVE), *(curve(each, LOOKS[name]) for name, each in reversed(of_model.items()))]
 
@@ -171,13 +171,13 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     rows = attacks.attack_rows(table, last)
     percent = decisive_percent(rows)
     panels = {
-        name: {column: shown for column in GIVEN if (shown := read_curve(way_rows(rows, name), "percent", column))}
+        name: {column: shown for column in GIVEN if (shown := read_curve(_way_rows(rows, name), "percent", column))}
         for name in SETS
     }
-    score = read_curve(way_rows(rows, CORRECTED), "percent", "score")
+    score = read_curve(_way_rows(rows, CORRECTED), "percent", "score")
     if score is None:
         return None
-    n = int(integers(way_rows(rows, CORRECTED), "pictures").max())
+    n = int(integers(_way_rows(rows, CORRECTED), "pictures").max())
     caption = (
         "Neighbours of a picture's background vote for the object that was before it. The share they name rightly "
         "among the pictures on which they agree most, by the given encoder and by its reference: of pictures that the "
@@ -188,10 +188,10 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     )
     alt = " ".join(
         [
-            f"{SETS[name].capitalize()}: {describe_accuracies(of_set, percent)} named rightly."
+            f"{SETS[name].capitalize()}: {_describe_accuracies(of_set, percent)} named rightly."
             for name, of_set in panels.items()
         ]
-        + [f"Corrected deja vu score at {percent} %: {describe_estimate(score, percent)}."]
+        + [f"Corrected deja vu score at {percent} %: {_describe_estimate(score, percent)}."]
     )
     highest = max((float(np.nanmax(each.high)) for of in panels.values() for each in of.values()), default=1.0)
     step = GIVEN_HIGH + GIVEN_APART
@@ -200,7 +200,7 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     drawn = [
         Panel(
             layout.wide_box(0.5 + step * (2 - number), GIVEN_HIGH),
-            accuracy_layers(shown, percent),
+            _accuracy_layers(shown, percent),
             PERCENTAGES,
             up,
             f"{name}: {SETS[name]}",
@@ -220,14 +220,14 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     return Chart("accuracy", title, caption, alt, height, [*drawn, below], legend_entries(GIVEN)).figure()
 
 
-def way_rows(rows: pa.Table, way: str) -> pa.Table:
+def _way_rows(rows: pa.Table, way: str) -> pa.Table:
     return rows.take(pa.array(np.flatnonzero(texts(rows, "way") == way)))
 
 
-def describe_accuracies(shown: dict[str, Curve], percent: int) -> str:
+def _describe_accuracies(shown: dict[str, Curve], percent: int) -> str:
     """Both accuracies at this percentage, in words."""
-    return ", ".join(f"{GIVEN[name]} {describe_estimate(each, percent)}" for name, each in shown.items())
+    return ", ".join(f"{GIVEN[name]} {_describe_estimate(each, percent)}" for name, each in shown.items())
 
 
-def describe_estimate(shown: Curve, percent: int) -> str:
+def _describe_estimate(shown: Curve, percent: int) -> str:
     return shown.describe(int(np.abs(shown.places - percent).argmin()))

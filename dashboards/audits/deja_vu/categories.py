@@ -56,7 +56,7 @@ def categories(table: pa.Table) -> Figure | None:
     )
     p = numbers(at_end, "p_value")
     tested = f" That more are memorised than misrepresented: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
-    alt = " ".join(describe_shares(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
+    alt = " ".join(_describe_shares(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
     places = np.arange(len(shown["memorised"].places))
     named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
     ticks = (named, [f"{shown['memorised'].places[at]:g}" for at in named])
@@ -78,7 +78,7 @@ def categories(table: pa.Table) -> Figure | None:
             ),
             Panel(
                 layout.wide_box(0.5, LOWER),
-                [lambda axes: draw_stacked_bars(axes, shown, places)],
+                [lambda axes: _draw_stacked_bars(axes, shown, places)],
                 Axis(ACROSS[field], ends, ticks=ticks, grid=False),
                 Axis("share", (0, 1.02), 4),
             ),
@@ -90,7 +90,7 @@ def categories(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def describe_shares(shown: Shares, field: str, at: int) -> str:
+def _describe_shares(shown: Shares, field: str, at: int) -> str:
     """The shares at one of the places, in words."""
     place = f"{shown['memorised'].places[at]:g}"
     return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.describe(at)}' for name, each in shown.items())}."
@@ -110,7 +110,7 @@ def comparison(shown: Shares, places: Any) -> tuple[list[Layer], tuple[float, fl
     return layers, drawing.padded_limits(tops)
 
 
-def draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
+def _draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
     """All four, one upon the other."""
     below = np.zeros(len(places))
     for name, (area, edge) in LOOKS.items():

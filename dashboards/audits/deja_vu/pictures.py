@@ -75,11 +75,11 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
     """The first pictures of each kind, of all classes together, each layer by layer."""
     told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
-    found = {kind: sorted((row for row in told if row["kind"] == kind), key=rank_key) for kind in KINDS}
-    return {kind: [list(layers) for _, layers in groupby(rows, rank_key)] for kind, rows in found.items() if rows}
+    found = {kind: sorted((row for row in told if row["kind"] == kind), key=_rank_key) for kind in KINDS}
+    return {kind: [list(layers) for _, layers in groupby(rows, _rank_key)] for kind, rows in found.items() if rows}
 
 
-def rank_key(row: Row) -> int:
+def _rank_key(row: Row) -> int:
     return int(row["rank"])
 
 
@@ -106,7 +106,7 @@ def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: 
 
 def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
     """A picture with its boxes and its crop, and the crop alone."""
-    (at,) = row_indices([id_], held)
+    (at,) = _row_indices([id_], held)
     crops = attack(config)
     rectangle, _ = windows(held, np.array([at]), crops.crop, crops.smallest, crops.corner_share)
     (crop,) = evaluation_pictures(held, np.array([at]), side, rectangle)
@@ -121,7 +121,7 @@ def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -
 def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> Strip:
     """The neighbours by one of the models, at a layer."""
     ids, classes = (row[f"{model}_{name}"][:NEIGHBOURS] for name in ("neighbours", "neighbour_classes"))
-    found = evaluation_pictures(held, row_indices(ids, held), side)
+    found = evaluation_pictures(held, _row_indices(ids, held), side)
     beside = f"{MODELS[model].lower()}{layer}"
     shown = tuple(
         Picture(
@@ -136,7 +136,7 @@ def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> S
     return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {how}, with confidence {confidence}", shown)
 
 
-def row_indices(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
+def _row_indices(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
     """The rows of these pictures. DatasetError for one that is not there."""
     rows = [bisect_left(held.ids, each) for each in ids]
     absent = [each for each, row in zip(ids, rows, strict=True) if held.ids[row : row + 1] != (each,)]

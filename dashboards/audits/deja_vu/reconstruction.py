@@ -37,7 +37,7 @@ Pair = tuple[Row, Row]  # of one picture: the target's drawing and the reference
 
 def reconstruction(run: Run, show_images: bool) -> Gallery | None:
     """The drawings of each kind by both models; of private data a note with the pictures' ids. None without any."""
-    kinds = group_by_kind(pairs(run.table("drawn")))
+    kinds = _group_by_kind(pairs(run.table("drawn")))
     if not kinds:
         return None
     config = run.private_config
@@ -64,7 +64,7 @@ def pairs(table: pa.Table) -> list[Pair]:
     return [(row, other) for row, other in zip(targets, others, strict=True) if other is not None]
 
 
-def group_by_kind(found: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
+def _group_by_kind(found: list[Pair]) -> dict[tuple[bool, bool], list[Pair]]:
     """The first pairs of each kind that there is."""
     kinds = {kind: [pair for pair in found if (right(pair[0]), right(pair[1])) == kind] for kind in KINDS}
     return {kind: of_kind[:EACH] for kind, of_kind in kinds.items() if of_kind}

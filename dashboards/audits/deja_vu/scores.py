@@ -67,7 +67,7 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
         return None
     percent, last = decisive_percent(table), attacks.decisive_attack(found)
     rows = rows_at_percent(table, percent)
-    panels = [panel for field in ACROSS if (panel := score_panel(field, rows, found, probed)) is not None]
+    panels = [panel for field in ACROSS if (panel := _score_panel(field, rows, found, probed)) is not None]
     if not panels:
         return None
     tuned = trained if trained is not None and last.epoch > trained else None
@@ -101,7 +101,7 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
     ).figure()
 
 
-def score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
+def _score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
     """The panel over this field; None where it has a single value."""
     chosen = attacks.attacks_along(found, field)
     if len(chosen) < 2:
@@ -114,16 +114,16 @@ def score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed:
         for each in chosen
         if field != "k" and (each.epoch, each.layer) in probed
     }
-    return ScorePanel(field, score, gap_curve(gaps))
+    return ScorePanel(field, score, _gap_curve(gaps))
 
 
 def describe_panel(panel: ScorePanel) -> str:
     """The score, and the probes' gap, at each place, in words."""
-    words = [f"Deja vu score by {panel.field}: {list_estimates(panel.score)}."]
-    return " ".join([*words, f"Linear probe, train less test: {list_estimates(panel.gap)}."] if panel.gap else words)
+    words = [f"Deja vu score by {panel.field}: {_list_estimates(panel.score)}."]
+    return " ".join([*words, f"Linear probe, train less test: {_list_estimates(panel.gap)}."] if panel.gap else words)
 
 
-def list_estimates(shown: Curve) -> str:
+def _list_estimates(shown: Curve) -> str:
     return ", ".join(f"{shown.describe(at)} at {place:g}" for at, place in enumerate(np.asarray(shown.places)))
 
 
@@ -153,7 +153,7 @@ def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
     return Estimate(value, float(low[0]), float(high[0]), trained[1] + others[1])
 
 
-def gap_curve(found: Mapping[int, Estimate]) -> Curve | None:
+def _gap_curve(found: Mapping[int, Estimate]) -> Curve | None:
     """The gaps at these places; None without any."""
     if not found:
         return None

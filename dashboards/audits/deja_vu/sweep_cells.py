@@ -105,24 +105,24 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
     if not found:
         return ()
     return (
-        compare_accuracies(found, what),
-        compare_score_curves(found, what),
-        compare_shares(found, what),
-        compare_gaps(found, what),
+        _compare_accuracies(found, what),
+        _compare_score_curves(found, what),
+        _compare_shares(found, what),
+        _compare_gaps(found, what),
     )
 
 
-def cell_labels(cells: Sequence[Cell], most: int) -> list[str]:
+def _cell_labels(cells: Sequence[Cell], most: int) -> list[str]:
     """The names of cells, or their values alone where a name has more letters than this."""
     return [cell.short if max(len(each.name) for each in cells) > most else cell.name for cell in cells]
 
 
-def compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
+def _compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
     """A small panel for each cell: both models' accuracies over the share of most confident pictures."""
     found = [(cell, each) for cell in cells if (each := cell.accuracies()) is not None]
     if len(found) < 2:
         return None
-    titles = cell_labels([cell for cell, _ in found], LETTERS)
+    titles = _cell_labels([cell for cell, _ in found], LETTERS)
     shown = [
         Accuracies(each.of_model, shorten(title, LETTERS))
         for (_, each), title in zip(found[:MOST], titles, strict=False)
@@ -146,7 +146,7 @@ def compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
     ).figure()
 
 
-def compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
+def _compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
     """The score by epoch, a line for each cell; None where no cell has several epochs."""
     found = [(cell, each) for cell in cells if (each := cell.score_curve()) is not None]
     if len(found) < 2 or max(len(each.places) for _, each in found) < 2:
@@ -181,7 +181,7 @@ def compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
 Looks = dict[str, tuple[str, str, Any]]
 
 
-def compare_shares(cells: list[Cell], what: str) -> Figure | None:
+def _compare_shares(cells: list[Cell], what: str) -> Figure | None:
     """A row for each cell: the shares of memorised and misrepresented pictures."""
     rows = [(cell, shares) for cell in cells if len(shares := cell.shares()) == len(COMPARED)]
     if len(rows) < 2:
@@ -192,10 +192,10 @@ def compare_shares(cells: list[Cell], what: str) -> Figure | None:
         f"with 95 % intervals over pictures.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
     title = f"How many pictures are memorised, by {what}?"
-    return row_chart("shares", title, caption, rows, COMPARED, "share of pictures")
+    return _row_chart("shares", title, caption, rows, COMPARED, "share of pictures")
 
 
-def compare_gaps(cells: list[Cell], what: str) -> Figure | None:
+def _compare_gaps(cells: list[Cell], what: str) -> Figure | None:
     """A row for each cell: the score beside the gap of the linear probe."""
     rows: Rows = []
     for cell in cells:
@@ -211,23 +211,23 @@ def compare_gaps(cells: list[Cell], what: str) -> Figure | None:
         f"intervals over pictures. Dashed: 0.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
     title = f"Does overfitting tell what is memorised, by {what}?"
-    return row_chart("gaps", title, caption, rows, LOOKS, "share")
+    return _row_chart("gaps", title, caption, rows, LOOKS, "share")
 
 
 Rows = list[tuple[Cell, dict[str, Curve]]]  # with its estimates at its last epoch
 
 
-def describe_cells(rows: Rows) -> str:
+def _describe_cells(rows: Rows) -> str:
     return " ".join(
         f"{cell.name}: {', '.join(f'{what} {each.describe()}' for what, each in shown.items())}."
         for cell, shown in rows
     )
 
 
-def row_chart(name: str, title: str, caption: str, found: Rows, looks: Looks, unit: str) -> Figure:
+def _row_chart(name: str, title: str, caption: str, found: Rows, looks: Looks, unit: str) -> Figure:
     """The estimates, a row for each cell, on one scale with a line at 0."""
     shown = found[: layout.MOST]
-    rows = layout.rows(cell_labels([cell for cell, _ in shown], layout.LETTERS), legend.ROW + 0.08)
+    rows = layout.rows(_cell_labels([cell for cell, _ in shown], layout.LETTERS), legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]
     for at, (label, (colour, marker, _)) in enumerate(looks.items()):
         y = rows.y + ((len(looks) - 1) / 2 - at) * 0.36
@@ -239,7 +239,7 @@ def row_chart(name: str, title: str, caption: str, found: Rows, looks: Looks, un
         name,
         title,
         caption,
-        describe_cells(found),
+        _describe_cells(found),
         rows.height,
         [row_panel(rows, layers, Axis(unit, limits))],
         [

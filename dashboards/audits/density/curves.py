@@ -59,7 +59,7 @@ def learning_curve(statistics: Statistics) -> Figure | None:
     return Chart(
         "course",
         "When in training do models begin to memorise?",
-        learning_curve_caption(curves, nulls),
+        _learning_curve_caption(curves, nulls),
         " ".join(
             f"{MEASURES[statistic]} of {SCORES[score]}: {course.describe(0)} after epoch {course.places[0]}, "
             f"{course.describe()} after epoch {course.places[-1]}"
@@ -73,7 +73,7 @@ def learning_curve(statistics: Statistics) -> Figure | None:
     ).figure()
 
 
-def learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
+def _learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
     n = max(course.n for of_score in curves.values() for course in of_score.values())
     shade = (
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
@@ -112,8 +112,8 @@ def losses(table: pa.Table) -> Figure | None:
     return Chart(
         "losses",
         "Do the losses show what is memorised?",
-        losses_caption(by_kind, limits[1]),
-        " ".join(describe_losses(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind)),
+        _losses_caption(by_kind, limits[1]),
+        " ".join(_describe_losses(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind)),
         2.2 + 2 * legend.ROW + 0.65,
         [panel],
         [
@@ -151,7 +151,7 @@ def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
     return drawing.padded_limits([value for value in kept if not np.isnan(value)])
 
 
-def losses_caption(by_kind: Losses, high: float) -> str:
+def _losses_caption(by_kind: Losses, high: float) -> str:
     """The caption of the losses, of which those up to `high` are drawn."""
     above = max(int(loss.places[loss.value > high].max(initial=0)) for loss in by_kind.values())
     cut = f" Losses up to epoch {above} lie above what is drawn." if above else ""
@@ -168,7 +168,7 @@ def losses_caption(by_kind: Losses, high: float) -> str:
     )
 
 
-def describe_losses(by_kind: Losses, models: str) -> str:
+def _describe_losses(by_kind: Losses, models: str) -> str:
     """The last losses, the gap between them and where the test loss was lowest, in words."""
     splits = {split: by_kind[models, split] for split in SPLITS if (models, split) in by_kind}
     last = {split: float(loss.value[-1]) for split, loss in splits.items()}

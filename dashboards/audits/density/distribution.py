@@ -60,7 +60,7 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     for score, values in scores.items():
         lines = [upright(0), upright(float(np.median(values)), MEDIAN)]
         null = nulls[score]
-        layers = [*kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
+        layers = [*_kind_histograms(values, edges), *lines, *([] if null is None else [upright(null, NULL)])]
         facets.append(Facet(layers, SCORES[score]))
     height = PANEL * len(scores) + 2 * legend.ROW + 0.37
     beside = {"rotation": 90, "va": "center", "ha": "left"}
@@ -74,8 +74,8 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     return Chart(
         "distribution",
         "How much likelier is an observation to a model because the model was trained on it?",
-        distribution_caption(scores, limits, nulls),
-        " ".join(describe_distribution(score, values, statistics, nulls[score]) for score, values in scores.items()),
+        _distribution_caption(scores, limits, nulls),
+        " ".join(_describe_distribution(score, values, statistics, nulls[score]) for score, values in scores.items()),
         height,
         facet_panels(facets, PANEL, Axis("nats", limits, 6)),
         handles,
@@ -83,7 +83,7 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
     ).figure()
 
 
-def kind_histograms(values: Array, edges: Array) -> list[Layer]:
+def _kind_histograms(values: Array, edges: Array) -> list[Layer]:
     """Counts in bins, with those above the 95 % quantile in the colour of the highly memorised."""
     layers = []
     for kind, part in (("regular", values), ("memorised", values[highly_memorised_mask(values)])):
@@ -93,7 +93,7 @@ def kind_histograms(values: Array, edges: Array) -> list[Layer]:
     return layers
 
 
-def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
+def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float], nulls: dict[str, float | None]) -> str:
     beyond = {score: describe_outside(values, limits) for score, values in scores.items()}
     cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in beyond.items() if words)
     null = (
@@ -112,7 +112,7 @@ def distribution_caption(scores: dict[str, Array], limits: tuple[float, float], 
     )
 
 
-def describe_distribution(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
+def _describe_distribution(score: str, values: Array, statistics: Statistics, null: float | None) -> str:
     followed = statistics.curve(score, "median")
     median = drawing.format_number(float(np.median(values))) if followed is None else followed.describe()
     least, high, most = (drawing.format_number(float(value)) for value in np.quantile(values, (0, HIGH, 1)))
@@ -135,7 +135,7 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
     p, significant = p[there], adjusted[there] <= LEVEL
     if not len(p):
         return None
-    groups = significant_shares(score[there], significant)
+    groups = _significant_shares(score[there], significant)
     edges = np.linspace(0, 1, P_BINS + 1)
     of_all = sum(hits for _, hits, _ in groups) / max(1, sum(of for *_, of in groups))
     places = np.arange(len(groups))
@@ -143,8 +143,8 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
     return Chart(
         "significance",
         "Which scores are more than chance?",
-        significance_caption(p, dependent),
-        describe_significance(p, int(significant.sum()), groups),
+        _significance_caption(p, dependent),
+        _describe_significance(p, int(significant.sum()), groups),
         2 * P_PANEL + APART + 0.68,
         [
             Panel(
@@ -168,7 +168,7 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
     ).figure()
 
 
-def significance_caption(p: Array, dependent: bool) -> str:
+def _significance_caption(p: Array, dependent: bool) -> str:
     n, smallest = len(p), float(p.min())
     needed = math.ceil(smallest / alone(n, dependent))
     procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
@@ -183,7 +183,7 @@ def significance_caption(p: Array, dependent: bool) -> str:
     )
 
 
-def describe_significance(p: Array, significant: int, groups: Groups) -> str:
+def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
     """How many observations are significant, of all and by how high the score is, in words."""
     n, least = len(p), int((p <= LEVEL).sum())
     return (
@@ -195,7 +195,7 @@ def describe_significance(p: Array, significant: int, groups: Groups) -> str:
     )
 
 
-def significant_shares(score: Array, significant: Any) -> Groups:
+def _significant_shares(score: Array, significant: Any) -> Groups:
     """The groups that have observations, the lowest scores first."""
     group = np.searchsorted(np.quantile(score, GROUPS[1:-1]), score, side="left")
     masks = [(name, group == at) for at, name in enumerate(NAMES)]

@@ -42,7 +42,7 @@ def kernel_density(table: pa.Table) -> Figure | None:
         "A kernel density of points on a line, exact and without chance. Shade: what one point does to it. M of that "
         "point is the logarithm of the ratio of the two densities where it lies: memory is local, and differs from an "
         "overfitted density, which is wrong everywhere.",
-        describe_densities(x, curves),
+        _describe_densities(x, curves),
         PANEL * len(PANELS) + 2 * legend.ROW + 0.37,
         facet_panels(facets, PANEL, Axis("x", (float(x[0]), float(x[-1])), 6)),
         [
@@ -52,7 +52,7 @@ def kernel_density(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def describe_densities(x: Array, curves: dict[str, Array]) -> str:
+def _describe_densities(x: Array, curves: dict[str, Array]) -> str:
     with_it, without = curves["with_point"], curves["without_point"]
     at = int((with_it - without).argmax())
     ratio = float(np.log(with_it[at] / without[at])) if without[at] > 0 else None

@@ -51,19 +51,19 @@ class Bins:
 @with_columns(RATIOS)
 def ratios(table: pa.Table) -> Figure | None:
     """The mean ratio by score with 1.96 standard errors, and its distribution for both kinds of observations."""
-    bins, groups = read_mean_ratios(table), read_quantiles(table)
+    bins, groups = _read_mean_ratios(table), _read_quantiles(table)
     if bins is None and not groups:
         return None
     alt = [
-        *([] if bins is None else [describe_means(bins)]),
-        *(describe_quantiles(kind, *group) for kind, group in groups.items()),
+        *([] if bins is None else [_describe_means(bins)]),
+        *(_describe_quantiles(kind, *group) for kind, group in groups.items()),
     ]
-    panels = [] if bins is None else [means_panel(layout.wide_box((PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)]
-    panels += [cumulative_panel(groups)] if groups else []
+    panels = [] if bins is None else [_means_panel(layout.wide_box((PANEL + 0.6) * bool(groups) + 0.55, PANEL), bins)]
+    panels += [_cumulative_panel(groups)] if groups else []
     return Chart(
         "neighbours",
         "Does the model draw images nearer to what it memorised?",
-        ratio_caption(bins, groups),
+        _ratio_caption(bins, groups),
         " ".join(alt),
         (PANEL + 0.6) * len(panels) + legend.ROW + 0.2,
         panels,
@@ -74,10 +74,10 @@ def ratios(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def ratio_caption(bins: Bins | None, groups: Kinds) -> str:
+def _ratio_caption(bins: Bins | None, groups: Kinds) -> str:
     above = (
         f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
-        f"one observation, which has none.{describe_far_bins(bins)} "
+        f"one observation, which has none.{_describe_far_bins(bins)} "
         if bins is not None
         else ""
     )
@@ -96,7 +96,7 @@ def ratio_caption(bins: Bins | None, groups: Kinds) -> str:
     )
 
 
-def read_mean_ratios(table: pa.Table) -> Bins | None:
+def _read_mean_ratios(table: pa.Table) -> Bins | None:
     group = texts(table, "group")
     low, high, mean, error = (numbers(table, name) for name in ("low", "high", "mean", "standard_error"))
     rows = np.flatnonzero((group == "bin") & ~np.isnan(mean) & ~(np.isnan(low) & np.isnan(high)))
@@ -107,7 +107,7 @@ def read_mean_ratios(table: pa.Table) -> Bins | None:
     return Bins(low[rows], high[rows], mean[rows], np.where(n > 1, error[rows], np.nan), n)
 
 
-def read_quantiles(table: pa.Table) -> Kinds:
+def _read_quantiles(table: pa.Table) -> Kinds:
     """The quantiles of each kind's ratios, at even steps from the smallest to the largest, and how many it has."""
     group, n, quantiles = texts(table, "group"), integers(table, "n"), table["quantiles"].to_pylist()
     groups = {}
@@ -119,9 +119,9 @@ def read_quantiles(table: pa.Table) -> Kinds:
     return groups
 
 
-def means_panel(box: layout.Box, bins: Bins) -> Panel:
+def _means_panel(box: layout.Box, bins: Bins) -> Panel:
     """The mean of each bin that is drawn."""
-    shown, alone = near_bins(bins), np.isnan(bins.error)
+    shown, alone = _near_bins(bins), np.isnan(bins.error)
     middle = (bins.starts + np.where(np.isnan(bins.high), bins.starts + bins.width, bins.high)) / 2
     several, single = shown & ~alone, shown & alone
     half = SE * bins.error[several]
@@ -136,9 +136,9 @@ def means_panel(box: layout.Box, bins: Bins) -> Panel:
     return Panel(box, layers, x=across, y=Axis("mean ratio"))
 
 
-def describe_far_bins(bins: Bins) -> str:
+def _describe_far_bins(bins: Bins) -> str:
     """The observations of the bins that are not drawn, in words; empty where all are."""
-    left = ~near_bins(bins)
+    left = ~_near_bins(bins)
     if not left.any():
         return ""
     starts = bins.starts[left]
@@ -148,7 +148,7 @@ def describe_far_bins(bins: Bins) -> str:
     )
 
 
-def near_bins(bins: Bins) -> Any:
+def _near_bins(bins: Bins) -> Any:
     """Mask of the bins to draw: all but those of a few observations far from the others."""
     share = np.cumsum(bins.n) / bins.n.sum()
     first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
@@ -157,7 +157,7 @@ def near_bins(bins: Bins) -> Any:
     return (edge >= edge[first] - 0.5 * reach) & (edge <= edge[last] + 0.5 * reach)
 
 
-def cumulative_panel(groups: Kinds) -> Panel:
+def _cumulative_panel(groups: Kinds) -> Panel:
     """The share of observations up to each ratio, a line for each kind."""
     lines = [
         line(values, np.linspace(0, 1, len(values)), KIND_COLOURS[kind], linewidth=2, linestyle=DASHES[kind])
@@ -168,7 +168,7 @@ def cumulative_panel(groups: Kinds) -> Panel:
     return Panel(layout.wide_box(0.55, PANEL), [upright(1), *lines], x=across, y=Axis("share up to it", (-0.02, 1.02)))
 
 
-def describe_means(bins: Bins) -> str:
+def _describe_means(bins: Bins) -> str:
     """The mean ratio and in how many bins it differs from 1, in words."""
     mean = float(np.average(bins.mean, weights=bins.n))
     half = SE * bins.error
@@ -180,7 +180,7 @@ def describe_means(bins: Bins) -> str:
     )
 
 
-def describe_quantiles(kind: str, values: Array, n: int) -> str:
+def _describe_quantiles(kind: str, values: Array, n: int) -> str:
     """The median ratio of a kind and its middle 90 %, in words."""
     low, middle, high = (drawing.format_number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
     return f"{KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
@@ -202,7 +202,7 @@ def duplicates(table: pa.Table) -> Figure | None:
     )
     shown = order[:MOST]
     rank, closest = integers(table, "rank")[shown], distance[shown]
-    names = np.array(pair_kinds(table))[shown]
+    names = np.array(_pair_kinds(table))[shown]
     masks = {name: names == name for name in ALIKE if (names == name).any()}
     size = 4.5 if len(shown) <= 100 else 3
     panel = Panel(
@@ -215,7 +215,7 @@ def duplicates(table: pa.Table) -> Figure | None:
         "duplicates",
         "Are there images twice in the training set?",
         caption,
-        describe_duplicates(table, order),
+        _describe_duplicates(table, order),
         3.0,
         [panel],
         [
@@ -225,9 +225,9 @@ def duplicates(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
+def _describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
     """The distances of the pairs, the number with different labels and the closest, in words."""
-    distance, kind = numbers(table, "distance")[order], pair_kinds(table)
+    distance, kind = numbers(table, "distance")[order], _pair_kinds(table)
     row, other = integers(table, "row")[order], integers(table, "other")[order]
     closest = ", ".join(
         f"{one} and {two} ({drawing.format_number(float(apart))})"
@@ -242,7 +242,7 @@ def describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
     )
 
 
-def pair_kinds(table: pa.Table) -> list[str]:
+def _pair_kinds(table: pa.Table) -> list[str]:
     """Whether each pair's labels are the same; `pairs` for data without labels."""
     if not {"label", "other_label"} <= set(table.column_names):
         return ["pairs"] * table.num_rows

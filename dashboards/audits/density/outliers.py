@@ -61,7 +61,7 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
     bins = read_bins(table)
     if bins is None:
         return None
-    inside = describe_inliers(seen)
+    inside = _describe_inliers(seen)
     total = {kind: int(counts.sum()) for kind, counts in bins.counts.items()}
     caption = (
         "U: log P of an observation to models trained on it; the outermost bins are open. Left: observations in each "
@@ -75,9 +75,9 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
         "outliers",
         "Are the highly memorised those that the model holds for outliers?",
         caption,
-        f"{describe_bins(bins)}{inside} {' '.join(describe_examples(table))}".strip(),
+        f"{_describe_bins(bins)}{inside} {' '.join(_describe_examples(table))}".strip(),
         height + legend.ROW + 0.85,
-        [counts_panel(bins, height), shares_panel(bins, height)],
+        [_counts_panel(bins, height), _shares_panel(bins, height)],
         [area_legend_entry(colour, KINDS[kind]) for kind, colour in KIND_COLOURS.items()],
     ).figure()
 
@@ -85,7 +85,7 @@ def outliers(table: pa.Table, seen: Observations) -> Figure | None:
 @with_columns(NEEDED)
 def read_bins(table: pa.Table) -> OutlierBins | None:
     """The bins of the table in ascending order; None if they are empty."""
-    order = bin_order(table)
+    order = _bin_order(table)
     low, high = numbers(table, "low"), numbers(table, "high")
     counts = {kind: integers(table, kind)[order].astype(np.float64) for kind in KINDS}
     if not sum(float(of_kind.sum()) for of_kind in counts.values()):
@@ -94,13 +94,13 @@ def read_bins(table: pa.Table) -> OutlierBins | None:
     return OutlierBins(low[order], high[order], counts, *share)
 
 
-def bin_order(table: pa.Table) -> NDArray[np.int64]:
+def _bin_order(table: pa.Table) -> NDArray[np.int64]:
     """The row indices of bins in ascending order; open ends are null."""
     low, high = numbers(table, "low"), numbers(table, "high")
     return np.lexsort((np.where(np.isnan(high), np.inf, high), np.where(np.isnan(low), -np.inf, low)))
 
 
-def counts_panel(bins: OutlierBins, height: float) -> Panel:
+def _counts_panel(bins: OutlierBins, height: float) -> Panel:
     """Bars of both kinds, and where there is room the number of highly memorised observations."""
     n, y = len(bins.low), np.arange(len(bins.low))
     most = max(float(counts.max()) for counts in bins.counts.values())
@@ -143,7 +143,7 @@ def counts_panel(bins: OutlierBins, height: float) -> Panel:
     )
 
 
-def shares_panel(bins: OutlierBins, height: float) -> Panel:
+def _shares_panel(bins: OutlierBins, height: float) -> Panel:
     """The share of highly memorised observations with its interval, and a line at that of all."""
     there = ~np.isnan(bins.share)
     y, colour = np.arange(len(bins.low))[there], KIND_COLOURS["memorised"]
@@ -164,7 +164,7 @@ def shares_panel(bins: OutlierBins, height: float) -> Panel:
     )
 
 
-def describe_inliers(seen: Observations) -> str:
+def _describe_inliers(seen: Observations) -> str:
     """The number of highly memorised observations that are no outliers, in words; empty if U is unknown."""
     u, high = seen.column("log_p_trained"), seen.high
     if not len(u) or len(u) != len(high):
@@ -181,7 +181,7 @@ def describe_inliers(seen: Observations) -> str:
     )
 
 
-def describe_bins(bins: OutlierBins) -> str:
+def _describe_bins(bins: OutlierBins) -> str:
     """The share of highly memorised observations in the lowest, the fullest and the highest bin, in words."""
     shares = []
     for index in dict.fromkeys((0, int(bins.counts["regular"].argmax()), len(bins.low) - 1)):
@@ -190,7 +190,7 @@ def describe_bins(bins: OutlierBins) -> str:
     return f"{'; '.join(shares)}."
 
 
-def describe_examples(table: pa.Table) -> Iterator[str]:
+def _describe_examples(table: pa.Table) -> Iterator[str]:
     """Rows of both kinds from a few bins, in words."""
     for name, rows in example_bins(table, SHOWN):
         named = [f"{KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
@@ -204,7 +204,7 @@ def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, li
     bins = read_bins(table)
     if bins is None:
         return
-    order = bin_order(table).tolist()
+    order = _bin_order(table).tolist()
     rows = {kind: table[f"{kind}_rows"].to_pylist() for kind in KINDS}
     examples = [
         (bins.name(at), {kind: list(of_kind[index] or ()) for kind, of_kind in rows.items()})

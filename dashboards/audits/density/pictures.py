@@ -49,12 +49,12 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         hidden = f"Images of {data.named().name} are yours and are not shown unless asked for with --show-images"
         return Gallery(CAPTION, False, f"{hidden}. {rows}")
     try:
-        return Gallery(CAPTION, True, "", tuple(measured_pictures(run, config.question, seen, groups)))
+        return Gallery(CAPTION, True, "", tuple(_measured_pictures(run, config.question, seen, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}. {rows}")
 
 
-def measured_pictures(
+def _measured_pictures(
     run: Run, question: Memorization | NearDuplicates, seen: Observations, groups: dict[str, NDArray[np.int64]]
 ) -> Iterator[Picture]:
     """The pictures of all that the run has measured."""
@@ -62,9 +62,9 @@ def measured_pictures(
     is_null = isinstance(question, Memorization) and question.is_null
     observed = images.test_images if is_null else images.train_images
     yield from score_pictures(seen, groups, observed)
-    yield from outlier_pictures(run, seen, observed)
+    yield from _outlier_pictures(run, seen, observed)
     yield from duplicate_pictures(run.table("duplicates"), images.train_images)
-    yield from sample_pictures(run, images.shape)
+    yield from _sample_pictures(run, images.shape)
 
 
 def score_extremes(seen: Observations) -> dict[str, NDArray[np.int64]]:
@@ -85,23 +85,23 @@ def score_pictures(seen: Observations, groups: dict[str, NDArray[np.int64]], obs
     for name, places in groups.items():
         for at in places:
             row = int(seen.rows[at])
-            title = observation_title(seen, int(at))
+            title = _observation_title(seen, int(at))
             yield Picture(encode_png(observed[row]), title, f"Observation, {title}", NAMES[name])
 
 
-def observation_title(seen: Observations, at: int) -> str:
+def _observation_title(seen: Observations, at: int) -> str:
     score, p = seen.column("m"), seen.column("p_value")
     words = f"row {seen.rows[at]}, M {drawing.format_number(float(score[at]))}"
     return words if not len(p) or np.isnan(p[at]) else f"{words}, p {p[at]:.2g}"
 
 
-def outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterator[Picture]:
+def _outlier_pictures(run: Run, seen: Observations, observed: Pixels) -> Iterator[Picture]:
     """Examples of both kinds from a few bins of log P."""
     places = {int(row): at for at, row in enumerate(seen.rows)}
     for name, rows in example_bins(run.table("outliers"), BINS):
         for kind, some in rows.items():
             for row in islice((row for row in some if row in places), EXAMPLES):
-                title = f"{KINDS[kind]}, {observation_title(seen, places[row])}"
+                title = f"{KINDS[kind]}, {_observation_title(seen, places[row])}"
                 group = f"Highly memorised and regular, U {name} nats"
                 yield Picture(encode_png(observed[row]), title, f"Observation, {title}, U {name}", group)
 
@@ -118,15 +118,15 @@ def duplicate_pictures(table: pa.Table, images: Pixels) -> Iterator[Picture]:
         yield Picture(encode_png(beside), title, f"Two training images, {title}", "Closest pairs of training images")
 
 
-def sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
+def _sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]:
     """A few samples of the model trained on all data, if it has any."""
-    samples = read_samples(run, shape)
+    samples = _read_samples(run, shape)
     for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
         yield Picture(encode_png(pixels), f"sample {at}", f"Image {at} drawn from the model", "Drawn from the model")
 
 
-def read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
+def _read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:
     """The samples of a model, (images, h, w, c) in [0, 1]; None if no model has any.
 
     The model is found by the records, since all models' tables together may be larger than memory.

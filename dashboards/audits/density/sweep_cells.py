@@ -68,11 +68,11 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
     if not cells:
         return ()
     if len(cells) > LINES:
-        return (compare_spreads(cells, what),)
-    return compare_densities(cells, what), compare_learning_curves(cells, what), compare_losses(cells, what)
+        return (_compare_spreads(cells, what),)
+    return _compare_densities(cells, what), _compare_learning_curves(cells, what), _compare_losses(cells, what)
 
 
-def compare_densities(cells: list[Cell], what: str) -> Figure | None:
+def _compare_densities(cells: list[Cell], what: str) -> Figure | None:
     """A line for each cell: how its scores are distributed, with its 95 % quantile marked: figure 4c."""
     there = [cell for cell in cells if cell.scores]
     if len(there) < 2:
@@ -82,22 +82,22 @@ def compare_densities(cells: list[Cell], what: str) -> Figure | None:
     caption = (
         f"The share of observations in each of {BINS} bins of M, as a line; the upright stroke with the mark is a "
         f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {format_range([len(values) for values in everything])} "
-        f"observations of each cell; no intervals.{describe_cut(everything, limits)}"
+        f"observations of each cell; no intervals.{_describe_cut(everything, limits)}"
     )
     scores = [score for score in SCORES if any(score in cell.scores for cell in there)]
     edges = np.linspace(*limits, BINS + 1)
     facets = []
     for score in scores:
-        lines = [draw_density(cell, cell.scores[score], edges) for cell in there if score in cell.scores]
+        lines = [_draw_density(cell, cell.scores[score], edges) for cell in there if score in cell.scores]
         up = Axis("share per nat", most=4)
         lifted = [lambda axes: axes.set_ylim(bottom=0)]
         facets.append(Facet([upright(0), *lines], SCORES[score], up, finish=lifted))
     panels = facet_panels(facets, PANEL, Axis("nats", limits, 6))
-    alt = " ".join(strip.describe() for strip in cell_strips(there))
-    return cell_chart("densities", f"How do the scores change with {what}?", caption, alt, there, panels)
+    alt = " ".join(strip.describe() for strip in _cell_strips(there))
+    return _cell_chart("densities", f"How do the scores change with {what}?", caption, alt, there, panels)
 
 
-def describe_cut(everything: list[Array], limits: tuple[float, float]) -> str:
+def _describe_cut(everything: list[Array], limits: tuple[float, float]) -> str:
     """The scores beyond the axis, in words; empty where there is none."""
     beyond = [values[(values < limits[0]) | (values > limits[1])] for values in everything]
     most, far = max(map(len, beyond)), np.concatenate(beyond)
@@ -110,7 +110,7 @@ def describe_cut(everything: list[Array], limits: tuple[float, float]) -> str:
     )
 
 
-def draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
+def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
     """The density of a cell's scores, with its 95 % quantile."""
     colour, marker, dash = cell.look
     heights = np.histogram(values, edges)[0] / len(values) / (edges[1] - edges[0])
@@ -128,7 +128,7 @@ def draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
 CellCurves = dict[str, list[tuple[Cell, Curve]]]  # what is followed -> the cells with it
 
 
-def compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
+def _compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
     """High quantiles of the scores by epoch, a line for each cell: figure 4b."""
     statistics = [Statistics(cell.run.table("distribution")) for cell in cells]
     curves: CellCurves = {}
@@ -156,13 +156,13 @@ def compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
         facets.append(Facet([level(0), *lines], f"{name}, nats"))
     epochs = epoch_axis(course for of_name in curves.values() for _, course in of_name)
     panels = facet_panels(facets, PANEL, epochs)
-    return cell_chart("courses", f"When do models begin to memorise, by {what}?", caption, alt, there, panels)
+    return _cell_chart("courses", f"When do models begin to memorise, by {what}?", caption, alt, there, panels)
 
 
 CellLosses = list[tuple[Cell, dict[str, Curve]]]  # cells, each with its losses by split
 
 
-def compare_losses(cells: list[Cell], what: str) -> Figure | None:
+def _compare_losses(cells: list[Cell], what: str) -> Figure | None:
     """Training and test loss by epoch, of the models with a fold left out or of that of all data: figure 4a."""
     trained: CellLosses = []
     for cell in cells:
@@ -193,12 +193,12 @@ def compare_losses(cells: list[Cell], what: str) -> Figure | None:
     up = Axis("loss, nats per image", loss_limits(everything))
     panels = facet_panels([Facet(lines, "thick: test split; thin: trained on", up)], LOSSES, epoch_axis(everything))
     there = [cell for cell, _ in trained]
-    return cell_chart("losses", f"Do the losses part, by {what}?", caption, alt, there, panels, LOSSES)
+    return _cell_chart("losses", f"Do the losses part, by {what}?", caption, alt, there, panels, LOSSES)
 
 
-def compare_spreads(cells: list[Cell], what: str) -> Figure | None:
+def _compare_spreads(cells: list[Cell], what: str) -> Figure | None:
     """A row for each cell, where there are too many for lines."""
-    rows = cell_strips(cells)
+    rows = _cell_strips(cells)
     if len(rows) < 2:
         return None
     shown = rows[: layout.MOST]
@@ -210,13 +210,13 @@ def compare_spreads(cells: list[Cell], what: str) -> Figure | None:
     return draw_strips(shown, "densities", f"How do the scores change with {what}?", caption)
 
 
-def cell_strips(cells: list[Cell]) -> list[Strip]:
+def _cell_strips(cells: list[Cell]) -> list[Strip]:
     """The strips of the cells that have scores."""
     rows = (strip(cell.name, cell.scores) for cell in cells)
     return [row for row in rows if row is not None]
 
 
-def cell_chart(
+def _cell_chart(
     name: str, title: str, caption: str, alt: str, cells: Sequence[Cell], panels: Sequence[Panel], step: float = PANEL
 ) -> Figure:
     """Panels below the legend of the cells, `step` inches from one to the next."""

@@ -40,14 +40,14 @@ def baselines(table: pa.Table) -> Figure | None:
         f"{format_range(integers(shown, 'models').tolist())} of each target."
         f"{layout.left_out_note(shown.num_rows, table.num_rows, 'targets')}"
     )
-    alt = " ".join(describe_measures(shown, row, name) for row, name in enumerate(names))
+    alt = " ".join(_describe_measures(shown, row, name) for row, name in enumerate(names))
     short = [fit_words(name.split(", "), layout.LETTERS) for name in names]
     left = 0.25 + 0.085 * max(map(len, short))
     width = (drawing.WIDTH - left - layout.RIGHT - 2 * GAP) / len(NAMES)
     panels = []
     for place, column in enumerate(AXES):
         box = (left + place * (width + GAP), 0.5, width, STEP * len(names))
-        panels.append(measure_panel(box, shown, column, values[column], [""] * len(short) if place else short))
+        panels.append(_measure_panel(box, shown, column, values[column], [""] * len(short) if place else short))
     return Chart(
         "baselines",
         "What do other measures of unlearning say?",
@@ -59,7 +59,7 @@ def baselines(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def describe_measures(table: pa.Table, row: int, name: str) -> str:
+def _describe_measures(table: pa.Table, row: int, name: str) -> str:
     """The three measures of a target, in words."""
     said = []
     for column, called in NAMES.items():
@@ -72,7 +72,7 @@ def describe_measures(table: pa.Table, row: int, name: str) -> str:
     return f"{name}: {', '.join(said)}."
 
 
-def measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, names: Sequence[str]) -> Panel:
+def _measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, names: Sequence[str]) -> Panel:
     """A measure of each target with its interval, and what it is after retraining."""
     y = np.arange(len(names))[::-1]
     nulls = null_values(table, column)

@@ -40,7 +40,7 @@ def decisions(table: pa.Table, negligible: float | None) -> Figure | None:
         "decisions",
         "Have the models forgotten the query set?",
         caption,
-        " ".join(describe_decision(row) for row in shown),
+        " ".join(_describe_decision(row) for row in shown),
         rows.height,
         [row_panel(rows, layers, across)],
         handles,
@@ -75,7 +75,7 @@ def figure_caption(shown: Sequence[Row], negligible: float | None) -> str:
     )
 
 
-def describe_decision(row: Row) -> str:
+def _describe_decision(row: Row) -> str:
     """A row for readers who cannot see the figure."""
     words = f"{row['name']}: {row['decision']}, p = {drawing.format_number(row['p_adjusted'])}"
     if finite(row["share"]):

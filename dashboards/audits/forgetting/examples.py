@@ -27,35 +27,35 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     parts = dict(zip(PARTS, config.parts, strict=False))
     hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
-    note = " ".join(withheld_note(name, parts[name], examples) for name in hidden)
+    note = " ".join(_withheld_note(name, parts[name], examples) for name in hidden)
     try:
         shown = tuple(
             picture
             for name, part in parts.items()
             if name not in hidden
-            for picture in part_pictures(name, part, examples)
+            for picture in _part_pictures(name, part, examples)
         )
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
     return Gallery(CAPTION, bool(shown), note, shown)
 
 
-def withheld_note(name: str, part: Part, examples: list[Row]) -> str:
+def _withheld_note(name: str, part: Part, examples: list[Row]) -> str:
     rows = ", ".join(str(row["row"]) for row in examples if row["part"] == name)
     yours = f"Images of {part.data.named().name} are yours and are not shown unless asked for with --show-images."
     return f"{PARTS[name]}: {yours} Their rows, class by class: {rows}."
 
 
-def part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:
+def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:
     """The part's examples, classes ascending."""
     images = load(part.data)
     for row in sorted((row for row in examples if row["part"] == name), key=lambda row: row["label"]):
-        title = f"{row['name'] or row['label']}, {format_class_size(row)}, row {row['row']}"
+        title = f"{row['name'] or row['label']}, {_format_class_size(row)}, row {row['row']}"
         shown = encode_png(images.train_images[row["row"]])
         yield Picture(shown, title, f"{PARTS[name]}, {title}", f"{PARTS[name]}: {part.data.named().name}")
 
 
-def format_class_size(row: Row) -> str:
+def _format_class_size(row: Row) -> str:
     """The number of images of the class, and of groups if images are grouped."""
     images, groups = row["images"], row["groups"]
     count = f"{images:,} image{'s' * (images != 1)}"

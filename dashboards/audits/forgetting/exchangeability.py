@@ -67,7 +67,7 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
     if not is_controlled(table):
         return None
-    found = list(target_panels(table, decided))
+    found = list(_target_panels(table, decided))
     if not found:
         return None
     innocent, targets = found[0].name == INNOCENT, sum(panel.name != INNOCENT for panel in found)
@@ -79,12 +79,12 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     low, high = np.quantile(every, SHOWN).tolist()
     ticks = [tick for tick in TICKS if low <= tick <= high]
     words = [f"{tick:g}".replace("-", "\N{MINUS SIGN}") for tick in ticks]
-    limits = axis_positions(np.array([low, high])).tolist()
+    limits = _axis_positions(np.array([low, high])).tolist()
     panels = [
         Panel(
             box,
-            [draw_panel(panel), set_heading(panel.name)],
-            Axis(limits=limits, ticks=(axis_positions(np.array(ticks)), words), worded=at + ACROSS >= len(shown)),
+            [_draw_panel(panel), set_heading(panel.name)],
+            Axis(limits=limits, ticks=(_axis_positions(np.array(ticks)), words), worded=at + ACROSS >= len(shown)),
             Axis(limits=(-0.02, 1.02), most=4, worded=at % ACROSS == 0),
         )
         for at, (panel, box) in enumerate(zip(shown, target_boxes(len(shown)), strict=True))
@@ -106,7 +106,7 @@ def is_controlled(table: pa.Table) -> bool:
     return bool(pc.any(pc.equal(table["set"], "control")).as_py())
 
 
-def target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
+def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
     """A calibration model beside the others, where there are several, and each target beside all of them."""
     matrix = confidence_matrix([table])
     compared = ModelEffects(Decisions(()), matrix)
@@ -147,7 +147,7 @@ def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
     )
 
 
-def draw_panel(panel: TargetScores) -> Layer:
+def _draw_panel(panel: TargetScores) -> Layer:
     """Both lines, and an upright one where that of D_Q lies farthest below."""
 
     def draw(axes: Any) -> None:
@@ -158,7 +158,7 @@ def draw_panel(panel: TargetScores) -> Layer:
         far = panel.farthest
         if far.distance > 0:
             ends = [np.searchsorted(values, far.at, "right") / len(values) for values in (panel.query, panel.control)]
-            axes.plot([axis_positions(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
+            axes.plot([_axis_positions(np.array([far.at]))[0]] * 2, ends, zorder=4, **UPRIGHT)
 
     return draw
 
@@ -166,9 +166,9 @@ def draw_panel(panel: TargetScores) -> Layer:
 def empirical_cdf(values: Array) -> tuple[Array, Array]:
     """The empirical distribution of sorted values as a path through so many of its quantiles."""
     at = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
-    return axis_positions(values[at]), (at + 1) / len(values)
+    return _axis_positions(values[at]), (at + 1) / len(values)
 
 
-def axis_positions(values: Array) -> Array:
+def _axis_positions(values: Array) -> Array:
     """Where scores stand across: logarithmic on both sides of 0, and even about it."""
     return np.asarray(np.arcsinh(values / EVEN))

@@ -34,7 +34,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         return None
     shown = dict(list(below.items())[: layout.MOST])
     titles = {who: "between query models" if who[0] == "query" else group_name(who, names) for who in shown}
-    caption = f"{distances_caption(table, below)}{layout.left_out_note(len(shown), len(below), 'rows')}"
+    caption = f"{_distances_caption(table, below)}{layout.left_out_note(len(shown), len(below), 'rows')}"
     farthest = float(shown["query", -1].max()) if ("query", -1) in shown else None
     rows = layout.rows(list(titles.values()), legend_height(2))
     layers: list[Layer] = [] if farthest is None else [upright(farthest)]
@@ -45,7 +45,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
             line([values.mean()] * 2, [height - 0.36, height + 0.36], "ink", linewidth=1.6),
         ]
         if who in two_sided:  # between query models it is the same in either order, so its mean counts each pair once
-            layers.append(hollow_mark(float(two_sided[who].mean()), height - 0.36))
+            layers.append(_hollow_mark(float(two_sided[who].mean()), height - 0.36))
     everything = (
         float(values.max()) for by_who in (shown, two_sided) for who, values in by_who.items() if who in shown
     )
@@ -55,7 +55,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         "distances",
         "How far are models from those that were trained on the query set?",
         caption,
-        describe_distances(shown, two_sided, titles, count_query_pairs(table)),
+        _describe_distances(shown, two_sided, titles, _count_query_pairs(table)),
         rows.height,
         [row_panel(rows, layers, across)],
         [
@@ -71,12 +71,12 @@ def spread(values: Array, height: float, reach: float) -> Array:
     return height + np.linspace(-reach, reach, len(values)) if len(values) > 1 else np.array([height], np.float64)
 
 
-def hollow_mark(x: float, y: float) -> Layer:
+def _hollow_mark(x: float, y: float) -> Layer:
     """The mark of what the published, two-sided distance gives."""
     return lambda axes: axes.plot([x], [y], linestyle="none", zorder=4, **two_sided_mark())
 
 
-def distances_caption(table: pa.Table, below: Distances) -> str:
+def _distances_caption(table: pa.Table, below: Distances) -> str:
     models = replicates(table)
     counts = ", ".join(format_count(models[role], f"{role} model") for role in ("query", "calibration"))
     images = format_range(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"
@@ -98,7 +98,7 @@ def distances_caption(table: pa.Table, below: Distances) -> str:
     )
 
 
-def describe_distances(below: Distances, two_sided: Distances, titles: Mapping[ModelGroup, str], pairs: int) -> str:
+def _describe_distances(below: Distances, two_sided: Distances, titles: Mapping[ModelGroup, str], pairs: int) -> str:
     """The mean distance of each row with the least and the most, in words."""
     rows = (
         f"{titles[who]}, mean {drawing.format_number(float(values.mean()))}"
@@ -111,7 +111,7 @@ def describe_distances(below: Distances, two_sided: Distances, titles: Mapping[M
     return f"One-sided KS distances to query models: {'; '.join(rows)}."
 
 
-def count_query_pairs(table: pa.Table) -> int:
+def _count_query_pairs(table: pa.Table) -> int:
     """The number of unordered pairs of query models."""
     between = texts(table, "model") == "query"
     ends = (integers(table, name)[between].tolist() for name in ("query", "replicate"))

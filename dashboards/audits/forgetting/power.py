@@ -70,22 +70,22 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
     found = read_power(table)
     if found is None:
         return None
-    words = f"{capitalise(found.describe())}."
-    alt = " ".join(describe_points(found))
+    words = f"{_capitalise(found.describe())}."
+    alt = " ".join(_describe_points(found))
     targets = target_effects(decisions)
-    places = share_positions([found])
+    places = _share_positions([found])
     handles = legend_entries(found, bool(targets))
     detections = Facet(
-        power_layers(found, share_places(found, places), drawing.SERIES[0]),
+        _power_layers(found, _share_places(found, places), drawing.SERIES[0]),
         "models detected, share",
         Axis(limits=(-0.03, 1.05), most=4),
         Axis(),
-        [lambda axes: set_share_axis(axes, places, False)],
+        [lambda axes: _set_share_axis(axes, places, False)],
     )
     return Chart(
         "power",
         "How little of the query set does the audit find?",
-        power_caption(found, words, bool(targets)),
+        _power_caption(found, words, bool(targets)),
         f"{words} {alt}",
         PANEL * 2 + 0.32 + legend.height(len(handles)),
         facet_panels([detections, effect_facet(found, places, targets)], PANEL, foot=0.55),
@@ -100,7 +100,7 @@ def target_effects(decisions: pa.Table) -> list[float]:
     return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
 
 
-def power_caption(found: Power, words: str, has_targets: bool) -> str:
+def _power_caption(found: Power, words: str, has_targets: bool) -> str:
     """The caption, with the smallest share found in words."""
     targets = " Level lines: the models that were given." if has_targets else ""
     return (
@@ -123,11 +123,11 @@ def legend_entries(found: Power, has_targets: bool) -> list[Any]:
     return handles
 
 
-def capitalise(words: str) -> str:
+def _capitalise(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}"
 
 
-def describe_points(power: Power) -> Iterator[str]:
+def _describe_points(power: Power) -> Iterator[str]:
     """Each share in words."""
     for at, share in enumerate(power.share.tolist()):
         what = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
@@ -148,7 +148,7 @@ def format_percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def share_positions(curves: Sequence[Power]) -> dict[float, float]:
+def _share_positions(curves: Sequence[Power]) -> dict[float, float]:
     """The position of each share on the axis: its logarithm; a share of 0 is set apart on the left."""
     shares = sorted({share for curve in curves for share in curve.share.tolist() if share > 0})
     places = {share: float(np.log10(share)) for share in shares}
@@ -159,24 +159,24 @@ def share_positions(curves: Sequence[Power]) -> dict[float, float]:
     return places
 
 
-def share_places(power: Power, places: dict[float, float]) -> Array:
+def _share_places(power: Power, places: dict[float, float]) -> Array:
     return np.array([places[share] for share in power.share.tolist()])
 
 
-def power_layers(power: Power, x: Array, series: legend.Series) -> list[Layer]:
+def _power_layers(power: Power, x: Array, series: legend.Series) -> list[Layer]:
     """The power with its intervals, joined over shares; false alarms stand alone and hollow."""
     return [
-        whole_intervals(x, power.power_low, power.power_high, series[0]),
-        *share_marks(power, x, power.power, series),
+        _whole_intervals(x, power.power_low, power.power_high, series[0]),
+        *_share_marks(power, x, power.power, series),
     ]
 
 
-def whole_intervals(x: Array, low: Array, high: Array, colour: str) -> Layer:
+def _whole_intervals(x: Array, low: Array, high: Array, colour: str) -> Layer:
     whole = ~np.isnan(low) & ~np.isnan(high)
     return intervals(x[whole], low[whole], high[whole], colour)
 
 
-def share_marks(power: Power, x: Array, values: Array, series: legend.Series) -> list[Layer]:
+def _share_marks(power: Power, x: Array, values: Array, series: legend.Series) -> list[Layer]:
     """Values with a mark at each share, joined where there is some of D_Q, hollow where there is none."""
     some = power.share > 0
     colour, marker, dash = series
@@ -190,23 +190,23 @@ def share_marks(power: Power, x: Array, values: Array, series: legend.Series) ->
 
 def effect_facet(found: Power, places: dict[float, float], targets: Sequence[float]) -> Facet:
     """The mean effect of the models of each share, over the line at 0, with those of given targets as level lines."""
-    x = share_places(found, places)
+    x = _share_places(found, places)
     values = np.concatenate([found.effect, found.low, found.high, np.array(targets, np.float64)])
     return Facet(
         [
             level(0),
             *(level(effect, BOUND) for effect in targets),
-            whole_intervals(x, found.low, found.high, drawing.SERIES[0][0]),
-            *share_marks(found, x, found.effect, drawing.SERIES[0]),
+            _whole_intervals(x, found.low, found.high, drawing.SERIES[0][0]),
+            *_share_marks(found, x, found.effect, drawing.SERIES[0]),
         ],
         "effect, standard deviations of chance",
         Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
         Axis("share of D_Q trained on, beside all of D_C"),
-        [lambda axes: set_share_axis(axes, places, True)],
+        [lambda axes: _set_share_axis(axes, places, True)],
     )
 
 
-def set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None:
+def _set_share_axis(axes: Any, places: dict[float, float], worded: bool) -> None:
     """Set labelled ticks at the shares, as many as fit, and a line between 0 and the others."""
     low, high = drawing.padded_limits(list(places.values()), 0.05)
     if low == high or len(places) == 1:
@@ -231,10 +231,10 @@ def compare_cells(run: Run) -> Iterator[Figure]:
     read = [(name, read_power(cell.table("power"))) for name, cell in zip(names, run.cells, strict=False)]
     curves = [(name, power) for name, power in read if power is not None]
     if len(curves) > 1:
-        yield compare_power(curves, what)
+        yield _compare_power(curves, what)
 
 
-def compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
+def _compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
     """The curves over one another, a little apart at each share so that their intervals are seen."""
     shown = curves[: len(drawing.SERIES)]
     caption = (
@@ -245,19 +245,19 @@ def compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
         f"n: {format_range([int(n) for _, power in shown for n in power.models])} models of each share."
         f"{layout.left_out_note(len(shown), len(curves), 'cells')}"
     )
-    places = share_positions([power for _, power in shown])
+    places = _share_positions([power for _, power in shown])
     step = 0.012 * (max(places.values()) - min(places.values()))
     layers = [
         layer
         for at, ((_, power), series) in enumerate(zip(shown, drawing.SERIES, strict=False))
-        for layer in power_layers(power, share_places(power, places) + step * (at - (len(shown) - 1) / 2), series)
+        for layer in _power_layers(power, _share_places(power, places) + step * (at - (len(shown) - 1) / 2), series)
     ]
     beside = legend.columns([name for name, _ in shown])
     return Chart(
         "powers",
         f"How little of the query set is found, by {what}?",
         caption,
-        " ".join(f"{name}: {power.describe()}. {' '.join(describe_points(power))}" for name, power in shown),
+        " ".join(f"{name}: {power.describe()}. {' '.join(_describe_points(power))}" for name, power in shown),
         3.0 + legend.height(len(shown), beside),
         [
             Panel(
@@ -265,7 +265,7 @@ def compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
                 layers,
                 Axis("share of D_Q trained on, beside all of D_C"),
                 Axis("models detected, share", (-0.03, 1.05)),
-                finish=[lambda axes: set_share_axis(axes, places, True)],
+                finish=[lambda axes: _set_share_axis(axes, places, True)],
             )
         ],
         legend.series([shorten(name, 2 * legend.ENTRY) for name, _ in shown], linewidth=1.3, markersize=5),

@@ -80,22 +80,22 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     targets = [who for who in models if who[0] == "target"]
     shown = targets[:TARGETS]
     places = OddsAxis.from_models(asked)
-    distances = reference_gaps(models, shown)
+    distances = _reference_gaps(models, shown)
     named = {"query and calibration model" if who[0] != "target" else group_name(who, names): distance
              for who, distance in distances.items()}  # fmt: skip
     caption = figure_caption(models, places, bool(distances), bool(shown) and len(models) > len(targets))
     caption += f"; no intervals.{layout.left_out_note(len(shown), len(targets), 'targets')}"
-    alt = describe_confidences(
+    alt = _describe_confidences(
         {who: of for who, of in models.items() if who in shown or who[0] != "target"}, named, names
     )
     titles = {who: group_name(who, names) for who in shown}
-    references = reference_models(models)
+    references = _reference_models(models)
     foot = STEP * -(-len(titles) // ACROSS) + FOOT
     height = foot + legend.ROW + (2.45 if references else 0.1)
-    panels = [reference_panel(foot, references, models, distances, places)] if references else []
+    panels = [_reference_panel(foot, references, models, distances, places)] if references else []
     for at, ((who, title), box) in enumerate(zip(titles.items(), target_boxes(len(titles)), strict=True)):
-        layers = [*target_layers(models[who], references, distances.get(who), places), set_heading(title)]
-        across, size = places.axis(at + ACROSS >= len(titles), narrow=True), narrow_labels
+        layers = [*_target_layers(models[who], references, distances.get(who), places), set_heading(title)]
+        across, size = places.axis(at + ACROSS >= len(titles), narrow=True), _narrow_labels
         panels.append(Panel(box, layers, across, Axis(limits=SHARES, most=4, worded=at % ACROSS == 0), finish=[size]))
     return Chart(
         "confidences",
@@ -125,25 +125,25 @@ def set_heading(title: str) -> Layer:
     return lambda axes: axes.set_title(words, fontsize=drawing.TEXT - 1, y=1.17, pad=0)
 
 
-def narrow_labels(axes: Any) -> None:
+def _narrow_labels(axes: Any) -> None:
     axes.tick_params(labelsize=drawing.TEXT - 2)
 
 
-def reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
+def _reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
     """The first query model and the first calibration model, as far as there are any."""
     return [models[who][0] for who in models if who[0] != "target"]
 
 
-def reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) -> dict[ModelGroup, LargestGap]:
+def _reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) -> dict[ModelGroup, LargestGap]:
     """The distance of the first query model to the first calibration model and to the first of each target."""
-    references = reference_models(models)
+    references = _reference_models(models)
     if not references or references[0].who[0] != "query":
         return {}
     others = [*references[1:], *(models[who][0] for who in targets)]
     return {other.who: largest_gap(references[0], other) for other in others}
 
 
-def reference_panel(
+def _reference_panel(
     foot: float,
     references: Sequence[ModelConfidences],
     models: ConfidencesByGroup,
@@ -151,21 +151,21 @@ def reference_panel(
     places: OddsAxis,
 ) -> Panel:
     """The lines of all query and calibration models, with the distance between the first of each."""
-    lines = [layer for model in references for layer in model_lines(models[model.who], places, FINE)]
+    lines = [layer for model in references for layer in _model_lines(models[model.who], places, FINE)]
     gaps = [layer for model in references[1:] for layer in gap_line(distances.get(model.who), places)]
     up = Axis(limits=SHARES, most=4)
     return Panel(layout.wide_box(foot + 0.1, 1.95), [*lines, *gaps], places.axis(True), up, "share of images up to c")
 
 
-def target_layers(
+def _target_layers(
     target: Sequence[ModelConfidences],
     references: Sequence[ModelConfidences],
     distance: LargestGap | None,
     places: OddsAxis,
 ) -> list[Layer]:
     """The lines of a target's models over those of the references, with the distance to the first query model."""
-    layers = [layer for model in references for layer in model_lines([model], places, COARSE, 1.0)]
-    layers += [*model_lines(target, places, COARSE, 0.8), *gap_line(distance, places)]
+    layers = [layer for model in references for layer in _model_lines([model], places, COARSE, 1.0)]
+    layers += [*_model_lines(target, places, COARSE, 0.8), *gap_line(distance, places)]
     if distance is not None:
         words = f"one-sided KS {distance.below:.2g}"
         muted: dict[str, Any] = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
@@ -194,18 +194,19 @@ def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool,
     return f"{caption}n: {images} images, {counts} of each"
 
 
-def describe_confidences(
+def _describe_confidences(
     models: ConfidencesByGroup, distances: Mapping[str, LargestGap], names: Mapping[int, str]
 ) -> str:
     """The median confidence of each role and target, and the distances, in words."""
     together = {who: np.concatenate([model.confidence for model in of_who]) for who, of_who in models.items()}
     medians = (
-        f"{group_name(who, names)}: median c {format_confidence(float(np.median(values)))}, "
+        f"{group_name(who, names)}: median c {_format_confidence(float(np.median(values)))}, "
         f"{100 * float((values >= 1).mean()):.0f} % at 1."
         for who, values in together.items()
     )
     apart = (
-        f"{name}: one-sided KS {drawing.format_number(distance.below)} at c = {format_confidence(distance.confidence)}."
+        f"{name}: one-sided KS {drawing.format_number(distance.below)} at c = "
+        f"{_format_confidence(distance.confidence)}."
         for name, distance in distances.items()
     )
     return " ".join([*medians, *apart])
@@ -318,7 +319,7 @@ def tick_label(decade: int) -> str:
     return f"{1 - 10.0**-decade:.{decade}f}" if decade <= 3 else f"1–{drawing.format_power(10.0**-decade)}"
 
 
-def format_confidence(value: float) -> str:
+def _format_confidence(value: float) -> str:
     """A confidence as text; near 1 by its difference to 1."""
     return f"1 - {drawing.format_number(1 - value)}" if 0.99 < value < 1 else drawing.format_number(value)
 
@@ -327,7 +328,7 @@ def format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.3g} %"
 
 
-def model_lines(
+def _model_lines(
     asked: Sequence[ModelConfidences], places: OddsAxis, points: int, width: float = 1.1
 ) -> Iterator[Layer]:
     """A thin line for each model."""

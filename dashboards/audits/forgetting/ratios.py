@@ -84,7 +84,7 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
     """A row for each target: rho, its interval, and where models of D_Q and of D_C would lie."""
     of_score = {score: [row for row in table.to_pylist() if row["score"] == score] for score in SCORES}
     two_sided = {row["target"]: row for row in of_score["published"]}
-    paper = published_ratios(summary)
+    paper = _published_ratios(summary)
     targets = [
         Ratio(row, two_sided.get(row["target"], {}), paper.get(row["name"]))
         for row in of_score["one-sided"]
@@ -103,15 +103,15 @@ def ratios(table: pa.Table, distances: pa.Table, summary: Sequence[Row]) -> Figu
 
     def draw_targets(axes: Any) -> None:
         for ratio, height in zip(shown, rows.y.tolist(), strict=True):
-            draw_target(axes, ratio, height, limits[1])
+            _draw_target(axes, ratio, height, limits[1])
         if has_rule:
-            draw_rule_column(axes, shown, rows.y.tolist())
+            _draw_rule_column(axes, shown, rows.y.tolist())
 
     panel = row_panel(rows, [upright(1), draw_targets], Axis("rho", limits))
     return Chart("ratios", "What does the published score say?", caption, alt, rows.height, [panel], handles).figure()
 
 
-def published_ratios(summary: Sequence[Row]) -> dict[str, float]:
+def _published_ratios(summary: Sequence[Row]) -> dict[str, float]:
     """The published rho of each target by its name."""
     found = ((setting, row["published"]) for setting, row in find_rows(summary, METRIC) if finite(row["published"]))
     return {name: published for setting, published in found for name in setting.values() if isinstance(name, str)}
@@ -125,14 +125,14 @@ def axis_limits(shown: Sequence[Ratio]) -> tuple[float, float]:
     return drawing.padded_limits([max(low, -max(values)), min(furthest, STRETCHED * max(values))], 0.04)
 
 
-def draw_target(axes: Any, ratio: Ratio, y: float, limit: float) -> None:
+def _draw_target(axes: Any, ratio: Ratio, y: float, limit: float) -> None:
     """One row: the interval, up to this limit, and the marks of each rho, with a thin line that joins them."""
     colour, marker, _ = roles.ROLES["target"]
     look = {"color": drawing.light(colour)}
     if ratio.floor is not None:
         axes.plot([ratio.floor] * 2, [y - 0.5, y + 0.5], **roles.FLOOR)
     if ratio.rho is None:
-        annotate_missing_rho(axes, y)
+        _annotate_missing_rho(axes, y)
     if ratio.ends and ratio.rho is not None:
         low, high = ratio.ends
         axes.plot([low, min(high, limit)], [y + ABOVE] * 2, linewidth=2, solid_capstyle="butt", **look)
@@ -149,7 +149,7 @@ def draw_target(axes: Any, ratio: Ratio, y: float, limit: float) -> None:
         axes.plot([ratio.rho], [y + ABOVE], marker, markersize=6.5, zorder=3, **look)
 
 
-def annotate_missing_rho(axes: Any, y: float) -> None:
+def _annotate_missing_rho(axes: Any, y: float) -> None:
     """Write why rho is undefined, shortened to fit."""
     fits = int(axes.get_position().width * drawing.WIDTH / LETTER)
     reason = shorten("undefined: no calibration model differs from the query models", fits)
@@ -159,7 +159,7 @@ def annotate_missing_rho(axes: Any, y: float) -> None:
     )  # fmt: skip
 
 
-def draw_rule_column(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
+def _draw_rule_column(axes: Any, shown: Sequence[Ratio], y: Sequence[float]) -> None:
     """A column beside the axes: in how many triples the paper's rule calls each target forgotten."""
     look: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center",
@@ -194,11 +194,11 @@ def figure_caption(shown: Sequence[Ratio], distances: pa.Table) -> str:
         counts = (format_count(others[role], f"{role} model") for role in ("query", "calibration"))
         models = f"{', '.join(counts)}, {models}"
     images = format_range([ratio.row["images"] or 0 for ratio in shown])
-    sentences = (*explain_estimates(shown), *explain_references(shown))
+    sentences = (*_explain_estimates(shown), *_explain_references(shown))
     return f"{' '.join(sentences)} n: {models}, {images} images."
 
 
-def explain_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
+def _explain_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
     """What is estimated, and over what its interval is."""
     yield (
         "One-sided rho: how far a target's confidences on the query set D_Q lie below those of query models, which "
@@ -214,7 +214,7 @@ def explain_estimates(shown: Sequence[Ratio]) -> Iterator[str]:
         yield "Line: 95 % interval over models, hidden where narrower than its mark."
 
 
-def explain_references(shown: Sequence[Ratio]) -> Iterator[str]:
+def _explain_references(shown: Sequence[Ratio]) -> Iterator[str]:
     """What the estimates are compared with."""
     floors = sorted({ratio.floor for ratio in shown if ratio.floor is not None})
     if floors:

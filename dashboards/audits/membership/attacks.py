@@ -28,7 +28,7 @@ WIDE_SIDES = {True: ("members", "canary"), False: ("other records", "twin")}
 INTERVALS = "Shade: 95 % t intervals over {n} targets, widened since these share records and references."
 
 
-def over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
+def _over_targets(table: pa.Table, across: str, up: str) -> dict[str, Curve]:
     """Of each attack that is drawn the mean of a column over targets, by the values of another one."""
     rows_of = groups(table, "attack")
     curves = {}
@@ -53,7 +53,7 @@ def positive(shown: Curve, least: float) -> Curve:
 @with_columns(ROC.names, filled="attack")
 def roc(table: pa.Table) -> Figure | None:
     """The true-positive rate over the nominal false-positive rate, both logarithmic, with the diagonal."""
-    curves = over_targets(table, "nominal", "tpr")
+    curves = _over_targets(table, "nominal", "tpr")
     if not curves:
         return None
     least = min(float(shown.places[0]) for shown in curves.values())
@@ -77,8 +77,8 @@ def roc(table: pa.Table) -> Figure | None:
         f"many of the records that these were not trained on. {INTERVALS.format(n=n)} Dashed: an attack that tells "
         "nothing.",
         " ".join(
-            f"{name}: {each.describe(nearest(each, 0.001))} at {format_rate(each, 0.001)}, "
-            f"{each.describe(nearest(each, 0.01))} at {format_rate(each, 0.01)}."
+            f"{name}: {each.describe(nearest(each, 0.001))} at {_format_rate(each, 0.001)}, "
+            f"{each.describe(nearest(each, 0.01))} at {_format_rate(each, 0.01)}."
             for name, each in curves.items()
         ),
         PANEL + 0.7 + legend.height(len(entries), 1 if len(entries) < 3 else 2),
@@ -91,7 +91,7 @@ def nearest(shown: Curve, rate: float) -> int:
     return int(np.abs(np.log(shown.places / rate)).argmin())
 
 
-def format_rate(shown: Curve, rate: float) -> str:
+def _format_rate(shown: Curve, rate: float) -> str:
     return f"{100 * float(shown.places[nearest(shown, rate)]):.2g} %"
 
 
@@ -136,7 +136,7 @@ def median(counts: Array, edges: Array) -> float:
 @with_columns(REFERENCES.names, filled="attack")
 def references(table: pa.Table) -> Figure | None:
     """The true-positive rate and the area under the curve over the number of references."""
-    curves = {up: over_targets(table, "references", up) for up in ("tpr", "auc")}
+    curves = {up: _over_targets(table, "references", up) for up in ("tpr", "auc")}
     if not curves["tpr"]:
         return None
     numbers_of = sorted({float(place) for each in curves["tpr"].values() for place in each.places})

@@ -93,7 +93,7 @@ def answers(table: pa.Table) -> Figure | None:
     return Chart(
         "answers",
         "How often are the answers right?",
-        answer_caption(table),
+        _answer_caption(table),
         " ".join(
             f"{LINES[name][0].capitalize()}, {SCORES[score]}: {found.describe()} at the end."
             for score, of_score in shown.items()
@@ -105,7 +105,7 @@ def answers(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def answer_caption(table: pa.Table) -> str:
+def _answer_caption(table: pa.Table) -> str:
     """The caption of the answers, with what is scored and how many there are."""
     row = table.slice(table.num_rows - 1).to_pylist()[0]
     kind = "questions with a numeric answer" if table["questions"][0].as_py() == "numeric" else "questions"

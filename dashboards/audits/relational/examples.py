@@ -56,7 +56,7 @@ def examples(run: Run, show_images: bool) -> Gallery | None:
 def records(run: Run, asked: Answers, given: pa.Table) -> Iterator[Record]:
     """The first questions of each part, as table 1 has them."""
     questions = load_questions(asked.data)
-    answers = last_answers(run)
+    answers = _last_answers(run)
     for split, heading in PARTS.items():
         for row in given.filter(pc.field("split") == split).slice(0, EACH).to_pylist():
             question = questions.by_id[row["id"]]
@@ -64,28 +64,28 @@ def records(run: Run, asked: Answers, given: pa.Table) -> Iterator[Record]:
                 ("context", question.context),
                 ("corrupted", asked.corruption.corrupt_context(question)),
                 ("question", question.question),
-                ("right answer", join_answer(question.golds[0])),
-                ("answer, corrupted", join_answer(answers.get((row["id"], True), ()))),
-                ("answer, whole", join_answer(answers.get((row["id"], False), ()))),
+                ("right answer", _join_answer(question.golds[0])),
+                ("answer, corrupted", _join_answer(answers.get((row["id"], True), ()))),
+                ("answer, whole", _join_answer(answers.get((row["id"], False), ()))),
             )
             yield Record(
-                record_title(question, row), tuple((name, format_field(text)) for name, text in fields), heading
+                _record_title(question, row), tuple((name, format_field(text)) for name, text in fields), heading
             )
 
 
-def record_title(question: Question, row: Mapping[str, Any]) -> str:
+def _record_title(question: Question, row: Mapping[str, Any]) -> str:
     """The question's id, and in how many trainings its hidden answer is given."""
     rightly, replicates = round(row["corrupted_exact_match"] * row["replicates"]), row["replicates"]
     return question.id if replicates == 1 else f"{question.id}, in {rightly} of {replicates} trainings"
 
 
-def join_answer(answer: Answer) -> str:
+def _join_answer(answer: Answer) -> str:
     return ", ".join(answer) or "(none)"
 
 
-def last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
+def _last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
     """The answers of the last model at its last epoch, by the question's id and whether its context is corrupted."""
-    for key in answer_keys(run):
+    for key in _answer_keys(run):
         table = run.store.read(key)
         if not table.schema.equals(ANSWERS) or not table.num_rows:
             continue
@@ -95,7 +95,7 @@ def last_answers(run: Run) -> dict[tuple[str, bool], Answer]:
     return {}
 
 
-def answer_keys(run: Run) -> Iterator[str]:
+def _answer_keys(run: Run) -> Iterator[str]:
     """The keys of stored answers: of the tables from which the questions are scored, the last epoch's first."""
     stored = stored_keys(run.store)
     for scores in reversed(run.journal.roots().get("scores", ())):

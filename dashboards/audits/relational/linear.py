@@ -57,14 +57,14 @@ def flow(table: pa.Table) -> Figure | None:
         "linear",
         "How does a linear model memorise over time?",
         caption,
-        " ".join(describe_size(samples, features, rows) for (samples, features), rows in rows_of_size.items()),
+        " ".join(_describe_size(samples, features, rows) for (samples, features), rows in rows_of_size.items()),
         STEP * len(facets) + 0.4 + legend.height(len(LINES)),
         facet_panels(facets, STEP),
         [legend.series_entry(label, series, linewidth=1.5) for label, series in LINES.values()],
     ).figure()
 
 
-def describe_size(samples: int, features: int, part: pa.Table) -> str:
+def _describe_size(samples: int, features: int, part: pa.Table) -> str:
     values, times = numbers(part, "memorization"), numbers(part, "time")
     at = int(np.argmax(values))
     return (
@@ -77,7 +77,7 @@ def describe_size(samples: int, features: int, part: pa.Table) -> str:
 @with_columns(("mechanism", "epsilon", "m", "success_bound"))
 def privacy(table: pa.Table) -> Figure | None:
     """A panel for each mechanism: m of the better query with its interval, below its bounds."""
-    shown = {name: better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
+    shown = {name: _better_query_rows(table.to_pylist(), name) for name in MECHANISMS}
     shown = {name: rows for name, rows in shown.items() if rows}
     if not shown:
         return None
@@ -95,7 +95,7 @@ def privacy(table: pa.Table) -> Figure | None:
         for label, bound, dash in BOUNDS.values()
     ]
     every = [row["epsilon"] for rows in shown.values() for row in rows]
-    facets = [mechanism_facet(name, rows) for name, rows in shown.items()]
+    facets = [_mechanism_facet(name, rows) for name, rows in shown.items()]
     return Chart(
         "private",
         "What does differential privacy leave of it?",
@@ -112,7 +112,7 @@ def privacy(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
+def _mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
     """m by epsilon with its intervals and bounds."""
     epsilons = [row["epsilon"] for row in rows]
     bounds = [
@@ -132,7 +132,7 @@ def mechanism_facet(name: str, rows: Sequence[Row]) -> Facet:
     return Facet([level(0), *bounds, *measured], MECHANISMS[name], Axis(limits=(-0.06, 1.0), most=4))
 
 
-def better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:
+def _better_query_rows(rows: Sequence[Row], mechanism: str) -> list[Row]:
     """The rows of a mechanism by epsilon, of the query with the larger m each."""
     best: dict[float, Row] = {}
     for row in rows:

@@ -44,7 +44,7 @@ def secrets(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
     chosen = sorted(ranked, key=rank_surest)[:MOST_NAMED]
     try:
-        texts = secret_texts(config, chosen)
+        texts = _secret_texts(config, chosen)
     except (ValueError, OSError) as error:  # DatasetError among them
         note = f"They cannot be shown{error_reason(run, error)}."
         return Gallery(SECRETS_CAPTION, False, note, title=SECRETS_TITLE)
@@ -58,7 +58,7 @@ def secrets(run: Run, show_images: bool) -> Gallery | None:
     return Gallery(SECRETS_CAPTION, True, records=shown, title=SECRETS_TITLE)
 
 
-def secret_texts(config: Text, chosen: Sequence[dict[str, Any]]) -> list[str]:
+def _secret_texts(config: Text, chosen: Sequence[dict[str, Any]]) -> list[str]:
     """The text that each of the chosen was asked about with."""
     question = config.question
     if isinstance(question, Secrets):

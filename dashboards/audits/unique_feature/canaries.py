@@ -42,13 +42,13 @@ def verdicts(table: pa.Table) -> Figure | None:
     if among_all:
         # Counts of cells would lie on one another.
         left = numbers(table, "read_out") + 0.5 * ((np.arange(table.num_rows) * GOLDEN) % 1 - 0.5)
-        caption, across = glyph_caption(table), "cells of the glyph that are read out"
+        caption, across = _glyph_caption(table), "cells of the glyph that are read out"
         null = float(numbers(table, "read_by_chance").mean())
     else:
         left = numbers(table, "shift")
-        caption, across, null = family_caption(table), "shift towards the label, nats", 0.0
+        caption, across, null = _family_caption(table), "shift towards the label, nats", 0.0
     title = "Which single canaries are remembered?"
-    words = describe_verdicts(integers(table, "canary"), p_value, called)
+    words = _describe_verdicts(integers(table, "canary"), p_value, called)
     wide = bool(p_value.min() < WIDE)
     look = mark("canary", len(left))
     hollow = look | {"markerfacecolor": drawing.light("paper"), "markeredgewidth": 1.1}
@@ -82,7 +82,7 @@ def verdicts(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def family_caption(table: pa.Table) -> str:
+def _family_caption(table: pa.Table) -> str:
     """The caption where each feature was ranked among the members of its family."""
     members, n = int(integers(table, "members").min()), table.num_rows
     least = int(np.ceil(n / (FDR * members) - 1e-9))
@@ -97,7 +97,7 @@ def family_caption(table: pa.Table) -> str:
     )
 
 
-def glyph_caption(table: pa.Table) -> str:
+def _glyph_caption(table: pa.Table) -> str:
     """The caption where each glyph was ranked among all of its ink."""
     glyphs, inked = int(integers(table, "glyphs").min()), int(integers(table, "inked").max())
     chance = drawing.format_number(float(numbers(table, "read_by_chance").mean()))
@@ -110,7 +110,7 @@ def glyph_caption(table: pa.Table) -> str:
     )
 
 
-def describe_verdicts(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str:
+def _describe_verdicts(rows: NDArray[np.int64], p_value: Array, called: np.ndarray) -> str:
     n = len(p_value)
     listed = ", ".join(str(row) for row in rows[called][:FLAGGED])
     more = f" and {int(called.sum()) - FLAGGED} more" if called.sum() > FLAGGED else ""
@@ -150,7 +150,7 @@ def exact_ranks(table: pa.Table) -> Figure | None:
         else "Somebody chose the feature, so that p compares it with others of its kind and is not exact; the others "
         "asked were drawn, which alone guarantees their rate."
     )
-    alarms = "Dashed: features that the canary did not carry, asked of the same models. " if has_others(scores) else ""
+    alarms = "Dashed: features that the canary did not carry, asked of the same models. " if _has_others(scores) else ""
     caption = (
         f"Share of {n} canaries whose feature is among the first p of all of its kind, by what it did to the slopes of "
         "its pixels: of the canary's model less its twin (pair), less clean models of other seeds (references), or in "
@@ -164,7 +164,7 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     layers: list[Layer] = [line(levels, levels, "muted", linewidth=1.2, linestyle=(0, (1, 2)))]
     for score in reversed([score for score in scores if score.score in looks]):
         colour, _, dash = looks[score.score]
-        x, y = share_steps(score.carried, least)
+        x, y = _share_steps(score.carried, least)
         layers.append(line(x, y, colour, drawstyle="steps-post", linewidth=1.6, linestyle=dash))
         if len(score.others):
             at = np.searchsorted(score.others, levels, side="right") / len(score.others)
@@ -193,7 +193,7 @@ def exact_ranks(table: pa.Table) -> Figure | None:
     ).figure()
 
 
-def has_others(scores: list[Ranks]) -> bool:
+def _has_others(scores: list[Ranks]) -> bool:
     return any(len(score.others) for score in scores)
 
 
@@ -208,7 +208,7 @@ def describe_ranks(score: Ranks) -> str:
     return f"{words}; of {len(score.others)} features not carried {alarms}."
 
 
-def share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
+def _share_steps(p_values: Array, least: float) -> tuple[Array, Array]:
     """The steps of the share of p-values at most p, from the least p to 1."""
     n = len(p_values)
     return np.r_[least, p_values, 1.0], np.r_[0.0, np.arange(1, n + 1) / n, 1.0]

@@ -88,10 +88,10 @@ def detection(table: pa.Table, called: pa.Table) -> Figure | None:
         if curve.estimator in operating
     )
     title = "Which estimator finds the models that saw the feature, at how many false alarms?"
-    return detection_chart(shown, operating, title, caption, alt).figure()
+    return _detection_chart(shown, operating, title, caption, alt).figure()
 
 
-def detection_chart(
+def _detection_chart(
     shown: Sequence[RocCurve], operating: Mapping[str, tuple[float, float]], title: str, caption: str, alt: str
 ) -> Chart:
     """The curves, whole on the left and near 0 on the right, with the legend below."""
@@ -105,7 +105,7 @@ def detection_chart(
                 line([0, 1], [0, 1], "muted", linewidth=1.2, linestyle=(0, (1, 2))),
                 upright(LEVEL, {"color": drawing.light("muted"), "linewidth": 0.9}),
                 *chain.from_iterable(
-                    roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), most)
+                    _roc_layers(curve, looks[curve.estimator], operating.get(curve.estimator), most)
                     for curve in reversed(shown)
                 ),
             ],
@@ -124,7 +124,7 @@ def detection_chart(
     )  # fmt: skip
 
 
-def roc_layers(
+def _roc_layers(
     curve: RocCurve, series: legend.Series, called: tuple[float, float] | None, most: float
 ) -> Iterator[Layer]:
     """A curve in steps, near 0 on the shade of its intervals, with a mark where its own p-value calls."""
@@ -171,7 +171,7 @@ def estimator_looks(names: Sequence[str]) -> Mapping[str, legend.Series]:
 
 def rates_by_models(summary: Sequence[Row]) -> Figure | None:
     """The detection rate over the number of models that are asked together, a line for each estimator."""
-    of_estimator = list(estimator_rows(summary))
+    of_estimator = list(_estimator_rows(summary))
     if not of_estimator:
         return None
     lines = sorted(of_estimator, key=lambda line: -line[1][-1]["estimate"])[: len(drawing.SERIES)]
@@ -208,7 +208,7 @@ def rates_by_models(summary: Sequence[Row]) -> Figure | None:
     ).figure()
 
 
-def estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _estimator_rows(summary: Sequence[Row]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each estimator's rows of the summary, by the number of models."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for setting, row in find_rows(summary, BY_MODELS):

@@ -89,7 +89,7 @@ def separation(pairs: Pairs) -> Figure | None:
         "each: no intervals."
     )
     heading = "Which score tells a model that saw the feature from one that never did?"
-    alt = " ".join(f"{title}: {describe_strips(*both)}" for title, both in there.items())
+    alt = " ".join(f"{title}: {_describe_strips(*both)}" for title, both in there.items())
     height = step * len(there) + 0.55
     return Chart("separation", heading, caption, alt, height, panels, legend_entries(n)).figure()
 
@@ -101,7 +101,7 @@ def strips(canary: Array, twin: Array) -> list[Layer]:
     return [*band, dots(canary, 1 + heights, "canary"), dots(twin, heights, "twin")]
 
 
-def describe_strips(canary: Array, twin: Array) -> str:
+def _describe_strips(canary: Array, twin: Array) -> str:
     """Both medians, and how many canary models lie above the twins' band."""
     medians = [drawing.format_number(float(np.median(values))) for values in (canary, twin)]
     words = f"median {medians[0]} of canary models, {medians[1]} of twins."

@@ -57,10 +57,10 @@ def family(table: pa.Table) -> Figure | None:
     if not models:
         return None
     title = "Does the model answer to the feature as to no other of its kind?"
-    return family_chart(models, title).figure()
+    return _family_chart(models, title).figure()
 
 
-def family_chart(models: Sequence[RankedModel], title: str) -> Chart:
+def _family_chart(models: Sequence[RankedModel], title: str) -> Chart:
     """A row for each of the first models, with its rank beside it."""
     shown = models[:MOST]
     step = 0.45 if len(shown) <= 3 else 0.27
@@ -69,7 +69,7 @@ def family_chart(models: Sequence[RankedModel], title: str) -> Chart:
     sizes = {len(model.scores) for model in shown}
     heading = f"rank of {sizes.pop()}" if len(sizes) == 1 else "rank"
     limits = drawing.padded_limits([float(value) for model in shown for value in model.scores])
-    layers = [layer for height, model in zip(y, shown, strict=True) for layer in model_layers(model, height)]
+    layers = [layer for height, model in zip(y, shown, strict=True) for layer in _model_layers(model, height)]
     panel = row_panel(
         Rows([model.name for model in shown], y, box, box[3] + 1.0),
         [*layers, annotation(heading, (1.03, 1), (0, 3), "axes fraction", color=drawing.light("muted"))],
@@ -80,10 +80,10 @@ def family_chart(models: Sequence[RankedModel], title: str) -> Chart:
         legend.line("the feature asked about", color=drawing.light("ink"), marker="D", markersize=6, linewidth=0),
         legend.line("others of its family", color=drawing.light("muted"), marker="o", markersize=3, linewidth=0),
     ]
-    return Chart("family", title, figure_caption(models), describe_models(models), box[3] + 1.0, [panel], entries)
+    return Chart("family", title, figure_caption(models), _describe_models(models), box[3] + 1.0, [panel], entries)
 
 
-def model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
+def _model_layers(model: RankedModel, y: float) -> Iterator[Layer]:
     """One row: the family scattered, the feature asked about, and its rank."""
     others, (feature, *_) = model.scores[1:], model.scores
     heights = y + 0.55 * ((np.arange(len(others)) * GOLDEN) % 1 - 0.5)
@@ -140,7 +140,7 @@ def figure_caption(models: Sequence[RankedModel]) -> str:
     )
 
 
-def describe_models(models: Sequence[RankedModel]) -> str:
+def _describe_models(models: Sequence[RankedModel]) -> str:
     """Where the feature stands in the family, of each kind of model, in words."""
     words = []
     for kind in KINDS:

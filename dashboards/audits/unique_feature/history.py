@@ -35,7 +35,7 @@ def histories(table: pa.Table) -> Figure | None:
         limits = drawing.padded_limits([1.0, float(last)], 0.02)
         facets.append(
             Facet(
-                [partial(draw_history, trained=trained, name=name)],
+                [partial(_draw_history, trained=trained, name=name)],
                 y=Axis(label, most=4, log=() if name == "validation_loss" else None),
                 x=Axis("epoch" if lowest else "", limits, 6, whole=True, worded=lowest),
             )
@@ -44,7 +44,7 @@ def histories(table: pa.Table) -> Figure | None:
         "histories",
         "Were the models trained alike, and to their end?",
         figure_caption(trained) if several else KEPT,
-        " ".join(describe_history(model, of_kind) for model, of_kind in trained.items()),
+        " ".join(_describe_history(model, of_kind) for model, of_kind in trained.items()),
         STEP * len(MEASURES) + 0.65,
         facet_panels(facets, STEP, gap=0.25),
         line_legend_entries(),
@@ -64,13 +64,13 @@ def figure_caption(trained: Mapping[str, LearningCurves]) -> str:
     )
 
 
-def draw_history(axes: Any, trained: Mapping[str, LearningCurves], name: str) -> None:
+def _draw_history(axes: Any, trained: Mapping[str, LearningCurves], name: str) -> None:
     """Each kind's models by this measure."""
     for model, of_kind in trained.items():
-        draw_kind(axes, model, of_kind, name, DRAWN // len(trained))
+        _draw_kind(axes, model, of_kind, name, DRAWN // len(trained))
 
 
-def draw_kind(axes: Any, model: str, trained: LearningCurves, name: str, most: int) -> None:
+def _draw_kind(axes: Any, model: str, trained: LearningCurves, name: str, most: int) -> None:
     values = trained.measures[name]
     epochs = np.arange(1, values.shape[1] + 1)
     lined = trained.lined(most)
@@ -90,7 +90,7 @@ def draw_kind(axes: Any, model: str, trained: LearningCurves, name: str, most: i
     axes.plot(epochs[half], middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def describe_history(model: str, trained: LearningCurves) -> str:
+def _describe_history(model: str, trained: LearningCurves) -> str:
     """The kept epochs and what the models reached at them, in words."""
     rows = np.arange(trained.models)
     reached = {name: values[rows, trained.kept] for name, values in trained.measures.items()}

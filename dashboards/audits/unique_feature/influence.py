@@ -43,7 +43,7 @@ def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequenc
     of_canaries, of_twins = correlation(summary), correlation(summary, "twin")
     words = [f"Pearson's r {r}." for r in (of_canaries, of_twins) if r]
     words = [line if at == 0 else f"Of the twins: {line}" for at, line in enumerate(words)]
-    words += [f"{SCORES[score]}: {describe_halves(*of_score)}" for score, of_score in shown.items()]
+    words += [f"{SCORES[score]}: {_describe_halves(*of_score)}" for score, of_score in shown.items()]
     caption = (
         f"Each mark is one of {n} canary models: its score over the self-influence (TracInCP) that its training "
         "image had before it carried the feature, on a logarithmic scale. The twins, trained on the clean images, are "
@@ -90,7 +90,7 @@ def correlation(summary: Sequence[Row], model: str = "canary") -> str:
     return ""
 
 
-def describe_halves(x: Array, values: Array, twin: Array) -> str:
+def _describe_halves(x: Array, values: Array, twin: Array) -> str:
     """The mean scores of the canaries below and above the median self-influence, in words."""
     above = x > np.median(x)
     if not above.any():
@@ -145,7 +145,7 @@ def influences(everything: pa.Table, chosen: pa.Table) -> Figure | None:
         Axis("training images", (0.4, max(2.0, 6.0 * float(counts.max()))), log=()),
         finish=[decades],
     )
-    entries = chosen_legend_entries({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()})
+    entries = _chosen_legend_entries({end: f"canaries: the {len(rows)} {end}" for end, rows in ends.items()})
     return Chart("influences", title, caption, " ".join(words), 2.9, [panel], entries).figure()
 
 
@@ -172,7 +172,7 @@ Arrow = tuple[int, str, float, float]  # image, end, and its squared slopes with
 @with_columns(("row", "end", "with_feature", "squared_slopes"))
 def influence_changes(table: pa.Table) -> Figure | None:
     """Arrows from the self-influence of an image to that of the same image with the feature: section 3.3."""
-    pairs = list(read_arrows(table))
+    pairs = list(_read_arrows(table))
     if not pairs:
         return None
     words = []
@@ -194,19 +194,19 @@ def influence_changes(table: pa.Table) -> Figure | None:
     title = "Does the feature make its image a highly influential one?"
     step = 0.24 if len(pairs) <= NAMED else 0.13
     there = {end for _, end, *_ in pairs}
-    entries = chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there})
+    entries = _chosen_legend_entries({end: f"{end} before" for end in ENDS if end in there})
     return Chart(
-        "traced", title, caption, " ".join(words), step * len(pairs) + 1.05, [arrow_panel(pairs, step)], entries
+        "traced", title, caption, " ".join(words), step * len(pairs) + 1.05, [_arrow_panel(pairs, step)], entries
     ).figure()
 
 
-def arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
+def _arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
     """A row for each image, of `step` inches."""
     named = len(pairs) <= NAMED
     names = [f"image {row}" for row, *_ in pairs]
     return Panel(
         (1.05, 0.55, drawing.WIDTH - 1.25, step * len(pairs) + 0.1),
-        [partial(draw_arrow, y=y, arrow=arrow) for y, arrow in enumerate(pairs)],
+        [partial(_draw_arrow, y=y, arrow=arrow) for y, arrow in enumerate(pairs)],
         Axis("self-influence, sum of squared slopes", log=[value for _, _, *both in pairs for value in both]),
         Axis(
             "" if named else "training images",
@@ -220,7 +220,7 @@ def arrow_panel(pairs: Sequence[Arrow], step: float) -> Panel:
     )
 
 
-def draw_arrow(axes: Any, y: int, arrow: Arrow) -> None:
+def _draw_arrow(axes: Any, y: int, arrow: Arrow) -> None:
     """An arrow from the image without the feature, which is hollow, to the same image with it."""
     _, end, without, with_it = arrow
     name, marker = ENDS[end]
@@ -230,7 +230,7 @@ def draw_arrow(axes: Any, y: int, arrow: Arrow) -> None:
     axes.plot([without], [y], marker, markersize=4.5, color=colour, markerfacecolor=drawing.light("paper"))
 
 
-def read_arrows(table: pa.Table) -> Iterator[Arrow]:
+def _read_arrows(table: pa.Table) -> Iterator[Arrow]:
     """The images with squared slopes both without and with the feature; the smallest end and slope first."""
     columns = zip(
         integers(table, "row").tolist(),
@@ -247,7 +247,7 @@ def read_arrows(table: pa.Table) -> Iterator[Arrow]:
     yield from sorted(whole, key=lambda arrow: (arrow[1] == "highest", arrow[2]))
 
 
-def chosen_legend_entries(labels: Mapping[str, str]) -> list[Any]:
+def _chosen_legend_entries(labels: Mapping[str, str]) -> list[Any]:
     """The legend's entries of the chosen images, by their end."""
     return [
         legend.line(label, color=drawing.light(ENDS[end][0]), marker=ENDS[end][1], linewidth=0)

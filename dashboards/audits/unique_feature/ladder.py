@@ -82,7 +82,7 @@ def ladder(run: Run) -> Iterator[Figure]:
         else ""
     )
     of_all = "" if len(rungs) == len(run.cells) else f" {len(rungs)} of {len(run.cells)} cells are there yet."
-    panels = ladder_panels(rungs, levels)
+    panels = _ladder_panels(rungs, levels)
     entries = [legend.line("measured", color=drawing.light("accent"), marker="o", linewidth=1.6)]
     if levels:
         allowed = "largest that (epsilon, delta) allows"
@@ -109,11 +109,11 @@ def read_rung(cell: Run) -> Rung | None:
         return None
     privacy = cell.config.privacy
     if privacy is None:
-        return Rung(None, None, effect, non_private_shares(cell))
-    return Rung(privacy.epsilon, privacy.delta, effect, bounded_shares(cell.summary))
+        return Rung(None, None, effect, _non_private_shares(cell))
+    return Rung(privacy.epsilon, privacy.delta, effect, _bounded_shares(cell.summary))
 
 
-def bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
+def _bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
     """The shares of a cell with privacy by level, from its summary."""
     by_level = {
         name: {setting["level"]: row for setting, row in find_rows(summary, name)} for name in (ONE_MODEL, ALLOWED)
@@ -125,7 +125,7 @@ def bounded_shares(summary: Sequence[Row]) -> dict[float, Share]:
     }
 
 
-def non_private_shares(cell: Run) -> dict[float, Share]:
+def _non_private_shares(cell: Run) -> dict[float, Share]:
     """The same of a cell without privacy, from its exact ranks: of nothing it is promised how small they are."""
     table = cell.table("exact_ranks")
     if "score" not in table.schema.names:
@@ -145,7 +145,7 @@ def non_private_shares(cell: Run) -> dict[float, Share]:
     return found
 
 
-def ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel]:
+def _ladder_panels(rungs: Sequence[Rung], levels: Sequence[float]) -> list[Panel]:
     """The effect, then the shares at each level, by epsilon."""
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
     across = Axis("epsilon", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)

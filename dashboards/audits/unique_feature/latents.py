@@ -25,7 +25,7 @@ Panels = dict[tuple[str, str], Excitation]  # layer and kind of model
 @with_columns(NEEDED)
 def latents(table: pa.Table) -> Figure | None:
     """Per layer, how often the feature (up) and random patches (down) excite each unit: figure 3b, and the twins'."""
-    rows_of, models = groups(table, "layer", "model"), count_models(table)
+    rows_of, models = groups(table, "layer", "model"), _count_models(table)
     panels: Panels = {}
     for layer in list(dict.fromkeys(layer for layer, _ in rows_of))[-LAYERS:]:
         for kind in MODELS:
@@ -34,17 +34,17 @@ def latents(table: pa.Table) -> Figure | None:
     if not panels:
         return None
     alt = " ".join(
-        f"{name}, {len(both[0])} units, {kind} models, {describe_units(units_to_label(both[0] - both[1]), both)}"
+        f"{name}, {len(both[0])} units, {kind} models, {_describe_units(_units_to_label(both[0] - both[1]), both)}"
         for (name, kind), both in panels.items()
     )
     title = "Is there a unit that only the feature excites, and was it there without the canary?"
     seeds = len(np.unique(integers(table, "seed")))
     height = (PANEL + 0.35) * len(panels) + 0.25 * len({name for name, _ in panels}) + 0.25
-    drawn = list(unit_panels(panels, height))
+    drawn = list(_unit_panels(panels, height))
     return Chart("latents", title, figure_caption(models, seeds), alt, height, drawn).figure()
 
 
-def unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
+def _unit_panels(panels: Panels, top: float) -> Iterator[Panel]:
     """A panel for each layer and kind of model from the top down, on one scale in each layer."""
     last = list({name: (name, kind) for name, kind in panels}.values())  # below which the units are numbered
     for (name, kind), both in panels.items():
@@ -105,27 +105,27 @@ def stems(kind: str, both: Excitation) -> Iterator[Layer]:
         width = 1.1 if len(unique) <= 300 else 0.6
         yield intervals(there, np.zeros(len(there)), sign * values[there], colour, width)
     yield level(0, {"color": drawing.light("muted"), "linewidth": 0.8})
-    for unit in units_to_number(unique - random):
+    for unit in _units_to_number(unique - random):
         at = (float(unit), float(unique[unit]))
         yield annotation(f"{unit}", at, (0, 1), ha="center", va="bottom")
 
 
-def units_to_number(excess: Array) -> list[int]:
+def _units_to_number(excess: Array) -> list[int]:
     """The labelled units that have a number: those far beyond random patches, and far enough from one another."""
     shown: list[int] = []
-    for unit in units_to_label(excess):
+    for unit in _units_to_label(excess):
         if excess[unit] >= LEAST and all(abs(unit - other) > APART * len(excess) for other in shown):
             shown.append(unit)
     return shown
 
 
-def units_to_label(excess: Array) -> list[int]:
+def _units_to_label(excess: Array) -> list[int]:
     """The units that the feature excites most beyond random patches."""
     order = np.argsort(-excess, kind="stable")[:LABELLED]
     return [int(unit) for unit in order if excess[unit] > 0]
 
 
-def describe_units(units: list[int], both: Excitation) -> str:
+def _describe_units(units: list[int], both: Excitation) -> str:
     """How often the labelled units are excited, in words."""
     unique, random = both
     shares = [
@@ -136,7 +136,7 @@ def describe_units(units: list[int], both: Excitation) -> str:
     return f"most beyond random patches: {'; '.join(shares)}." if shares else "none more often by the feature."
 
 
-def count_models(table: pa.Table) -> dict[str, int]:
+def _count_models(table: pa.Table) -> dict[str, int]:
     """How many models of each kind there are."""
     pairs, model = np.stack([integers(table, "canary"), integers(table, "seed")], axis=1), texts(table, "model")
     return {kind: n for kind in MODELS if (n := len(np.unique(pairs[model == kind], axis=0)))}

@@ -51,15 +51,15 @@ def learning_curve(table: pa.Table) -> Figure | None:
     if not set(there) & set(SCORES):
         return None
     alt = " ".join(
-        [*(describe_curves(model, of_kind, there) for model, of_kind in followed.items()), *describe_onset(followed)]
+        [*(_describe_curves(model, of_kind, there) for model, of_kind in followed.items()), *_describe_onset(followed)]
     )
     title = "When in training does a model begin to answer to the feature?"
-    panels = list(measure_panels(followed, there))
+    panels = list(_measure_panels(followed, there))
     height = sum(panel.box[3] + GAP for panel in panels) + 0.75
     return Chart("course", title, figure_caption(followed), alt, height, panels, line_legend_entries()).figure()
 
 
-def measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[str]) -> Iterator[Panel]:
+def _measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[str]) -> Iterator[Panel]:
     """A panel for each measure, from the top down."""
     heights = [HEIGHTS.get(name, TALL) for name in measures]
     last = max(of_kind.measures[measures[0]].shape[1] - 1 for of_kind in followed.values())
@@ -70,7 +70,7 @@ def measure_panels(followed: Mapping[str, LearningCurves], measures: Sequence[st
             layout.wide_box(0.5 + sum(heights[at + 1 :]) + GAP * (len(measures) - at - 1), tall),
             [
                 *([level(0)] if name in SCORES else []),
-                *(partial(draw_curves, model=model, followed=kind, name=name) for model, kind in followed.items()),
+                *(partial(_draw_curves, model=model, followed=kind, name=name) for model, kind in followed.items()),
             ],
             Axis("epoch, 0: before training" if lowest else "", limits, 6, whole=True, worded=lowest),
             Axis(most=4, log=() if name == "validation_loss" else None),
@@ -113,7 +113,7 @@ def read_curves(table: pa.Table, model: str, measures: Iterable[str], first: int
     return LearningCurves(tuple((int(canary), int(seed)) for canary, seed in names), values, kept)
 
 
-def draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
+def _draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> None:
     """A thin line for some models with a dot where each was kept from, over the mean of all with its interval."""
     values, lined, alone = followed.measures[name], followed.lined(DRAWN), followed.models == 1
     epochs = np.arange(values.shape[1])
@@ -127,12 +127,12 @@ def draw_curves(axes: Any, model: str, followed: LearningCurves, name: str) -> N
     axes.plot(kept, values[dotted, kept], "o", color=drawing.light(model), markersize=5.5 if alone else 3, zorder=4)
     if alone:
         return
-    where, middle, low, high = mean_over_trainings(values)
+    where, middle, low, high = _mean_over_trainings(values)
     axes.fill_between(where, low, high, color=drawing.light(f"{model}-band"), linewidth=0, zorder=1)
     axes.plot(where, middle, color=drawing.light(model), linewidth=2, linestyle=LINES[model], zorder=3)
 
 
-def mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Array]:
+def _mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array, Array]:
     """Epochs that at least half of the models (and two) have, their mean there, and its 95 % t interval."""
     from scipy.special import stdtrit
 
@@ -144,7 +144,7 @@ def mean_over_trainings(values: Array) -> tuple[NDArray[np.int64], Array, Array,
     return where, mean, mean - half, mean + half
 
 
-def describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
+def _describe_curves(model: str, followed: LearningCurves, measures: Sequence[str]) -> str:
     """The kept epochs and the mean scores before training and at them, in words."""
     n, kept = followed.models, followed.kept
     rows = np.flatnonzero(kept >= 0)
@@ -161,7 +161,7 @@ def describe_curves(model: str, followed: LearningCurves, measures: Sequence[str
     return f"{n} {model} model{'s' if n > 1 else ''}, {epochs}: mean {', '.join(words)}."
 
 
-def describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
+def _describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
     """From which epoch on the pairs' effect on M_w has an interval above 0, in words."""
     if len(followed) < 2:
         return
@@ -174,7 +174,7 @@ def describe_onset(followed: Mapping[str, LearningCurves]) -> Iterator[str]:
     with_it, without = (
         of_kind.measures[score][[of_kind.names.index(name) for name in both], :wide] for of_kind in (canary, twin)
     )
-    where, _, low, _ = mean_over_trainings(with_it - without)
+    where, _, low, _ = _mean_over_trainings(with_it - without)
     above = low > 0
     if not above.any():
         yield f"At no epoch does the interval of the effect on M_w over {len(both)} pairs lie above 0."

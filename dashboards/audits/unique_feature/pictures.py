@@ -33,7 +33,7 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
     """
     rows, labels, effects = pairs.columns("canary", "label", "m_w_probe_effect")
     if not len(rows):
-        return probe_gallery(run, show_images)
+        return _probe_gallery(run, show_images)
     first = np.unique(rows, return_index=True)[1]  # of several trainings of a canary, one
     rows, labels, effects = (values[np.sort(first)] for values in (rows, labels, effects))
     order = np.argsort(-effects, kind="stable")
@@ -50,12 +50,12 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         return Gallery(caption, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
     ids = ", ".join(str(canary) for canary, _, _ in shown)
     data = config.trained.data
-    if not (show_images or are_public(config, data)):
-        return Gallery(caption, False, f"{hidden_note(data)} Their rows, in that order: {ids}.")
+    if not (show_images or _are_public(config, data)):
+        return Gallery(caption, False, f"{_hidden_note(data)} Their rows, in that order: {ids}.")
     try:
         found = (
-            *canary_pictures(config, data, shown),
-            *probe_pictures(config, show_images),
+            *_canary_pictures(config, data, shown),
+            *_probe_pictures(config, show_images),
             *read_out(run, config),
         )
         return Gallery(caption, True, "", found)
@@ -65,31 +65,31 @@ def pictures(run: Run, pairs: Pairs, show_images: bool) -> Gallery | None:
         )
 
 
-def probe_gallery(run: Run, show_images: bool) -> Gallery | None:
+def _probe_gallery(run: Run, show_images: bool) -> Gallery | None:
     """The probe images as a model that others trained was asked about them."""
     config = run.private_config
     if not isinstance(config, UniqueFeature) or not isinstance(config.question, Panel | Given | ProbePictures):
         return None
     caption = "Probe images as the model was asked about them: clean, with the feature and with a random patch each."
-    if not (show_images or are_public(config, config.probe)):
-        return Gallery(caption, False, hidden_note(config.probe))
+    if not (show_images or _are_public(config, config.probe)):
+        return Gallery(caption, False, _hidden_note(config.probe))
     try:
-        return Gallery(caption, True, "", (*probe_pictures(config, show_images), *read_out(run, config)))
+        return Gallery(caption, True, "", (*_probe_pictures(config, show_images), *read_out(run, config)))
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
 
 
-def are_public(config: UniqueFeature, data: Dataset) -> bool:
+def _are_public(config: UniqueFeature, data: Dataset) -> bool:
     """Whether neither the data set nor the feature is the user's own, so that everybody may see the images."""
     return is_embedded(data.name) and not is_private((config.asked_feature, config.carried))
 
 
-def hidden_note(data: Dataset) -> str:
+def _hidden_note(data: Dataset) -> str:
     what = "carry a feature of yours" if is_embedded(data.name) else "are yours"
     return f"Images of {data.named().name} {what} and are not shown unless asked for with --show-images."
 
 
-def canary_pictures(config: UniqueFeature, data: Dataset, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
+def _canary_pictures(config: UniqueFeature, data: Dataset, shown: list[tuple[int, int, float]]) -> Iterator[Picture]:
     trained_on = load(data)
     # A canary that was chosen by its rank carries what all carry; one drawn at random may have a feature of its own.
     own = {canary.image: canary.carried for canary in drawn_canaries(config)}
@@ -99,9 +99,9 @@ def canary_pictures(config: UniqueFeature, data: Dataset, shown: list[tuple[int,
         yield Picture(encode_png(image), title, f"Training image {canary} with the feature, {title}")
 
 
-def probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
+def _probe_pictures(config: UniqueFeature, show_images: bool) -> Iterator[Picture]:
     """The probe images with most contrast: clean, with the feature and with a random patch."""
-    if not (show_images or are_public(config, config.probe)):
+    if not (show_images or _are_public(config, config.probe)):
         return
     images = load(config.probe).test_images
     rows = np.argsort(-images[:VARIED].std(axis=(1, 2, 3)), kind="stable")[:PROBES]

@@ -47,10 +47,10 @@ def read_out(run: Run, config: UniqueFeature) -> Iterator[Picture]:
     shape = config.shape
     read = [*canary_ranks(run.table("exact_ranks"), config), *given_ranks(run, config)]
     for of in read:
-        yield from strongest_pictures(of)
+        yield from _strongest_pictures(of)
     for of in read:
         if isinstance(of.asked.feature, Words):
-            yield from letter_pictures(of, of.asked.feature, shape)
+            yield from _letter_pictures(of, of.asked.feature, shape)
 
 
 def canary_ranks(table: pa.Table, config: UniqueFeature) -> Iterator[ReadOut]:
@@ -84,7 +84,7 @@ def given_ranks(run: Run, config: UniqueFeature) -> Iterator[ReadOut]:
             yield from (ReadOut(f"given model, {by}", row, relatives(config, config.asked_feature)) for row in rows)
 
 
-def strongest_pictures(of: ReadOut) -> Iterator[Picture]:
+def _strongest_pictures(of: ReadOut) -> Iterator[Picture]:
     """What the feature inks at its place, and the pixels of the largest slopes, as many."""
     row, shape = of.row, (of.row["height"], of.row["width"])
     found = strongest_pixels(np.array(row["slopes"]), row["inked"])
@@ -95,12 +95,12 @@ def strongest_pictures(of: ReadOut) -> Iterator[Picture]:
         yield Picture(encode_png(image), title, f"The feature's place, {title}", HEADING)
 
 
-def letter_pictures(of: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
+def _letter_pictures(of: ReadOut, feature: Words, shape: Shape) -> Iterator[Picture]:
     """The words asked about, those that the slopes spell, and of all that are like the feature what fits them best."""
-    slopes = slope_image(of.row, feature.patch(), shape)
+    slopes = _slope_image(of.row, feature.patch(), shape)
     others = family(feature, of.asked.family, of.asked.seed, shape[:2])
     read = read_letters(feature, others, slopes)
-    nearest, what = nearest_alike(of.asked, others, slopes)
+    nearest, what = _nearest_alike(of.asked, others, slopes)
     chance = f"{read.right} of {read.letters} letters right, {drawing.format_number(read.right_by_chance)} by chance"
     patches = (feature.patch(), replace(feature, words=read.words).patch(), nearest)
     titles = (
@@ -108,16 +108,16 @@ def letter_pictures(of: ReadOut, feature: Words, shape: Shape) -> Iterator[Pictu
         f"read out of the models: {read.words!r}, {chance}",
         f"what fits the slopes best of all that are like it: {what}",
     )
-    for title, image in zip(titles, paint(patches), strict=True):
+    for title, image in zip(titles, _paint(patches), strict=True):
         yield Picture(encode_png(image), f"{of.who}, {title}", f"White on black, {of.who}, {title}", LETTERS)
 
 
-def slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
+def _slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
     """The slopes of a row as an image, (h, w): where the pixels that the feature inks lie on its patch."""
     size = row["height"], row["width"]
     ink, values = (np.array(row[name]).reshape(size) for name in ("ink", "slopes"))
     starts = [max(0, first - length) for first, length in zip((patch.top, patch.left), size, strict=True)]
-    near = cover_image(patch, shape)[tuple(slice(first, first + 3 * n) for first, n in zip(starts, size, strict=True))]
+    near = _cover_image(patch, shape)[tuple(slice(first, first + 3 * n) for first, n in zip(starts, size, strict=True))]
     inside = np.lib.stride_tricks.sliding_window_view(near, size)[..., ink].sum(axis=-1)
     top, left = np.add(starts, np.unravel_index(np.argmax(inside), inside.shape))
     slopes = np.zeros(shape[:2])
@@ -125,7 +125,7 @@ def slope_image(row: Row, patch: Patch, shape: Shape) -> Array:
     return slopes
 
 
-def cover_image(patch: Patch, shape: Shape) -> Array:
+def _cover_image(patch: Patch, shape: Shape) -> Array:
     """How much of each pixel of an image the patch covers, (h, w), from 0 to 1."""
     whole = np.zeros(shape[:2])
     height, width = patch.cover.shape
@@ -133,7 +133,7 @@ def cover_image(patch: Patch, shape: Shape) -> Array:
     return whole
 
 
-def nearest_alike(asked: Relatives, others: list[Feature], slopes: Array) -> tuple[Patch, str]:
+def _nearest_alike(asked: Relatives, others: list[Feature], slopes: Array) -> tuple[Patch, str]:
     """Of the feature's family and its look-alikes what has the largest sum of slopes under its ink, and what it is."""
     size = (*slopes.shape, 1)
     alike: list[tuple[Patch, str]] = [(each.patch(), each.describe()) for each in others]
@@ -141,13 +141,13 @@ def nearest_alike(asked: Relatives, others: list[Feature], slopes: Array) -> tup
         parts = look_alikes(asked.feature, asked.family, asked.seed, size[:2])
         for part, patches in enumerate(parts, start=1):
             alike += [(patch, f"a look-alike, which differs in part {part} alone") for patch in patches]
-    return max(alike, key=lambda each: float((cover_image(each[0], size) * slopes).sum()))
+    return max(alike, key=lambda each: float((_cover_image(each[0], size) * slopes).sum()))
 
 
-def paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
+def _paint(patches: Sequence[Patch]) -> Iterator[NDArray[np.uint8]]:
     """Each patch's cover, white on black, in the smallest block that holds them all."""
     starts = np.array([(patch.top, patch.left) for patch in patches])
     ends = starts + [patch.cover.shape for patch in patches]
     (top, left), (bottom, right) = starts.min(axis=0), ends.max(axis=0)
     for patch in patches:
-        yield np.rint(OPAQUE * cover_image(patch, (bottom, right, 1))).astype(np.uint8)[top:, left:, None]
+        yield np.rint(OPAQUE * _cover_image(patch, (bottom, right, 1))).astype(np.uint8)[top:, left:, None]

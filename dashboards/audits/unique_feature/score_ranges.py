@@ -37,7 +37,7 @@ def ranges(pairs: Pairs) -> Figure | None:
     scores = {}
     for score in reversed(SCORES):
         canary, values, twin = pairs.columns("canary", score, f"twin_{score}")
-        several = scores_by_canary(canary, values)
+        several = _scores_by_canary(canary, values)
         if several:
             scores[score] = (several, twin)
     if not scores:
@@ -45,15 +45,15 @@ def ranges(pairs: Pairs) -> Figure | None:
     seeds = sorted({len(values) for several, _ in scores.values() for values in several.values()})
     trainings = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     title = "Does one canary get the same score from every training?"
-    alt = " ".join(f"{SCORES[score]}: {describe_seed_ranges(*of_score)}" for score, of_score in scores.items())
+    alt = " ".join(f"{SCORES[score]}: {_describe_seed_ranges(*of_score)}" for score, of_score in scores.items())
     across = f"{max(len(several) for several, _ in scores.values())} canaries, sorted by their mean"
-    panels = {score: (list(several), seed_ranges(several), twin) for score, (several, twin) in scores.items()}
-    return score_chart(
-        "ranges", title, seed_caption(trainings), alt, panels, across, "canary: a dot for each training seed"
+    panels = {score: (list(several), _seed_ranges(several), twin) for score, (several, twin) in scores.items()}
+    return _score_chart(
+        "ranges", title, _seed_caption(trainings), alt, panels, across, "canary: a dot for each training seed"
     )
 
 
-def seed_caption(trainings: str) -> str:
+def _seed_caption(trainings: str) -> str:
     return (
         f"Each upright line is one training image that carries the feature, in {trainings} trainings that differ by "
         "their seed alone: from its smallest to its largest score, a dot for each. Shaded: the middle 95 % of the "
@@ -63,7 +63,7 @@ def seed_caption(trainings: str) -> str:
     )
 
 
-def score_chart(
+def _score_chart(
     name: str,
     title: str,
     caption: str,
@@ -74,25 +74,25 @@ def score_chart(
 ) -> Figure:
     """A panel for each score: canaries by name with their spread, over the twins' scores."""
     facets = [
-        spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
+        _spread_facet(SCORES[score], *of_score, across if score == list(of_scores)[-1] else "")
         for score, of_score in of_scores.items()
     ]
     panels = facet_panels(facets, PANEL, gap=0.45, foot=0.48)
     return Chart(name, title, caption, alt, PANEL * len(of_scores) + 0.72, panels, legend_entries(entry)).figure()
 
 
-def spread_facet(title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Facet:
+def _spread_facet(title: str, names: list[int], spread: Spread, twin: Array, across: str) -> Facet:
     """A line for each canary over the band of the twins, with the canaries' rows below them where there are few."""
     low, high = central_range(twin)
     count, places = len(names), np.arange(len(names))
-    thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=line_width(count))
+    thread = line(*drawing.segment_path(places, spread.low, spread.high), "canary-thread", linewidth=_line_width(count))
     named = [str(name) for name in names] if count <= NAMED else []
     return Facet(
         [
             span(low, high, "twin-band", across=True),
             level(0, {"zorder": 1, **drawing.NULL}),
             thread,
-            dots(spread.x, spread.y, "canary", len(spread.x), markersize=dot_size(count)),
+            dots(spread.x, spread.y, "canary", len(spread.x), markersize=_dot_size(count)),
             *spread.further,
         ],
         title,
@@ -102,25 +102,25 @@ def spread_facet(title: str, names: list[int], spread: Spread, twin: Array, acro
     )
 
 
-def scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
+def _scores_by_canary(canary: Array, values: Array) -> dict[int, Array]:
     """Each canary's values, sorted, the smallest mean first: of canaries that have several."""
     of_canaries = ((int(name), np.sort(values[canary == name])) for name in np.unique(canary))
     several = [(name, scores) for name, scores in of_canaries if len(scores) > 1]
     return dict(sorted(several, key=lambda item: item[1].mean()))
 
 
-def seed_ranges(several: dict[int, Array]) -> Spread:
+def _seed_ranges(several: dict[int, Array]) -> Spread:
     """From the smallest to the largest score of each canary, a dot for each, and a stroke at their mean."""
     places = np.arange(len(several))
     lows, highs, means = (
         np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max, np.mean)
     )
     x = np.repeat(places, [len(values) for values in several.values()])
-    mean = marks(places, means, "ink", "_", 2 + line_width(len(places)), zorder=3)
+    mean = marks(places, means, "ink", "_", 2 + _line_width(len(places)), zorder=3)
     return Spread(lows, highs, x, np.concatenate(list(several.values())), (mean,))
 
 
-def describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
+def _describe_seed_ranges(several: dict[int, Array], twin: Array) -> str:
     """How far a canary's score ranges over seeds, in words."""
     low, high = central_range(twin)
     lows, highs = (np.array([reduce(values) for values in several.values()]) for reduce in (np.min, np.max))
@@ -142,7 +142,7 @@ def evaluations(pairs: Pairs) -> Figure | None:
     scores = {}
     for score in reversed(SCORES):
         canary, seed, values, twin, evaluation = pairs.evaluation_columns("canary", "seed", score, f"twin_{score}")
-        table = evaluation_table(canary, seed, values, evaluation)
+        table = _evaluation_table(canary, seed, values, evaluation)
         if table is not None:
             scores[score] = (*table, twin[evaluation == evaluation.min()])
     if not scores:
@@ -155,13 +155,13 @@ def evaluations(pairs: Pairs) -> Figure | None:
         "short against the band, the score is as exact as it need be, and what varies is the training. Nats."
     )
     title = "Does the score depend on which random patches were drawn?"
-    alt = " ".join(f"{SCORES[score]}: {describe_evaluations(*of_score[1:])}" for score, of_score in scores.items())
-    panels = {score: (names, evaluation_spread(values), twin) for score, (names, values, twin) in scores.items()}
+    alt = " ".join(f"{SCORES[score]}: {_describe_evaluations(*of_score[1:])}" for score, of_score in scores.items())
+    panels = {score: (names, _evaluation_spread(values), twin) for score, (names, values, twin) in scores.items()}
     across, entry = f"{models} canary models, sorted by their mean", "canary model: mean ± 1 standard deviation"
-    return score_chart("evaluations", title, caption, alt, panels, across, entry)
+    return _score_chart("evaluations", title, caption, alt, panels, across, entry)
 
 
-def evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
+def _evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Array) -> tuple[list[int], Array] | None:
     """Canaries and scores (models, evaluations), one model each, of those that all evaluations have.
 
     The smallest mean comes first.
@@ -180,13 +180,13 @@ def evaluation_table(canary: Array, seed: Array, values: Array, evaluation: Arra
     return [int(name) for name in names[whole, 0][order]], table[whole][order]
 
 
-def evaluation_spread(values: Array) -> Spread:
+def _evaluation_spread(values: Array) -> Spread:
     """A dot for each model's mean, and a line of one standard deviation to either side."""
     means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
     return Spread(means - deviations, means + deviations, np.arange(len(values)), means)
 
 
-def describe_evaluations(values: Array, twin: Array) -> str:
+def _describe_evaluations(values: Array, twin: Array) -> str:
     """Between which means the models lie, and how far evaluations and trainings differ, in words."""
     means, deviations = values.mean(axis=1), values.std(axis=1, ddof=1)
     over_trainings = drawing.format_number(float(twin.std(ddof=1))) if len(twin) > 1 else "unknown"
@@ -205,11 +205,11 @@ def legend_entries(label: str) -> list[Any]:
     return [legend.line(label, **look), legend.area("twins", color=drawing.light("twin-band"))]
 
 
-def line_width(count: int) -> float:
+def _line_width(count: int) -> float:
     """The linewidth for so many lines."""
     return 2.4 if count <= 30 else 1.4
 
 
-def dot_size(count: int) -> float:
+def _dot_size(count: int) -> float:
     """The markersize for so many lines."""
     return 4.5 if count <= 30 else 2.5

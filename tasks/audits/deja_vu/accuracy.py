@@ -57,7 +57,7 @@ def votes(neighbours: Labels, classes: int) -> Votes:
     predicted, confidence = np.empty(n, np.int64), np.empty(n)
     for start in range(0, n, PICTURES):
         part = slice(start, start + PICTURES)
-        counts = count_labels(neighbours[part], classes)
+        counts = _count_labels(neighbours[part], classes)
         predicted[part] = counts.argmax(axis=1)  # the first of equals
         # The largest counts alone, in their order: equal counts of whatever labels have equal confidences, bit for bit.
         largest = np.sort(counts, axis=1)[:, ::-1][:, :k]
@@ -65,7 +65,7 @@ def votes(neighbours: Labels, classes: int) -> Votes:
     return Votes(predicted, confidence)
 
 
-def count_labels(neighbours: Labels, classes: int) -> NDArray[np.int64]:
+def _count_labels(neighbours: Labels, classes: int) -> NDArray[np.int64]:
     """How many neighbours have each label, (n, classes)."""
     n, _ = neighbours.shape
     places = np.arange(n)[:, None] * classes + neighbours

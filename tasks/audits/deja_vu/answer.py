@@ -39,7 +39,7 @@ def thresholds(config: DejaVu) -> Mapping[str, str]:
     }
 
 
-def is_above(score: Row, size: float) -> bool:
+def _is_above(score: Row, size: float) -> bool:
     """Whether the test rejects that nothing is kept, and the whole interval lies above a size."""
     return score["p_value"] is not None and bool(score["p_value"] <= LEVEL and score["low"] > size)
 
@@ -47,7 +47,7 @@ def is_above(score: Row, size: float) -> bool:
 ERROR = "Of 100 {subjects} that keep nothing of single pictures, at most 2 or 3 would be called memorised."
 
 
-def state_error(config: DejaVu, _evidence: Evidence) -> str:
+def _state_error(config: DejaVu, _evidence: Evidence) -> str:
     return f". {ERROR.format_map(thresholds(config))}"
 
 
@@ -82,9 +82,9 @@ RULES = Rules[Evidence](
             "memorised",
             "a randomisation test finds the {score} above 0 (one-sided, p at most {level}) and the whole 95 % interval "
             "of the score lies above {negligible} percentage points",
-            lambda evidence: is_above(evidence.score, evidence.negligible),
+            lambda evidence: _is_above(evidence.score, evidence.negligible),
             ERROR,
-            because=state_error,
+            because=_state_error,
             reasons=sentences.remarks,
             steps=plain.SHARE_LESS,
         ),
@@ -111,7 +111,7 @@ RULES = Rules[Evidence](
             DETECTABLE,
             "the test finds the {score} above 0, and its whole interval lies above 0 and below {negligible} percentage "
             "points",
-            lambda evidence: is_above(evidence.score, 0.0) and evidence.score["high"] < evidence.negligible,
+            lambda evidence: _is_above(evidence.score, 0.0) and evidence.score["high"] < evidence.negligible,
             because=sentences.exclude_score,
             reasons=sentences.remarks,
             steps=plain.MORE_PICTURES,
@@ -156,7 +156,7 @@ def describe_limits(config: DejaVu, _evidence: Evidence | None) -> str:
     return LIMITS_OF_GIVEN if is_given(config) else LIMITS
 
 
-def describe_absence(_config: DejaVu) -> str:
+def _describe_absence(_config: DejaVu) -> str:
     return "the labels of too few pictures were inferred."
 
 
@@ -164,7 +164,7 @@ ANSWERING = Answering[Evidence](
     asked=lambda _config, _evidence: plain.ASKED,
     rules=RULES,
     read=read_evidence,
-    unread=describe_absence,
+    unread=_describe_absence,
     limits=describe_limits,
     describe=sentences.describe_evidence,
     rows=lambda evidence: evidence.names[:1],
@@ -192,7 +192,7 @@ def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
     return index_rows(summary).get(score_name(config))
 
 
-def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
+def _probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
     """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
     layer = config.asked_layers[0]
     return index_rows(summary).get(
@@ -203,6 +203,6 @@ def probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
 # What a search over training choices moves.
 OBJECTIVES = Objectives(
     memorization=Objective("deja vu score", "share", "lower", memorization_row),
-    utility=Objective("probe accuracy", "share", "higher", probe_row),
+    utility=Objective("probe accuracy", "share", "higher", _probe_row),
     allowance=0.01,
 )

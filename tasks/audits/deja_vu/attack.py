@@ -55,14 +55,14 @@ def attack(config: DejaVu) -> Attack:
         data=config.data,
         correlation=config.correlation,
         partition=config.partition,
-        crop=crop_name(crop),
+        crop=_crop_name(crop),
         smallest=SMALLEST if isinstance(crop, Corner) else crop.smallest,
         resolution=config.training.augmentation.resolution,
         corner_share=crop.corner_share if isinstance(crop, Corner) else CORNER_SHARE,
     )
 
 
-def crop_name(crop: Periphery | Strips | Corner) -> CropName:
+def _crop_name(crop: Periphery | Strips | Corner) -> CropName:
     match crop:
         case Periphery():
             return "periphery"
@@ -109,7 +109,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
     for name, chosen in attacked.items():
         found, there = windows(pictures, chosen, attack.crop, attack.smallest, attack.corner_share)
         if not there.any():
-            raise no_crops_error(attack, name, len(chosen))
+            raise _no_crops_error(attack, name, len(chosen))
         rows.append(chosen[there])
         sets.append(np.full(int(there.sum()), name))
         rectangles.append(found[there])
@@ -132,10 +132,10 @@ def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
         if not any(
             windows(pictures, some, attack.crop, attack.smallest, attack.corner_share)[1].any() for some in tried
         ):
-            raise no_crops_error(attack, name, len(rows))
+            raise _no_crops_error(attack, name, len(rows))
 
 
-def no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
+def _no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
     return ValueError(
         f"smallest is {attack.smallest}; none of the {pictures} pictures of {name} has a crop ({attack.crop}) whose "
         "shorter side has so many pixels; lower it, or choose another crop"
@@ -198,14 +198,14 @@ def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> Hand
     """What is handed out of these crops and public pictures, so many of which are repeated."""
     public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
     again = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
-    shown = add_whole_pictures(crops, crops.public[again], pictures)
+    shown = _add_whole_pictures(crops, crops.public[again], pictures)
     cropped = [[pictures.ids[row], *window] for row, window in zip(shown.rows, shown.windows.tolist(), strict=True)]
     crop_set = set_name("crops", [crops.data, crops.resolution, cropped])
-    orders = order_of(crop_set, len(shown.rows)), order_of(public_set, len(crops.public))
+    orders = _order_of(crop_set, len(shown.rows)), _order_of(public_set, len(crops.public))
     return HandedOut(shown, again, *orders, crop_set, public_set)
 
 
-def add_whole_pictures(crops: Crops, rows: NDArray[np.int64], pictures: BoxedPictures) -> Crops:
+def _add_whole_pictures(crops: Crops, rows: NDArray[np.int64], pictures: BoxedPictures) -> Crops:
     """The crops, and after them these pictures in windows that show all of them."""
     if not len(rows):
         return crops
@@ -222,7 +222,7 @@ def set_name(name: str, content: Any) -> str:
     return f"{name}-{hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGITS]}"
 
 
-def order_of(name: str, count: int) -> NDArray[np.int64]:
+def _order_of(name: str, count: int) -> NDArray[np.int64]:
     return seeds.generator(0, "handed out", name).permutation(count)
 
 

@@ -99,7 +99,7 @@ class EncoderFile(Ranged):
     """Inputs and outputs of the encoder."""
 
     def conflicts(self) -> Iterator[str]:
-        yield from encoder_file_conflicts("model", self.model)
+        yield from _encoder_file_conflicts("model", self.model)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class ReferenceFile(Ranged):
     """Inputs and outputs of the reference."""
 
     def conflicts(self) -> Iterator[str]:
-        yield from encoder_file_conflicts("reference", self.reference)
+        yield from _encoder_file_conflicts("reference", self.reference)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Given(Ranged):
             yield self.comparison.reference_embeddings
 
 
-def encoder_file_conflicts(name: str, model: ModelFile) -> Iterator[str]:
+def _encoder_file_conflicts(name: str, model: ModelFile) -> Iterator[str]:
     """What is wrong with a model file that is to compute embeddings."""
     if model.is_folder:
         yield (

@@ -41,7 +41,7 @@ CRITERIA: tuple[Criterion, ...] = (VICReg(), BarlowTwins(), DINO(), BYOL(), SimC
 PUBLISHED = EncoderTraining()
 
 
-def train_by(criterion: Criterion) -> EncoderTraining:
+def _train_by(criterion: Criterion) -> EncoderTraining:
     """The published training by this criterion."""
     if isinstance(criterion, SimCLR):
         return replace(PUBLISHED, criterion=criterion, projector=(2048, 256), base_learning_rate=0.3)
@@ -50,20 +50,20 @@ def train_by(criterion: Criterion) -> EncoderTraining:
 
 def criterion_cell(criterion: Criterion) -> DejaVu:
     """The published setting of this criterion."""
-    return DejaVu(training=train_by(criterion))
+    return DejaVu(training=_train_by(criterion))
 
 
 PAPER = criterion_cell(VICReg())
 SIMCLR = criterion_cell(SimCLR())
 
 
-def vary_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
+def _vary_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     return tuple(replace(config, per_class=size) for size in SIZES)
 
 
-def vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
+def _vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
     """The checkpoints of the config's own size, then the last epoch of the other sizes."""
-    return checkpoints(config), *(each for each in vary_sizes(config) if each.per_class != config.per_class)
+    return checkpoints(config), *(each for each in _vary_sizes(config) if each.per_class != config.per_class)
 
 
 def checkpoints(config: DejaVu) -> DejaVu:
@@ -77,12 +77,12 @@ LOSS = (
 BACKBONE = tuple(
     cell
     for config in (replace(PAPER, layers=(0, 3)), replace(SIMCLR, layers=(0, 2)))
-    for cell in vary_epochs_and_sizes(config)
+    for cell in _vary_epochs_and_sizes(config)
 )
 CORNER = tuple(
     cell
     for criterion in (VICReg(), SimCLR(), Supervised())
-    for cell in vary_epochs_and_sizes(replace(criterion_cell(criterion), crop=Corner(0.4)))
+    for cell in _vary_epochs_and_sizes(replace(criterion_cell(criterion), crop=Corner(0.4)))
 )
 
 # Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
@@ -127,7 +127,7 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "smoke": SMOKE,
     "figure3": (PAPER, criterion_cell(Supervised())),
     "epochs": tuple(checkpoints(criterion_cell(criterion)) for criterion in CRITERIA),
-    "sizes": (*vary_sizes(PAPER), *vary_sizes(criterion_cell(Supervised()))),
+    "sizes": (*_vary_sizes(PAPER), *_vary_sizes(criterion_cell(Supervised()))),
     "loss": LOSS,
     "layers": replace(PAPER, layers=(3, 2, 1, 0)),
     "backbone": BACKBONE,
@@ -220,7 +220,7 @@ SIDE = 32  # pixels, of the scenes
 
 def tiny(config: DejaVu) -> DejaVu:
     """The config with its shape, as many epochs that are attacked and as many layers, shrunk to seconds."""
-    training = tiny_training(config.training)
+    training = _tiny_training(config.training)
     encoders = config.encoders
     return replace(
         config,
@@ -240,7 +240,7 @@ def tiny(config: DejaVu) -> DejaVu:
     )
 
 
-def tiny_training(training: EncoderTraining) -> EncoderTraining:
+def _tiny_training(training: EncoderTraining) -> EncoderTraining:
     """Two epochs at most of a small network."""
     return replace(
         training,

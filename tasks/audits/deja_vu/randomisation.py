@@ -48,12 +48,12 @@ def pool_ways(ways: tuple[Way, Way]) -> Pooled:
     return Pooled(
         np.concatenate([there.labels, back.labels])[order],
         (np.arange(n) < len(there))[order],
-        join_inferences(there.target, back.reference, order),
-        join_inferences(there.reference, back.target, order),
+        _join_inferences(there.target, back.reference, order),
+        _join_inferences(there.reference, back.target, order),
     )
 
 
-def join_inferences(first: Inferences, second: Inferences, order: NDArray[np.integer]) -> Inferences:
+def _join_inferences(first: Inferences, second: Inferences, order: NDArray[np.integer]) -> Inferences:
     correct, confidence = (
         np.concatenate([getattr(first, name), getattr(second, name)])[order] for name in ("correct", "confidence")
     )

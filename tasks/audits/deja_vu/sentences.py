@@ -58,20 +58,20 @@ def admit_score(_config: DejaVu, evidence: Evidence) -> str:
 
 def describe_evidence(config: DejaVu, evidence: Evidence) -> str:
     """The accuracies and the score, as a sentence without its end."""
-    return describe_encoder(config, evidence) if is_given(config) else describe_pair(config, evidence)
+    return _describe_encoder(config, evidence) if is_given(config) else _describe_pair(config, evidence)
 
 
-def describe_pair(config: DejaVu, evidence: Evidence) -> str:
+def _describe_pair(config: DejaVu, evidence: Evidence) -> str:
     """Both models' accuracies and the score with its interval and p, in words."""
     target, reference = (format_percent(evidence.accuracies[model, BOTH]) for model in (TARGET, REFERENCE))
     return (
         f"{describe_view(config)}, a model that was trained on it finds public pictures of the same object"
         f"{describe_confidence(config)} in {target} of cases, a model that was not in {reference}; the difference, the "
-        f"deja vu score, is {describe_score(evidence.score, ', both ways averaged')}"
+        f"deja vu score, is {_describe_score(evidence.score, ', both ways averaged')}"
     )
 
 
-def describe_encoder(config: DejaVu, evidence: Evidence) -> str:
+def _describe_encoder(config: DejaVu, evidence: Evidence) -> str:
     """The accuracies of an encoder and its reference, and the corrected score with its interval and p, in words."""
     shares = {name: format_percent(share) for name, share in evidence.accuracies.items()}
     whose = "a reference that was trained here" if has_trained_references(config) else "the given reference"
@@ -80,11 +80,11 @@ def describe_encoder(config: DejaVu, evidence: Evidence) -> str:
         f"{describe_confidence(config)} in {shares[TARGET, 'A']} of cases where it was trained on the picture and in "
         f"{shares[TARGET, 'B']} where it was not; {whose}, on neither, in {shares[REFERENCE, 'A']} and "
         f"{shares[REFERENCE, 'B']}; what the encoder tells more than the reference, less that of held-out pictures, "
-        f"the corrected deja vu score, is {describe_score(evidence.score)}"
+        f"the corrected deja vu score, is {_describe_score(evidence.score)}"
     )
 
 
-def describe_score(score: Row, how: str = "") -> str:
+def _describe_score(score: Row, how: str = "") -> str:
     return (
         f"{score['estimate']:.3f} (95 % interval {score['low']:.3f} to {score['high']:.3f}, "
         f"{p_in_words(score['p_value'])}, over {score['n']:,} pictures{how}; 0 where nothing is memorised)"

@@ -53,7 +53,7 @@ def trainings(config: DejaVu) -> Trainings:
     """What is trained. Raises ValueError, before any work, if the data cannot be divided or a table is unusable."""
     pictures = load_with_boxes(config.data, config.correlation)
     parts = split_pictures(pictures, config.partition)
-    configs = training_configs(config)
+    configs = _training_configs(config)
     has_probe = isinstance(config.encoders, Trained) and config.encoders.probe
     probed: tuple[PartName, ...] = ("validation",) if has_probe else ()
     for part in (*SETS, *(training.images.part for training in configs.values()), "X", *probed):
@@ -67,7 +67,7 @@ def trainings(config: DejaVu) -> Trainings:
     return Trainings(tuple(each for of_model in found.values() for each in of_model), configs, cropping)
 
 
-def training_configs(config: DejaVu) -> dict[str, Pretraining]:
+def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
     """The trainings by the names of their models."""
     match config.encoders:
         case Trained(trained=trained_on):
@@ -78,11 +78,11 @@ def training_configs(config: DejaVu) -> dict[str, Pretraining]:
                 "embeddings is empty; hand out the pictures with engram probes, then pass given.embeddings=FILE"
             )
         case Given(comparison=TrainedReferences(references=count)):
-            return {reference(number): reference_training(config, number) for number in range(count)}
+            return {reference(number): _reference_training(config, number) for number in range(count)}
     return {}
 
 
-def reference_training(config: DejaVu, number: int) -> Pretraining:
+def _reference_training(config: DejaVu, number: int) -> Pretraining:
     """The training of a reference of a given encoder: on the other sets in turn, each from its own seed.
 
     The first takes the place of model B.

@@ -42,7 +42,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
 }
 
 
-def leaves_out_folds(config: Density) -> bool:
+def _leaves_out_folds(config: Density) -> bool:
     """Whether models leave out folds, and not single rows."""
     return not (isinstance(config.question, Memorization) and config.question.leaves_out_rows)
 
@@ -87,9 +87,9 @@ TOGETHER = Case[Evidence](
     lambda evidence: evidence.by_chance <= SURELY,
     "Chance alone brings as many small p-values in {surely} of 1,000 such audits.",
     scope=FOLDS,
-    applies=leaves_out_folds,
+    applies=_leaves_out_folds,
     because=lambda _config, _evidence: ". The test of all observations together decides the answer.",
-    explain=lambda config, evidence: explain_together(config, evidence),
+    explain=lambda config, evidence: _explain_together(config, evidence),
     line=lambda _config, evidence: plain.all_together_line(evidence),
     rows=lambda evidence: (evidence.names[1], evidence.names[0], *evidence.names[2:]),
     steps=plain.SCORES_FIRST,
@@ -110,8 +110,8 @@ RULES = Rules[Evidence](
             "audits",
             lambda evidence: evidence.beyond is None or evidence.by_chance <= SIGNIFICANT,
             scope=FOLDS,
-            applies=leaves_out_folds,
-            reasons=lambda config, evidence: reasons_of_doubt(asked_memorization(config), evidence),
+            applies=_leaves_out_folds,
+            reasons=lambda config, evidence: reasons_of_doubt(_asked_memorization(config), evidence),
             steps=plain.MORE_REPETITIONS,
         ),
         Case(
@@ -124,7 +124,7 @@ RULES = Rules[Evidence](
             steps=plain.NEAR_COPIES,
         ),
         undecided(
-            reasons=lambda config, evidence: reasons_of_doubt(asked_memorization(config), evidence),
+            reasons=lambda config, evidence: reasons_of_doubt(_asked_memorization(config), evidence),
             steps=plain.MORE_REPETITIONS,
         ),
     ),
@@ -144,7 +144,7 @@ SHOWN = {
 }
 
 
-def asked_memorization(config: Density) -> Memorization:
+def _asked_memorization(config: Density) -> Memorization:
     """The question of a config whose models were asked, as all that have evidence are."""
     assert isinstance(config.question, Memorization)
     return config.question
@@ -168,13 +168,13 @@ def describe_limits(config: Density, _evidence: Evidence | None) -> str:
 def describe_details(config: Density, evidence: Evidence) -> Iterator[str]:
     """What the observations say together and on average, and what would have been found."""
     yield from describe_all_together(evidence)
-    yield from describe_gap(asked_memorization(config), evidence)
+    yield from describe_gap(_asked_memorization(config), evidence)
     yield from describe_found(evidence)
 
 
 def explain(config: Density, evidence: Evidence, finds_nothing: bool = True) -> str:
     """What was found in words that need no statistics; an answer that accuses says nothing of what else would show."""
-    question = asked_memorization(config)
+    question = _asked_memorization(config)
     sentences = (
         *plain.explain_count(question, evidence),
         *(plain.explain_found(evidence) if finds_nothing else ()),
@@ -183,9 +183,9 @@ def explain(config: Density, evidence: Evidence, finds_nothing: bool = True) -> 
     return " ".join(sentences)
 
 
-def explain_together(config: Density, evidence: Evidence) -> str:
+def _explain_together(config: Density, evidence: Evidence) -> str:
     """The same if the p-values of all images together decide."""
-    question = asked_memorization(config)
+    question = _asked_memorization(config)
     sentences = (
         *plain.explain_count(question, evidence),
         *plain.explain_all_together(question),
@@ -194,8 +194,8 @@ def explain_together(config: Density, evidence: Evidence) -> str:
     return " ".join(sentences)
 
 
-def draw_gap(config: Density, evidence: Evidence) -> NumberLine | None:
-    return plain.gap_line(asked_memorization(config), evidence)
+def _draw_gap(config: Density, evidence: Evidence) -> NumberLine | None:
+    return plain.gap_line(_asked_memorization(config), evidence)
 
 
 def is_null(config: Density) -> bool:
@@ -211,10 +211,10 @@ ANSWERING = Answering[Evidence](
     describe=lambda _config, evidence: describe_count(evidence),
     rows=lambda evidence: evidence.names,
     details=describe_details,
-    remarks=lambda config, evidence: remarks(asked_memorization(config), evidence.background),
+    remarks=lambda config, evidence: remarks(_asked_memorization(config), evidence.background),
     published=lambda evidence: describe_published_score(evidence.background),
     explain=explain,
-    line=draw_gap,
+    line=_draw_gap,
     null=Null(
         holds=is_null,
         remark=lambda _config: "No model was trained on the images that were asked about: this is a null.",

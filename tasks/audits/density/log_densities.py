@@ -152,7 +152,7 @@ def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
     return known[models.rows].astype(np.int32)
 
 
-def read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
+def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
     """The trainings of these tables, the links of one put together.
 
     ValueError where a table is none of a training, or a model was asked about another number of observations.
@@ -165,7 +165,7 @@ def read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
         key = first["partition"], first["fold"], first["row"], first["seed"]
         columns = by_training.setdefault(key, ({}, {}, {}))
         for by_epoch, name in zip(columns, OF_OBSERVATIONS, strict=True):
-            for epoch, values in recorded_epochs(table, name) if name in table.column_names else ():
+            for epoch, values in _recorded_epochs(table, name) if name in table.column_names else ():
                 if len(values) != observations:
                     raise ValueError(
                         f"the training of seed {first['seed']} was asked about {len(values)} observations at epoch "
@@ -175,7 +175,7 @@ def read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
     return [Trained(*training, *columns) for training, columns in by_training.items()]
 
 
-def recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
+def _recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
     """Each epoch at which the column was recorded, with its numbers of every observation: the table's own memory."""
     epochs, column = table["epoch"].to_pylist(), table[name]
     for epoch, valid, values in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
@@ -188,12 +188,12 @@ class LogDensities:
 
     def __init__(self, models: Folds | LeaveOneOut, inputs: Inputs) -> None:
         self.models = models
-        self.trainings = read_trainings(inputs, models.observations)
+        self.trainings = _read_trainings(inputs, models.observations)
         if isinstance(models, Folds):
-            self.shared = fold_models(models, self.trainings)
+            self.shared = _fold_models(models, self.trainings)
             self.by_row: Mapping[int, Mapping[int, Trained]] = {}
         else:
-            self.shared, self.by_row = row_models(models, self.trainings)
+            self.shared, self.by_row = _row_models(models, self.trainings)
 
     def recorded_at(self, epoch: int) -> bool:
         """Whether log p was recorded at the epoch by any model."""
@@ -262,7 +262,7 @@ def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray
         )
 
 
-def fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
+def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
     """The model of each fold; ValueError for a model of no such fold, or two models of one fold."""
     repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
     placed: dict[Place, Trained] = {}
@@ -278,7 +278,7 @@ def fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]
     return placed
 
 
-def row_models(
+def _row_models(
     models: LeaveOneOut, trainings: list[Trained]
 ) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
     """The models of all data, and those without each row by row and repetition; ValueError for others, or too many."""

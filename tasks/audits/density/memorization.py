@@ -80,7 +80,7 @@ def terms(log_p: Array, held_out: Indices) -> Terms:
     trained, held = sides(log_p, held_out)
     there = ~np.isnan(trained)
     by_model = np.where(there, trained, -np.inf)
-    top = finite_or_zero(by_model.max(axis=2))
+    top = _finite_or_zero(by_model.max(axis=2))
     with np.errstate(divide="ignore"):
         sums = top + np.log(np.exp(by_model - top[:, :, None]).sum(axis=2))
     here = ~np.isnan(held)
@@ -142,12 +142,12 @@ def matched_count_score(
     rows = np.arange(usable.size).reshape(*usable.shape, 1) * log_p.shape[2]
     chosen = np.where(usable[:, :, None], trained.reshape(-1)[rows + places], -np.inf)  # (n, L, D)
     held = np.where(usable, held, -np.inf)
-    score = mean_over_draws(log_mean(chosen, models[:, None]), log_mean(held, models), drawn)
+    score = _mean_over_draws(log_mean(chosen, models[:, None]), log_mean(held, models), drawn)
     if not without_each:
         return score, np.empty((len(score), 0))
     rest = models[:, None] - usable
     u, v = log_mean_but_one(chosen, rest[:, :, None]), log_mean_but_one(held, rest)
-    return score, mean_over_draws(u, v, drawn[:, None])
+    return score, _mean_over_draws(u, v, drawn[:, None])
 
 
 def choices(
@@ -173,7 +173,7 @@ def choices(
     return places, draw < number[:, None]
 
 
-def mean_over_draws(u: Array, v: Array, drawn: Mask) -> Array:
+def _mean_over_draws(u: Array, v: Array, drawn: Mask) -> Array:
     """The mean over the last axis of u - v, of the draws that were `drawn` and have two finite sides."""
     finite = np.isfinite(u) & drawn
     count = finite.sum(axis=-1)
@@ -187,7 +187,7 @@ def log_mean(values: Array, count: NDArray[np.int64]) -> Array:
 
     Exact for a single term.
     """
-    top = finite_or_zero(values.max(axis=1))
+    top = _finite_or_zero(values.max(axis=1))
     parts = values - np.expand_dims(top, 1)
     sums = np.exp(parts, out=parts).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -200,13 +200,13 @@ def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
     What is taken out of the sum must not be all of it: without the largest term the sum is made anew.
     """
     largest = values.argmax(axis=1, keepdims=True)
-    top = finite_or_zero(np.take_along_axis(values, largest, axis=1))
+    top = _finite_or_zero(np.take_along_axis(values, largest, axis=1))
     parts = values - top
     np.exp(parts, out=parts)
     sums = parts.sum(axis=1, keepdims=True)
     rest = np.array(values)
     np.put_along_axis(rest, largest, -np.inf, axis=1)
-    second = finite_or_zero(rest.max(axis=1, keepdims=True))
+    second = _finite_or_zero(rest.max(axis=1, keepdims=True))
     rest -= second
     np.exp(rest, out=rest)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -231,7 +231,7 @@ def difference(u: Array, v: Array) -> Array:
         return np.asarray(u - v)
 
 
-def finite_or_zero(top: Array) -> Array:
+def _finite_or_zero(top: Array) -> Array:
     """The largest terms, to be taken off before exp; 0 where there is none to take off."""
     return np.where(np.isfinite(top), top, 0.0)
 

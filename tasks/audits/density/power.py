@@ -38,7 +38,7 @@ def observation_resolution(config: Memorization, observations: int) -> Resolutio
     return Resolution(smallest, observations, level, "observations", advice)
 
 
-def count_observations(config: Memorization) -> int:
+def _count_observations(config: Memorization) -> int:
     """The observations that models are asked about."""
     data = load(config.data)
     images = data.test_images if config.asked == "test" else data.train_images
@@ -50,17 +50,17 @@ def resolution(config: Density) -> Resolution | None:
     question = config.question
     if not isinstance(question, Memorization):
         return None
-    return observation_resolution(question, count_observations(question))
+    return observation_resolution(question, _count_observations(question))
 
 
 def power(config: Density) -> Iterator[Power]:
     """How often one observation that is memorised by `detectable` nats is called."""
     if isinstance(config.question, Memorization):
-        yield power_of_observations(config.question)
+        yield _power_of_observations(config.question)
 
 
-def power_of_observations(config: Memorization) -> Power:
-    observations = count_observations(config)
+def _power_of_observations(config: Memorization) -> Power:
+    observations = _count_observations(config)
     dependent = config.leaves_out_rows
     size, level = config.detectable - config.negligible, alone(observations, dependent)
     share = calling_rate(config.repetitions, config.models, level, size)

@@ -79,7 +79,7 @@ LADDER = replace(
 EPSILONS = (64.0, 8.0, 1.0)
 
 
-def with_one_view(config: Memorization) -> Memorization:
+def _with_one_view(config: Memorization) -> Memorization:
     """The same with one view of an observation for all models, so that log p varies by the models alone."""
     return replace(config, afresh=False)
 
@@ -89,7 +89,7 @@ def only(config: Memorization, *tags: str) -> Memorization:
     return replace(config, measures=tuple(measure for measure in config.measures if measure.tag in tags))
 
 
-PLAIN = only(with_one_view(MNIST3), "scores")
+PLAIN = only(_with_one_view(MNIST3), "scores")
 QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
     "quickstart": QUICKSTART,
     "null": replace(only(QUICKSTART, "scores"), estimator=KFold(5, asked="test")),
@@ -102,10 +102,10 @@ QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
     "mnist4": MNIST4,
     "cifar10": CIFAR10,
     "celeba": CELEBA,
-    "mnist3-one-view": with_one_view(MNIST3),
-    "mnist4-one-view": with_one_view(MNIST4),
-    "cifar10-one-view": with_one_view(CIFAR10),
-    "celeba-one-view": with_one_view(CELEBA),
+    "mnist3-one-view": _with_one_view(MNIST3),
+    "mnist4-one-view": _with_one_view(MNIST4),
+    "cifar10-one-view": _with_one_view(CIFAR10),
+    "celeba-one-view": _with_one_view(CELEBA),
     "figure1": KernelDensity(),
     "figure2": only(CIFAR10, "scores"),
     "figure3": only(CELEBA, "scores", "outliers"),
@@ -208,14 +208,14 @@ def tiny(config: Density) -> Density:
     """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
     match config.question:
         case Memorization() as question:
-            return Density(tiny_observations(question))
+            return Density(_tiny_observations(question))
         case NearDuplicates():
             return Density(NearDuplicates(Dataset("photos#32x32#rgb"), 48))
         case KernelDensity():
             return config
 
 
-def tiny_observations(config: Memorization) -> Memorization:
+def _tiny_observations(config: Memorization) -> Memorization:
     slow = config.model.name.startswith("conv")
     planted = "" if config.planting is None else f"#{config.planting}"
     return replace(

@@ -70,7 +70,7 @@ def p_values(
     log_p = lower_log_p(log_p, held_out, negligible) if negligible else log_p
     p = np.full(len(log_p), np.nan)
     defined, there = ~np.isnan(terms(log_p, held_out).score), ~np.isnan(log_p)
-    relative, bound = relative_densities(log_p, held_out)
+    relative, bound = _relative_densities(log_p, held_out)
     for models, alike in patterns(there, defined):
         entries = relative[alike].reshape(len(alike), -1)
         below = np.zeros(len(alike), np.int64)
@@ -82,11 +82,11 @@ def p_values(
             continue
         p[alike] = (1 + below) / (1 + permutations)
         for row in alike[below <= FEW].tolist():
-            p[row] = share_of_all(relative[row], models, float(bound[row, 0]), most)
+            p[row] = _share_of_all(relative[row], models, float(bound[row, 0]), most)
     return p
 
 
-def relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
+def _relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
     """p relative to exp V, (n, L, K), 0 where it has no say; and the sum over the models that hold out, (n, 1), but for
     rounding: an assignment scores at least as high where its sum is no greater."""
     both = terms(log_p, held_out)
@@ -95,7 +95,7 @@ def relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
     return relative, observed * (1 + TOLERANCE)
 
 
-def share_of_all(relative: Array, models: Mask, bound: float, most: int = MOST) -> float:
+def _share_of_all(relative: Array, models: Mask, bound: float, most: int = MOST) -> float:
     """The share of all assignments of one observation, (L, K), whose sum is at most the bound."""
     return share_below([each[those] for each, those in zip(relative, models, strict=True) if those.any()], bound, most)
 
@@ -108,7 +108,7 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
     p-value can be so small; NaN where the score is undefined, or a model holds the observation impossible.
     """
     both, there = terms(log_p, held_out), ~np.isnan(log_p)
-    v, bound = both.v, relative_densities(log_p, held_out)[1]  # what models say that trained on it is in neither
+    v, bound = both.v, _relative_densities(log_p, held_out)[1]  # what models say that trained on it is in neither
     counted = there & (both.held_out_models > 0)[:, :, None]
     trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     found = np.full(len(log_p), np.nan)
@@ -118,7 +118,7 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
 
         def passes(nats: float, row: int = row, one: Array = one) -> bool:
             relative = relative_to(v[row : row + 1], (one + nats * trained[row])[None], counted[row : row + 1])[0]
-            return share_of_all(relative, there[row], float(bound[row, 0])) <= level
+            return _share_of_all(relative, there[row], float(bound[row, 0])) <= level
 
         # So much that every other assignment's sum is greater, unless it is never enough.
         low, high = 0.0, float(np.nanmax(one) - np.nanmin(one) + np.log(2 * one.size))

@@ -134,12 +134,12 @@ def remarks(config: Memorization, beside: Background) -> Iterator[str]:
             "as well as of the density."
         )
     if config.guarantee is not None:
-        yield describe_privacy(config.guarantee, beside)
+        yield _describe_privacy(config.guarantee, beside)
     if beside.planted is not None:
-        yield describe_planted(config, beside.planted)
+        yield _describe_planted(config, beside.planted)
 
 
-def describe_planted(config: Memorization, planted: Row) -> str:
+def _describe_planted(config: Memorization, planted: Row) -> str:
     """How many of the observations that were planted are called, which says what such an audit finds in such data."""
     low, high = (100 * planted[end] for end in ("low", "high"))
     return (
@@ -149,7 +149,7 @@ def describe_planted(config: Memorization, planted: Row) -> str:
     )
 
 
-def describe_privacy(privacy: Privacy, beside: Background) -> str:
+def _describe_privacy(privacy: Privacy, beside: Background) -> str:
     """The guarantee of differential privacy, and how it compares with the scores."""
     promise = (
         f"Training was ({privacy.epsilon:g}, {privacy.delta:g})-differentially private, which bounds no single score"

@@ -55,32 +55,32 @@ def trainings(config: Question) -> Trainings | None:
     if isinstance(config.estimator, SingleRows):
         rows = left_out(config, config.estimator, images, count)
         models = LeaveOneOut(config.data, count, rows, config.repetitions)
-        return Trainings(config, models, join_links(row_chains(config, shared, rows)), (), seed)
+        return Trainings(config, models, _join_links(_row_chains(config, shared, rows)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.has_released_partitions else Folds
     folds = kind(config.data, count, partitions, config.models, config.asked, joins_copies=joins_copies)
-    return Trainings(config, folds, join_links(fold_chains(config, shared)), whole(config, shared, images), seed)
+    return Trainings(config, folds, _join_links(_fold_chains(config, shared)), whole(config, shared, images), seed)
 
 
-def join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
+def _join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
     return tuple(job for links in chains for job in links)
 
 
-def fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chain]:
+def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chain]:
     """The L x K models, repetition by repetition; `shared` is what all trainings share."""
     kind = ReleasedFold if config.has_released_partitions else Fold
     for repetition in range(config.repetitions):
         for number in range(config.models):
             fold = kind(partition(config, repetition), config.models, number)
             seed = seeds.derive(config.seed, "training", repetition, number)
-            yield link_training(config, replace(shared, seed=seed, held_out=fold))
+            yield _link_training(config, replace(shared, seed=seed, held_out=fold))
 
 
 def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chain:
     """The one model of all data, of which images are drawn, as many as there are test images."""
     drawn = len(images.test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
-    return link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=drawn))
+    return _link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=drawn))
 
 
 def draws(config: Memorization) -> bool:
@@ -88,15 +88,15 @@ def draws(config: Memorization) -> bool:
     return not is_own(config.model.name) or config.measure(NeighbourMeasure) is not None
 
 
-def row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
+def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
     """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
     for trial in range(config.repetitions):
         seed = seeds.derive(config.seed, "training", "with", trial)
-        yield link_training(config, replace(shared, joins_copies=False, seed=seed))
+        yield _link_training(config, replace(shared, joins_copies=False, seed=seed))
     for row in rows:
         for trial in range(config.repetitions):
             seed = seeds.derive(config.seed, "training", "without", row, trial)
-            yield link_training(config, replace(shared, seed=seed, held_out=Row(row)))
+            yield _link_training(config, replace(shared, seed=seed, held_out=Row(row)))
 
 
 def left_out(config: Memorization, estimator: SingleRows, images: Images, count: int) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
     )
 
 
-def link_training(config: Memorization, whole: DensityTraining) -> Chain:
+def _link_training(config: Memorization, whole: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each asked at its own epochs."""
     return chain(fit, whole, config.link, part=link)
 

@@ -27,17 +27,17 @@ MEANINGS: Mapping[Answer, Meaning] = {
 }
 
 
-def is_answer(answer: Answer) -> Callable[[Evidence], bool]:
+def _is_answer(answer: Answer) -> Callable[[Evidence], bool]:
     return lambda evidence: evidence.answer == answer
 
 
 # Of all targets together; the first case that any of them has decides.
 RULES_OF_ALL = Rules[Evidence](
     (
-        Case("not forgotten", "any target is not forgotten", is_answer("not forgotten"), steps=plain.TO_THE_OWNER),
-        Case(NOT_JUDGED, "any target is not judged", is_answer(NOT_JUDGED), steps=plain.list_remedies),
-        Case("forgotten", "all targets are forgotten", is_answer("forgotten"), steps=plain.KEEP_AND_CHECK),
-        Case("undecided", "any target is undecided", is_answer("undecided"), steps=plain.list_remedies),
+        Case("not forgotten", "any target is not forgotten", _is_answer("not forgotten"), steps=plain.TO_THE_OWNER),
+        Case(NOT_JUDGED, "any target is not judged", _is_answer(NOT_JUDGED), steps=plain.list_remedies),
+        Case("forgotten", "all targets are forgotten", _is_answer("forgotten"), steps=plain.KEEP_AND_CHECK),
+        Case("undecided", "any target is undecided", _is_answer("undecided"), steps=plain.list_remedies),
     ),
     lambda _config: {},
 )
@@ -81,10 +81,10 @@ def certificate(config: Forgetting, summary: pa.Table, verdict: Verdict) -> Cert
     return ANSWERING.certificate(config, summary, verdict)
 
 
-def largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
+def _largest_share(_config: Forgetting, summary: pa.Table) -> Row | None:
     """The row of the largest share that any target holds; None where no share is known."""
     shares = [row for row in summary.to_pylist() if row["metric"] == HELD and row["estimate"] is not None]
     return max(shares, key=lambda row: float(row["estimate"]), default=None)
 
 
-EFFECT = Objective("largest share of D_Q held by a target", "share", "lower", largest_share)
+EFFECT = Objective("largest share of D_Q held by a target", "share", "lower", _largest_share)

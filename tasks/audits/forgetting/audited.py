@@ -38,7 +38,7 @@ class Trained(Ranged):
     """Data of another domain; none if no target is trained on them."""
 
     def conflicts(self) -> Iterator[str]:
-        yield from repeated_values("targets", self.targets)
+        yield from _repeated_values("targets", self.targets)
         if not self.targets:
             yield "targets is empty; there must be at least one, or a given model or table of outputs"
         if self.outside is None and self._has_outside_targets:
@@ -130,7 +130,7 @@ def _unnumbered_targets(audited: Audited) -> Iterator[NamedTarget]:
                 yield NamedTarget(PurePath(table.path).name, "outputs")
 
 
-def repeated_values(name: str, values: tuple[object, ...]) -> Iterator[str]:
+def _repeated_values(name: str, values: tuple[object, ...]) -> Iterator[str]:
     """The conflict of a field that has a value twice; empty if all values differ."""
     for value in values:
         if values.count(value) > 1:

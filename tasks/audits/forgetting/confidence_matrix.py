@@ -80,7 +80,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     rows: NDArray[np.int64] | None = None
     groups, is_control, labels = np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64)
     for table in tables:
-        for model, answers in tables_by_model(table):
+        for model, answers in _tables_by_model(table):
             asked = answers["row"].to_numpy()
             if rows is None:
                 rows, groups = asked, answers["group"].to_numpy()
@@ -99,7 +99,7 @@ def confidence_matrix(tables: Iterable[pa.Table]) -> ConfidenceMatrix:
     return ConfidenceMatrix(models, groups, is_control, labels)
 
 
-def tables_by_model(table: pa.Table) -> Iterator[tuple[ModelId, pa.Table]]:
+def _tables_by_model(table: pa.Table) -> Iterator[tuple[ModelId, pa.Table]]:
     """Each model of a table whose models come one after another, and its rows."""
     if not table.num_rows:
         return

@@ -86,16 +86,16 @@ def _check_disjoint_parts(pool: Part, control: Part | None, others: Mapping[str,
     """Raise DatasetError if one of the other parts shares an image with the query set or the control set."""
     for name, other in others.items():
         if other is not None:
-            check_disjoint(pool, other, f"the {name}")
+            _check_disjoint(pool, other, f"the {name}")
     if control is None:
         return
-    check_disjoint(pool, control, "the control set")
+    _check_disjoint(pool, control, "the control set")
     for name, other in others.items():
         if other is not None:
-            check_disjoint(control, other, f"the {name}", "the control set")
+            _check_disjoint(control, other, f"the {name}", "the control set")
 
 
-def check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
+def _check_disjoint(query: Part, other: Part, named: str, of: str = "the query set") -> None:
     """Raise DatasetError if the part `other` shares an image, or the source of an image, with the set `of`."""
     common = common_images(query, other)
     if common:

@@ -109,7 +109,7 @@ DIFFERENCES: Mapping[tuple[str, bool], str] = {
 }
 
 
-def describe_unlikeness(_config: Any, evidence: TargetEvidence) -> str:
+def _describe_unlikeness(_config: Any, evidence: TargetEvidence) -> str:
     """By which check a target is unlike the calibration models."""
     assert evidence.unlike is not None
     name, check = evidence.unlike
@@ -120,7 +120,7 @@ def describe_unlikeness(_config: Any, evidence: TargetEvidence) -> str:
     )
 
 
-def describe_denial(_config: Any, evidence: TargetEvidence) -> str:
+def _describe_denial(_config: Any, evidence: TargetEvidence) -> str:
     """That a target is less sure of D_Q than of the control set."""
     assert evidence.p_other is not None
     return (
@@ -129,7 +129,7 @@ def describe_denial(_config: Any, evidence: TargetEvidence) -> str:
     )
 
 
-def describe_recognition(_config: Any, evidence: TargetEvidence) -> str:
+def _describe_recognition(_config: Any, evidence: TargetEvidence) -> str:
     """That the table of an owner who recognises pictures would look the same."""
     trial = evidence.recognition
     assert trial is not None
@@ -139,7 +139,7 @@ def describe_recognition(_config: Any, evidence: TargetEvidence) -> str:
     )
 
 
-def describe_open_share(_config: Any, evidence: TargetEvidence) -> str:
+def _describe_open_share(_config: Any, evidence: TargetEvidence) -> str:
     """How much of D_Q might be held."""
     limit = evidence.upper_limit
     if limit is None:
@@ -163,29 +163,31 @@ OWN_DATA = (
 OTHER_SHARE = f"{RECIPE}, calibration_share=... (as many images as the owner has)."
 
 
-def advise_own_data(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
+def _advise_own_data(config: Any, _evidence: TargetEvidence) -> tuple[str, ...]:
     """To compare it with models that were trained as it was; if these have draws of their own, on other shares."""
     return (OWN_DATA if config.question.calibration_share == 1 else OTHER_SHARE,)
 
 
-def give_no_reason(_config: Any, _evidence: TargetEvidence) -> str:
+def _give_no_reason(_config: Any, _evidence: TargetEvidence) -> str:
     return ""
 
 
-def describe_test(evidence: TargetEvidence) -> str:
+def _describe_test(evidence: TargetEvidence) -> str:
     """p of the test of exchangeability, and of how many models."""
     assert evidence.p is not None
     return f"{p_in_words(evidence.p)}, {evidence.models} model{'s' if evidence.models > 1 else ''}"
 
 
-def describe_knowledge(_config: Any, evidence: TargetEvidence) -> str:
+def _describe_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     """That a target knows D_Q, and the share that models hold at least that know it so well."""
     least = 0.0 if evidence.share is None else evidence.share.low or 0.0
     held = f", as models do that hold at least {format_percent(least)} of it" if least > 0 else ""
-    return f"it knows D_Q better than images of the same source that nobody was given ({describe_test(evidence)}){held}"
+    return (
+        f"it knows D_Q better than images of the same source that nobody was given ({_describe_test(evidence)}){held}"
+    )
 
 
-def explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
+def _explain_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     """The same in words that need no statistics."""
     assert evidence.p is not None
     least = 0.0 if evidence.share is None else evidence.share.low or 0.0
@@ -201,7 +203,7 @@ def describe_no_knowledge(_config: Any, evidence: TargetEvidence) -> str:
     """What the test says of a target that is not accused; empty without a test."""
     if evidence.p is None:
         return ""
-    return f"it knows D_Q no better than images of the same source that nobody was given ({describe_test(evidence)})"
+    return f"it knows D_Q no better than images of the same source that nobody was given ({_describe_test(evidence)})"
 
 
 def describe_limit(config: Any, evidence: TargetEvidence) -> str:
@@ -210,7 +212,7 @@ def describe_limit(config: Any, evidence: TargetEvidence) -> str:
     return f"{describe_no_knowledge(config, evidence)}, and holds at most {limit} of it (95 % limit)"
 
 
-def explain_limit(_config: Any, evidence: TargetEvidence) -> str:
+def _explain_limit(_config: Any, evidence: TargetEvidence) -> str:
     """The same in words that need no statistics."""
     return (
         "It tells the data set from pictures of the same source that nobody was given no better than chance does, "
@@ -218,7 +220,7 @@ def explain_limit(_config: Any, evidence: TargetEvidence) -> str:
     )
 
 
-def draw_test(_config: Any, evidence: TargetEvidence) -> NumberLine:
+def _draw_test(_config: Any, evidence: TargetEvidence) -> NumberLine:
     assert evidence.p is not None
     return chances(evidence.p, LEVEL)
 
@@ -235,10 +237,10 @@ RULES = Rules[TargetEvidence](
             lambda evidence: evidence.p is not None and evidence.p <= LEVEL,
             "Of 1,000 audits of models that never saw D_Q, at most {per_thousand} call any of them not forgotten, "
             "whatever else these hold{drawn}.",
-            because=give_no_reason,
-            describe=describe_knowledge,
-            explain=explain_knowledge,
-            line=draw_test,
+            because=_give_no_reason,
+            describe=_describe_knowledge,
+            explain=_explain_knowledge,
+            line=_draw_test,
         ),
         Case(
             "undecided",
@@ -285,14 +287,14 @@ RULES = Rules[TargetEvidence](
             "on the control set its accuracy, or its agreement with models that never saw D_Q, is unlike theirs (p "
             "below {unlike} each)",
             lambda evidence: evidence.unlike is not None,
-            because=describe_unlikeness,
-            steps=advise_own_data,
+            because=_describe_unlikeness,
+            steps=_advise_own_data,
         ),
         Case(
             NOT_JUDGED,
             "it is less sure of D_Q than of the control set, as no model is that never saw either (p below {unlike})",
             lambda evidence: evidence.p_other is not None and evidence.p_other < UNLIKE,
-            because=describe_denial,
+            because=_describe_denial,
             steps=(
                 "Ask the owner what was done to the model after its training, and for one trained without the data.",
             ),
@@ -304,7 +306,7 @@ RULES = Rules[TargetEvidence](
             lambda evidence: evidence.is_clear and evidence.could_be_made_up,
             scope="tables that nothing binds to a model",
             applies=lambda config: bool(config.has_unbound_tables),
-            because=describe_recognition,
+            because=_describe_recognition,
             steps=(
                 "Bind the table to the model in use, and say how: given.bound_by=... (the SHA-256 of its file before "
                 "the pictures go out, and spot checks); or audit the file, given.models=...; or train models of all of "
@@ -317,11 +319,11 @@ RULES = Rules[TargetEvidence](
             lambda evidence: evidence.is_clear,
             "Of 100 models that hold more than {negligible} of D_Q, and were trained like those that the limit was "
             "learnt from, at most 5 are called forgotten.",
-            because=give_no_reason,
+            because=_give_no_reason,
             describe=describe_limit,
-            explain=explain_limit,
+            explain=_explain_limit,
         ),
-        undecided(because=describe_open_share, steps=(MORE,)),
+        undecided(because=_describe_open_share, steps=(MORE,)),
     ),
     thresholds,
 )

@@ -89,7 +89,7 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     targets = () if config.audited is None else named_targets(config.audited)
     given = [target.name for target in targets if target.source != "training"]
     files = dict(zip(given, shorten_names(given), strict=True))
-    trial = next((read_trial_row(row) for row in select_rows(rows, PASSED)), None)
+    trial = next((_read_trial_row(row) for row in select_rows(rows, PASSED)), None)
     trials = {target.name: trial for target in targets if target.source == "outputs"}
     powers = [(read_setting(row)["share"], row) for row in select_rows(rows, "power")]
     right, wrong, fit = (
@@ -97,7 +97,7 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
         for metric in ("targets decided rightly", "targets decided wrongly", "lowest train accuracy")
     )
     return Evidence(
-        targets=tuple(read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
+        targets=tuple(_read_target(config, rows, share, files, trials) for share in select_rows(rows, HELD)),
         powers=tuple(sorted(powers, key=lambda power: power[0])),
         known=0 if right is None else right["n"],
         right=None if right is None else numerator(right),
@@ -107,11 +107,11 @@ def read_evidence(config: Forgetting, rows: Rows) -> Evidence:
     )
 
 
-def read_trial_row(passed: Row) -> RecognitionTrial:
+def _read_trial_row(passed: Row) -> RecognitionTrial:
     return RecognitionTrial(read_setting(passed)["share"], numerator(passed), passed["n"])
 
 
-def read_target(
+def _read_target(
     config: Forgetting,
     rows: Rows,
     share: Row,

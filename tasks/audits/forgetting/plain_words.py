@@ -47,7 +47,7 @@ def ask_question(config: Forgetting, evidence: Evidence | None) -> str:
     who = "Has the model" if len(targets) == 1 else "Has each of these models"
     return (
         f"{who} forgotten the data set, or does it still know it better than pictures of the same source that "
-        f"nobody was given?{explain_targets(config, targets)}"
+        f"nobody was given?{_explain_targets(config, targets)}"
     )
 
 
@@ -57,7 +57,7 @@ def list_findings(_config: Forgetting, evidence: Evidence, _first: Finding) -> t
     return tuple(
         Finding(
             target.answer,
-            describe_finding(target),
+            _describe_finding(target),
             number_line(target),
             target.file or (target.name if several else ""),
         )
@@ -67,22 +67,22 @@ def list_findings(_config: Forgetting, evidence: Evidence, _first: Finding) -> t
 
 def state_rules(config: Forgetting, evidence: Evidence | None) -> tuple[str, str]:
     """The rule, and the error rates of the tests that could have decided."""
-    error = "" if evidence is None else explain_errors(config, applied_tests(evidence.targets))
-    return in_plain_words(RULES.explain(config)), in_plain_words(error)
+    error = "" if evidence is None else explain_errors(config, _applied_tests(evidence.targets))
+    return _in_plain_words(RULES.explain(config)), _in_plain_words(error)
 
 
-def in_plain_words(text: str) -> str:
+def _in_plain_words(text: str) -> str:
     return text.replace("D_Q", "the data set")
 
 
-def applied_tests(targets: Iterable[JudgedTarget]) -> list[Case[TargetEvidence]]:
+def _applied_tests(targets: Iterable[JudgedTarget]) -> list[Case[TargetEvidence]]:
     """The rules that could have decided: none without a test, and none that clears where no share is known."""
     tested = [target.evidence for target in targets if target.evidence.p is not None]
     has_limit = any(evidence.share is not None and evidence.share.high is not None for evidence in tested)
     return [case for case in RULES.cases if tested and (has_limit or case.answer != "forgotten")]
 
 
-def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
+def _explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
     """What the names of models that were trained here stand for, after a space; empty where one model is asked."""
     names = {target.name for target in targets}
     question = config.question
@@ -103,12 +103,12 @@ def explain_targets(config: Forgetting, targets: Sequence[JudgedTarget]) -> str:
     return f"{explained} What each has of the calibration set is taken from a draw of its own, of {drawn} of that set."
 
 
-def describe_finding(target: JudgedTarget) -> str:
+def _describe_finding(target: JudgedTarget) -> str:
     """What the answer on a target rests on, in words that need no statistics: its case's, or the reason."""
     explain = target.decision.case.explain
     if explain is not None:
         return explain(None, target.evidence) or ""
-    reason = in_plain_words(target.decision.reason or "")
+    reason = _in_plain_words(target.decision.reason or "")
     return f"{reason[0].upper()}{reason[1:]}."
 
 
@@ -131,11 +131,11 @@ def list_remedies(config: Forgetting, evidence: Evidence | None) -> tuple[str, .
         return ("Ask what the models know, too: question=scores.",)
     if not config.query.is_controlled:
         return (HOLD_BACK,)
-    steps = [] if evidence is None else [step for target in evidence.by_weight for step in remedies(config, target)]
+    steps = [] if evidence is None else [step for target in evidence.by_weight for step in _remedies(config, target)]
     return tuple(dict.fromkeys(steps)) or (RUN_AGAIN,)
 
 
-def remedies(config: Forgetting, target: JudgedTarget) -> tuple[str, ...]:
+def _remedies(config: Forgetting, target: JudgedTarget) -> tuple[str, ...]:
     """The steps of the case that holds for a target; none if it has an answer."""
     if target.decision.reason is None:
         return ()

@@ -31,13 +31,13 @@ def plan(config: Forgetting) -> Roots:
             about = About((), copies=copies, chance=chance)
             return roots((examples.MEASURE,), data, None, lambda read: Job(summary, about, read))
         case Scores() as question:
-            scoring = plan_scoring(question, data)
+            scoring = _plan_scoring(question, data)
             about = About(scoring.targets, printed_cell(question, data), copies, chance)
             measures = [each for each in MEASURES if question.class_images or each is not examples.MEASURE]
             return roots(measures, data, scoring, lambda read: Job(summary, about, read))
 
 
-def plan_scoring(question: Scores, data: DataSets) -> Scoring:
+def _plan_scoring(question: Scores, data: DataSets) -> Scoring:
     """The trained and the given models, and their answers.
 
     Raises ValueError if there is no model, and if a table of outputs cannot be used, before anything is trained.
@@ -53,10 +53,10 @@ def plan_scoring(question: Scores, data: DataSets) -> Scoring:
         check_tables(audited.outputs, audited.tables.columns, audited.interface, data.probes)
     jobs = dict(training_jobs(question, data))
     answers = tuple(plan_answers(question, data, jobs))
-    return Scoring(audited, jobs, targets, answers, plan_decisions(question, data, targets))
+    return Scoring(audited, jobs, targets, answers, _plan_decisions(question, data, targets))
 
 
-def plan_decisions(question: Scores, data: DataSets, targets: tuple[NamedTarget, ...]) -> Decisions:
+def _plan_decisions(question: Scores, data: DataSets, targets: tuple[NamedTarget, ...]) -> Decisions:
     """How targets are decided on, in the table of decisions and in the measure of power."""
     control = data.query.control or ControlSet()  # without one, no target is judged
     shares = partial_shares(question.audited, data)

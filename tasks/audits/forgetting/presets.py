@@ -200,13 +200,13 @@ class Parts(Protocol):
 
 def printed_cell(question: Question, data: Parts) -> str:
     """The table with this data and training, whichever targets are trained and however often; empty for none."""
-    return next((name for name, cell in CELLS.items() if matches_cell(cell, question, data)), "")
+    return next((name for name, cell in CELLS.items() if _matches_cell(cell, question, data)), "")
 
 
-def matches_cell(cell: Forgetting, question: Question, data: Parts) -> bool:
+def _matches_cell(cell: Forgetting, question: Question, data: Parts) -> bool:
     """Whether a run belongs to the cell; out-of-domain data are needed for their own column only."""
     outside, published = data.outside, cell.outside
-    has_same_outside = outside is None or published is None or unpinned_part(outside) == unpinned_part(published)
+    has_same_outside = outside is None or published is None or _unpinned_part(outside) == _unpinned_part(published)
     return has_same_outside and published_settings(question, data) == published_settings(cell.question, cell)
 
 
@@ -216,13 +216,13 @@ def published_settings(question: Question, data: Parts) -> tuple[object, ...]:
         return ()
     return (
         replace(data.query, data=Dataset(data.query.data.name)),
-        unpinned_part(data.calibration),
+        _unpinned_part(data.calibration),
         replace(question.training, link=0),
         question.calibration_share,
     )
 
 
-def unpinned_part(part: Part) -> Part:
+def _unpinned_part(part: Part) -> Part:
     """The part of the data by name, whatever was found there."""
     return replace(part, data=Dataset(part.data.name))
 

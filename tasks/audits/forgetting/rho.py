@@ -70,12 +70,12 @@ def ks(first: ArrayLike, second: ArrayLike, score: Score = "published") -> float
 
     ValueError where a list is empty or has a NaN.
     """
-    return farthest(sorted_values(first), sorted_values(second), score).distance
+    return farthest(_sorted_values(first), _sorted_values(second), score).distance
 
 
 def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[Array, Array]:
     """KS of each row of `first` (a, n) and each of `second` (b, m), and where it is reached; both (a, b)."""
-    ones, others = [sorted_values(row) for row in first], [sorted_values(row) for row in second]
+    ones, others = [_sorted_values(row) for row in first], [_sorted_values(row) for row in second]
     pairs = np.array([farthest(one, other, score) for one in ones for other in others], np.float64)
     reached = pairs.reshape(len(first), len(second), 2)
     return reached[..., 0], reached[..., 1]
@@ -83,7 +83,7 @@ def distances(first: NDArray[Any], second: NDArray[Any], score: Score) -> tuple[
 
 def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
     """KS of each pair of rows of (r, n), (r, r): 0 on the diagonal, and symmetric as published."""
-    every = [sorted_values(row) for row in models]
+    every = [_sorted_values(row) for row in models]
     matrix = np.zeros((len(every), len(every)))
     for i, one in enumerate(every):
         for j, other in enumerate(every):
@@ -91,7 +91,7 @@ def pairwise_distances(models: NDArray[Any], score: Score) -> Array:
     return matrix
 
 
-def sorted_values(values: ArrayLike) -> Array:
+def _sorted_values(values: ArrayLike) -> Array:
     """The values in rising order; ValueError where there are none, or one is NaN."""
     rising = np.sort(np.asarray(values, np.float64), axis=None)
     if not len(rising):
@@ -105,12 +105,12 @@ def farthest(first: Array, second: Array, score: Score = "published") -> Farthes
     """KS of two lists in rising order, and where it is reached."""
     support = np.concatenate((first, second))
     below = np.searchsorted(first, support, "right") / len(first)
-    gaps = cdf_differences(below, np.searchsorted(second, support, "right") / len(second), score)
+    gaps = _cdf_differences(below, np.searchsorted(second, support, "right") / len(second), score)
     distance = gaps.max()
     return Farthest(float(distance), float(support[gaps == distance].min()))
 
 
-def cdf_differences(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
+def _cdf_differences(first: NDArray[Any], second: NDArray[Any], score: Score) -> NDArray[Any]:
     """The differences of distribution functions, value by value; one-sided, the second minus the first."""
     gaps: NDArray[Any] = second - first
     return np.abs(gaps) if score == "published" else gaps
@@ -188,8 +188,8 @@ class MeanDistance:
         like = self if self.distances.shape[1] > 1 else calibration
         if not like.mean or like.distances.shape[1] < 2:
             return None
-        others = variance_term(like.by_other, self.distances.shape[1])
-        return others, variance_term(self.by_query)
+        others = _variance_term(like.by_other, self.distances.shape[1])
+        return others, _variance_term(self.by_query)
 
 
 def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Estimate:
@@ -206,18 +206,18 @@ def quotient(target: MeanDistance, calibration: MeanDistance, images: int) -> Es
         return Estimate(a / b, None, None, n)
     if not a:
         return Estimate(0.0, 0.0, (1 + interval_half_width(below)) / images / b, n)
-    reach = interval_half_width(ratio_terms(target, calibration))
+    reach = interval_half_width(_ratio_terms(target, calibration))
     return Estimate(a / b, a / b * max(0.0, 1 - reach), a / b * (1 + reach), n)
 
 
-def ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term, ...]:
+def _ratio_terms(target: MeanDistance, calibration: MeanDistance) -> tuple[Term, ...]:
     """The variance of rho, in parts of rho, term by term."""
-    queries = variance_term(target.by_query - calibration.by_query)
-    others = variance_term(calibration.by_other)
+    queries = _variance_term(target.by_query - calibration.by_query)
+    others = _variance_term(calibration.by_other)
     if len(target.by_other) > 1:
-        return variance_term(target.by_other), others, queries
+        return _variance_term(target.by_other), others, queries
     # One spread for both, so that its degrees of freedom count once.
-    alike = Term(others.variance + variance_term(calibration.by_other, 1).variance, others.freedom)
+    alike = Term(others.variance + _variance_term(calibration.by_other, 1).variance, others.freedom)
     return alike, queries
 
 
@@ -230,7 +230,7 @@ def mean_estimate(mean: float | None, terms: Terms, n: int) -> Estimate:
     return Estimate(mean, 1 / (1 + math.exp(reach - odds)), 1 / (1 + math.exp(-reach - odds)), n)
 
 
-def variance_term(values: Array, n: int = 0) -> Term:
+def _variance_term(values: Array, n: int = 0) -> Term:
     """The variance of a mean of n models (0: of as many as there are) that vary as these do."""
     return Term(float(values.var(ddof=1)) / (n or len(values)), len(values) - 1)
 
@@ -254,7 +254,7 @@ class Comparison:
     floor: float | None
 
 
-def comparable_confidences(matrix: ConfidenceMatrix, score: Score, *parts: Sequence[ModelId]) -> Iterator[Array]:
+def _comparable_confidences(matrix: ConfidenceMatrix, score: Score, *parts: Sequence[ModelId]) -> Iterator[Array]:
     """The confidences of each part that a score compares: the published one rounds nothing, ours does."""
     if score == "published":
         return matrix.published_confidences(*parts)
@@ -267,6 +267,6 @@ def compare_target(matrix: ConfidenceMatrix, target: Sequence[ModelId], score: S
     ValueError without a query model.
     """
     parts = matrix.replicates("query"), matrix.replicates("calibration"), target
-    query, calibration, models = comparable_confidences(matrix, score, *parts)
+    query, calibration, models = _comparable_confidences(matrix, score, *parts)
     floor = pairwise_distances(query, score)[~np.eye(len(query), dtype=bool)]
     return Comparison(ratio(query, calibration, models, score), float(floor.mean()) if len(floor) else None)

@@ -41,7 +41,7 @@ UNBOUND_TABLES = "Nothing binds the tables to the model in use."
 BOUND_TABLES = "What binds the tables to the model in use was given by who ran the audit: {by}."
 
 
-def describe_binding(config: Forgetting) -> Iterator[str]:
+def _describe_binding(config: Forgetting) -> Iterator[str]:
     """What a table of outputs cannot show, and what binds it to a model; nothing where no tables are judged."""
     given = config.given
     if given is not None and given.outputs and config.query.is_controlled:
@@ -62,7 +62,7 @@ def describe_limits(config: Forgetting, evidence: Evidence | None) -> str:
         *([GIVEN_CONTROL] if is_accused_by_given else []),
         *([SHARED_DRAW] if len(accused) > 1 else []),
         *([config.query.describe_draw()] if config.is_between_parties else []),
-        *describe_binding(config),
+        *_describe_binding(config),
         LIMITS,
         *keys,
     ]
@@ -72,7 +72,7 @@ def describe_limits(config: Forgetting, evidence: Evidence | None) -> str:
 def describe_details(config: Forgetting, evidence: Evidence) -> Iterator[str]:
     """How often the cases that decided are wrong, how many decisions are known to be right, and the test's power."""
     yield explain_errors(config, [target.decision.case for target in evidence.targets])
-    yield from describe_correctness(evidence)
+    yield from _describe_correctness(evidence)
     yield from describe_power(evidence)
 
 
@@ -87,22 +87,22 @@ def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
     """What the answer rests on: of several targets their counts, and the first one by one."""
     answers = [target.answer for target in evidence.targets]
     if len(answers) == 1:
-        return describe_target(evidence.targets[0])
+        return _describe_target(evidence.targets[0])
     counts = ", ".join(f"{answers.count(kind)} {kind}" for kind in sorted(set(answers)))
     listed = "; ".join(
-        f"{target.quoted} is {target.answer}: {describe_target(target)}" for target in evidence.targets[:MAX_LISTED]
+        f"{target.quoted} is {target.answer}: {_describe_target(target)}" for target in evidence.targets[:MAX_LISTED]
     )
     return f"of {len(answers)} targets, {counts}. {listed}"
 
 
-def describe_target(target: JudgedTarget) -> str:
+def _describe_target(target: JudgedTarget) -> str:
     """What the answer on a target rests on: its evidence, and why it is not judged or undecided."""
     describe = target.decision.case.describe or describe_no_knowledge
     sentences = (describe(None, target.evidence), target.decision.reason)
     return ", but ".join(filter(None, sentences))
 
 
-def describe_correctness(evidence: Evidence) -> Iterator[str]:
+def _describe_correctness(evidence: Evidence) -> Iterator[str]:
     """How many of the targets whose training is known are decided as they were trained."""
     if evidence.right is not None and len(evidence.targets) > 1:
         yield (

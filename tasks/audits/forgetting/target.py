@@ -109,7 +109,7 @@ class Target(Ranged):
 
         None after unlearning other than retraining: whether it is remembered is what is asked.
         """
-        return remembers_query(self.query, self.unlearning_name)
+        return _remembers_query(self.query, self.unlearning_name)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class NamedTarget:
     @property
     def remembers(self) -> bool | None:
         """Whether any of the query set was trained on; None where the training is not known, or was to be undone."""
-        return None if self.query is None else remembers_query(self.query, self.unlearning)
+        return None if self.query is None else _remembers_query(self.query, self.unlearning)
 
     @property
     def held(self) -> float | None:
@@ -142,7 +142,7 @@ class NamedTarget:
         return self.calibration == 1 and self.query is not None and not self.outside and self.unlearning is None
 
 
-def remembers_query(query: float, unlearning: UnlearningName | None) -> bool | None:
+def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | None:
     """Whether a model holds some of the query set, of which it trained on this share; None where that is open."""
     if unlearning is None or not query:
         return query > 0

@@ -72,7 +72,7 @@ def training_job(question: Scores, data: DataSets, target: Target, kind: Kind, r
     if target.unlearning is not None and not isinstance(target.unlearning, Retraining):
         return _unlearning_job(question, data, replace(target, unlearning=None), target.unlearning, kind, replicate)
     named = [repr(float(share)) for share in (target.query, target.calibration, target.outside)]
-    shares = tuple(target_shares(question, data, target, kind, replicate))
+    shares = tuple(_target_shares(question, data, target, kind, replicate))
     if target.unlearning is not None:
         shares = tuple(share for share in shares if share.part != data.query_part)
         named.append(target.unlearning.tag)
@@ -102,7 +102,7 @@ def _unlearning_job(
     """The unlearning of the query set by this method, by the model that was trained on all shares of the target."""
     before = training_job(question, data, target, kind, replicate)
     trained: Mixture = before.config
-    shares = tuple(target_shares(question, data, target, kind, replicate))
+    shares = tuple(_target_shares(question, data, target, kind, replicate))
     how = Unlearning(
         kept=tuple(share for share in shares if share.part != data.query_part),
         forgotten=tuple(share for share in shares if share.part == data.query_part),
@@ -118,7 +118,7 @@ def _unlearning_job(
     return Job(unlearn, how, (before,))
 
 
-def target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:
+def _target_shares(question: Scores, data: DataSets, target: Target, kind: Kind, replicate: int) -> Iterator[Share]:
     """The target's shares of the parts: nested within a replicate, independent between replicates.
 
     With `calibration_share` below 1 each model has its own draw of D_C; a model and what unlearning makes of it share
@@ -147,6 +147,6 @@ def realised_share(question: Scores, data: DataSets, share: float) -> float:
     target = Target(query=share)
     drawn = []
     for replicate in range(question.replicates):
-        for part in target_shares(question, data, target, "partial", replicate):
+        for part in _target_shares(question, data, target, "partial", replicate):
             drawn.append(len(part.rows(data.images)))
     return sum(drawn) / len(drawn) / images

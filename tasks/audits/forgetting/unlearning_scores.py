@@ -70,14 +70,14 @@ def u_lira_accuracy(unlearned: Array, retrained: Array) -> Estimate:
     pairs = min(len(unlearned), len(retrained))
     if pairs < LEAST:
         return Estimate(None, None, None, 0)
-    found = mean([pair_accuracy(unlearned[:pairs], retrained[:pairs], judged) for judged in range(pairs)])
+    found = mean([_pair_accuracy(unlearned[:pairs], retrained[:pairs], judged) for judged in range(pairs)])
     assert found.value is not None
     assert found.high is not None
     half = (found.high - found.value) * float(np.sqrt(1 + pairs / (pairs - 1)))
     return Estimate(found.value, found.value - half, found.value + half, pairs)
 
 
-def pair_accuracy(unlearned: Array, retrained: Array, judged: int) -> float:
+def _pair_accuracy(unlearned: Array, retrained: Array, judged: int) -> float:
     """The accuracy on one model of each kind, by Gaussians of all the others."""
     fits = [gaussian(np.delete(models, judged, 0)) for models in (unlearned, retrained)]
     right = [

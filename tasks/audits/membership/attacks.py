@@ -85,12 +85,12 @@ def _said_by(models: Mask, phi: Array) -> Array:
 
 def loss(references: References) -> Array:
     """log p_y by the target, without references. Yeom et al. 2018, adversary 1."""
-    return log_likelihood(references.phi)
+    return _log_likelihood(references.phi)
 
 
 def calibrated_loss(references: References) -> Array:
     """log p_y by the target less its mean over models not trained on the record. Watson et al. 2022, eq. 3."""
-    return log_likelihood(references.phi) - _mean(log_likelihood(references.outside))
+    return _log_likelihood(references.phi) - _mean(_log_likelihood(references.outside))
 
 
 def lira_online(references: References) -> Array:
@@ -120,7 +120,7 @@ def rmia(references: References) -> Array:
     alone for one target, so it orders records as this does but for ties.
     """
     inside, outside = (_mean(_probability(side)) for side in (references.inside, references.outside))
-    return log_likelihood(references.phi) - np.log((inside + outside) / 2 + LEAST_PROBABILITY)
+    return _log_likelihood(references.phi) - np.log((inside + outside) / 2 + LEAST_PROBABILITY)
 
 
 def bavaria_t(references: References) -> Array:
@@ -255,7 +255,7 @@ ATTACKS: Mapping[str, Callable[[References], Array]] = {
 }
 
 
-def log_likelihood(phi: Array) -> Array:
+def _log_likelihood(phi: Array) -> Array:
     """log p_y of log-odds: -log(1 + exp(-phi))."""
     with np.errstate(invalid="ignore"):  # NaN stands for models of the other side
         return -np.logaddexp(0.0, -phi)
@@ -268,7 +268,7 @@ def _mean(side: Array) -> Array:
 
 
 def _probability(phi: Array) -> Array:
-    return np.exp(log_likelihood(phi))
+    return np.exp(_log_likelihood(phi))
 
 
 def _pooled_variance(side: Array) -> Array:

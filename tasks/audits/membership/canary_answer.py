@@ -78,7 +78,7 @@ def rows_of(evidence: CanaryEvidence) -> tuple[Name, ...]:
     return tuple(name_of(row) for row in (evidence.bound, evidence.spent) if row is not None)
 
 
-def describe_bound(_config: Membership, evidence: CanaryEvidence) -> str:
+def _describe_bound(_config: Membership, evidence: CanaryEvidence) -> str:
     """The bound and the accountant's epsilon in a sentence."""
     bound, spent = evidence.bound, evidence.spent
     words = (
@@ -100,7 +100,7 @@ CANARIES = Answering[CanaryEvidence](
     read=read,
     unread=lambda _config: "no canary was asked about.",
     limits=lambda _config, _evidence: LIMITS,
-    describe=describe_bound,
+    describe=_describe_bound,
     rows=rows_of,
     line=lambda _config, evidence: line_of(evidence.bound),
 )

@@ -75,7 +75,7 @@ def question_about(config: Membership) -> Ask:
 def ask_given(config: Ask, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """What the given model says of each record and of each image that follows (SCORES)."""
     rows, images, labels = pictures(config)
-    said = ask_source(config, images, labels)
+    said = _ask_source(config, images, labels)
     return make_table(
         SCORES,
         row=rows,
@@ -140,7 +140,7 @@ class Said:
     right: NDArray[np.bool_] | None = None
 
 
-def ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
+def _ask_source(config: Ask, images: Pixels, labels: Labels) -> Said:
     """The given model's scores of these images, by its file or by its owner's table."""
     if isinstance(config.source, AskedFile):
         return ask_file(config.source, load(config.records.data), images, labels)

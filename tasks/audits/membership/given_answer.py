@@ -139,7 +139,7 @@ def describe_lead(_config: Membership, evidence: GivenEvidence) -> str:
 CAUSES = unlike_causes("some of the other images")
 
 
-def describe_sets(_config: Membership, evidence: GivenEvidence) -> str:
+def _describe_sets(_config: Membership, evidence: GivenEvidence) -> str:
     """How well the records and the other images are told apart without a model, and what to give instead."""
     apart = evidence.apart
     assert apart is not None
@@ -152,7 +152,7 @@ def describe_sets(_config: Membership, evidence: GivenEvidence) -> str:
     )
 
 
-def describe_difference(_config: Membership, evidence: GivenEvidence) -> str:
+def _describe_difference(_config: Membership, evidence: GivenEvidence) -> str:
     """Why the given model cannot be ranked among the others."""
     if not evidence.is_steady and evidence.differing is not None:
         row = evidence.differing
@@ -167,7 +167,7 @@ def describe_difference(_config: Membership, evidence: GivenEvidence) -> str:
     )
 
 
-def list_likely_causes(_config: Membership, evidence: GivenEvidence) -> str:
+def _list_likely_causes(_config: Membership, evidence: GivenEvidence) -> str:
     return f". {as_sentence(CAUSES if evidence.is_steady else REPEATS)}"
 
 
@@ -212,7 +212,7 @@ CASES: tuple[Case[GivenEvidence], ...] = (
         "{told_apart} %): what distinguishes the two sets may pass for memory, or hide it",
         lambda evidence: not evidence.are_sets_alike,
         "Of 100 audits whose two sets were drawn alike, at most {told_apart} are not judged for it.",
-        describe=describe_sets,
+        describe=_describe_sets,
         steps=CHECK_SETTINGS,
     ),
     Case(
@@ -224,8 +224,8 @@ CASES: tuple[Case[GivenEvidence], ...] = (
         lambda evidence: not (evidence.is_alike and evidence.is_steady),
         "Of 100 models that were trained as those here are, on half of the same records, at most {unlike} are not "
         "judged.",
-        describe=describe_difference,
-        because=list_likely_causes,
+        describe=_describe_difference,
+        because=_list_likely_causes,
         steps=CHECK_SETTINGS,
     ),
     Case(

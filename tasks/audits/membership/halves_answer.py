@@ -61,7 +61,7 @@ def read_evidence(question: Halves, summary: pa.Table) -> Evidence | None:
     )
 
 
-def asks_halves(config: Membership) -> bool:
+def _asks_halves(config: Membership) -> bool:
     return isinstance(config.question, Halves)
 
 
@@ -138,7 +138,7 @@ def draw_chances(_config: Membership, evidence: Evidence) -> NumberLine:
 
 HALVES = Answering[Evidence](
     scope="halves of the records",
-    applies=asks_halves,
+    applies=_asks_halves,
     asked=lambda _config, _evidence: "Can it be told from a model whether a certain record was in its training data?",
     rules=Rules(CASES, thresholds),
     read=read,

@@ -51,11 +51,11 @@ def other_part(records: Part, known: Records) -> Part:
     if isinstance(known, MarkedImages):
         known = known.to_pin()
     if isinstance(known, TwoSets):
-        return part_of_others(records, known.others, known.controls)
+        return _part_of_others(records, known.others, known.controls)
     return unseen_part(records, known.controls or known.examples)
 
 
-def part_of_others(records: Part, others: Dataset, count: int) -> Part:
+def _part_of_others(records: Part, others: Dataset, count: int) -> Part:
     """`count` images of the other data set; 0: the number of records, or all.
 
     Raises DatasetError if images or classes differ from the records', or if an image is in both.

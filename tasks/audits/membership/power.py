@@ -30,7 +30,7 @@ SPREAD = 1.0  # standard deviation of a record's log-odds over models, in nats
 EFFECT = 2.0  # nats by which the record of the statement is remembered
 
 
-def count_records(config: Membership) -> int:
+def _count_records(config: Membership) -> int:
     """The records that are tested: exact copies are one."""
     part = record_part(config)
     images = load(part.data)
@@ -51,7 +51,7 @@ def resolution(config: Membership) -> Resolution | None:
     question = config.question
     if isinstance(question, Canaries) or not question.models:
         return None
-    return record_resolution(question, count_records(config))
+    return record_resolution(question, _count_records(config))
 
 
 def power(config: Membership) -> Iterator[Power]:
@@ -59,7 +59,7 @@ def power(config: Membership) -> Iterator[Power]:
     question = config.question
     if not isinstance(question, Halves):
         return
-    records, models = count_records(config), question.models
+    records, models = _count_records(config), question.models
     share = record_rate(models, question.draws, question.level, records)
     enough = smallest_size(models, 2, lambda size: record_rate(size, question.draws, question.level, records) >= GOAL)
     yield Power(
@@ -79,7 +79,7 @@ def notes(config: Membership) -> Iterator[str]:
     """A warning about few records, of which one may be found for what the training on its partner does."""
     if not isinstance(config.question, Halves):
         return
-    records = count_records(config)
+    records = _count_records(config)
     if records < FEW_RECORDS:
         yield (
             f"{records} records: two of a pair have opposite halves of the models, and with fewer than {FEW_RECORDS} "

@@ -247,7 +247,7 @@ class Relational(Ranged):
     """Ours: the only source of chance."""
 
 
-def trained_system(config: Relational) -> Trained | None:
+def _trained_system(config: Relational) -> Trained | None:
     """The models that are fine-tuned and asked; None if answers are given, or none are asked for."""
     match config.question:
         case Answers(system=Trained() as system):
@@ -265,7 +265,7 @@ def given_system(config: Relational) -> Given | None:
 
 def is_null(config: Relational) -> bool:
     """Whether the models that are asked were trained here with nothing to memorise."""
-    system = trained_system(config)
+    system = _trained_system(config)
     return system is not None and system.relation == "redrawn"
 
 

@@ -78,10 +78,10 @@ def upper_limit(high: float, evasions: Sequence[Evasion]) -> float:
         return high
     share = max(evasion.evaded for evasion in evasions)
     corrected = high / (1 - share) if share < 1 else math.inf
-    return max(high, corrected) + uneven_share(*evasions)
+    return max(high, corrected) + _uneven_share(*evasions)
 
 
-def uneven_share(train: Evasion, held_out: Evasion) -> float:
+def _uneven_share(train: Evasion, held_out: Evasion) -> float:
     """The difference of the evaded shares; 0 unless that of training questions is UNEVEN standard errors larger."""
     difference = train.evaded - held_out.evaded
     variance = 0.0

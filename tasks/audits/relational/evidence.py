@@ -109,16 +109,16 @@ def read_evidence(config: Relational, summary: pa.Table) -> Evidence | None:
         r={split: row["estimate"] for split, row in r_rows.items()},
         s=rows[decisive_name("s", questions, split="train")]["estimate"],
         evasions=tuple(read_evasions(rows)),
-        published=published_m(rows, questions),
+        published=_published_m(rows, questions),
         repeats=read_repeats(rows),
         negligible=config.question.negligible,
-        silence=excess_silence(rows),
+        silence=_excess_silence(rows),
         corruption=config.question.corruption.tag,
         commonest=max((row["estimate"] for row in select_rows(rows, ONE_TEXT)), default=0.0),
     )
 
 
-def published_m(rows: Rows, questions: str) -> float | None:
+def _published_m(rows: Rows, questions: str) -> float | None:
     """m with all gold answers; None if it was not measured or does not differ from m with the first one."""
     row = rows.get(decisive_name("m", questions, golds="all"))
     if row is None or row["estimate"] == rows[decisive_name("m", questions)]["estimate"]:
@@ -126,7 +126,7 @@ def published_m(rows: Rows, questions: str) -> float | None:
     return None if row["estimate"] is None else float(row["estimate"])
 
 
-def excess_silence(rows: Rows) -> float:
+def _excess_silence(rows: Rows) -> float:
     """The share of held-out questions without an answer on corrupted contexts, less that on whole ones."""
     unanswered = [rows.get(row_name("unanswered", contexts=contexts)) for contexts in ("corrupted", "whole")]
     shares = [row["estimate"] for row in unanswered if row is not None and row["estimate"] is not None]

@@ -33,22 +33,22 @@ from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 SQUAD, DROP = Dataset("squad"), Dataset("drop")
 
 
-def train_t5(epochs: int, reading: Reading = T5_SMALL, every: int = 1) -> Trained:
+def _train_t5(epochs: int, reading: Reading = T5_SMALL, every: int = 1) -> Trained:
     """The published training on questions, for this many epochs."""
     return Trained(reading, replace(PUBLISHED_TUNING, epochs=epochs), every=every)
 
 
-def ask_drop(system: Trained | Given) -> Relational:
+def _ask_drop(system: Trained | Given) -> Relational:
     return Relational(Answers(DROP, numeric=False, system=system))
 
 
-def ask_facts(system: Trained, data: str = "facts", examples: int = 600, held_out: int = 400) -> Relational:
+def _ask_facts(system: Trained, data: str = "facts", examples: int = 600, held_out: int = 400) -> Relational:
     return Relational(Answers(Dataset(data), examples=examples, held_out=held_out, system=system))
 
 
-TABLE_2_SQUAD = Relational(Answers(SQUAD, system=train_t5(20)))
+TABLE_2_SQUAD = Relational(Answers(SQUAD, system=_train_t5(20)))
 # The predictions of NumNet+, which is trained elsewhere: a folder of this name, here or in ENGRAM_DATA.
-TABLE_2_DROP = ask_drop(Given(Predictions("numnet")))
+TABLE_2_DROP = _ask_drop(Given(Predictions("numnet")))
 TINY_T5 = Trained(
     Reading(LanguageModel("tiny-t5"), 128),
     QuestionTuning(epochs=40, batch=16, dropout=0.1, privacy=LinkedTraining(10)),
@@ -56,7 +56,7 @@ TINY_T5 = Trained(
     every=10,
     answer_length=8,
 )
-QUICKSTART = ask_facts(TINY_T5)
+QUICKSTART = _ask_facts(TINY_T5)
 SMALLEST_T5 = replace(
     TINY_T5,
     reading=Reading(LanguageModel("tiny-t5#16x1"), 128),
@@ -67,28 +67,28 @@ SMOKE = Relational(Answers(Dataset("facts"), examples=60, held_out=60, system=SM
 EPSILONS = (100.0, 10.0, 1.0)
 
 
-def train_privately(privacy: LinkedTraining | DifferentialPrivacy) -> Trained:
+def _train_privately(privacy: LinkedTraining | DifferentialPrivacy) -> Trained:
     return replace(TINY_T5, tuning=replace(TINY_T5.tuning, epochs=20, privacy=privacy), replicates=1)
 
 
 PRESETS: Mapping[str, Relational | tuple[Relational, ...]] = {
     "quickstart": QUICKSTART,
-    "null": ask_facts(replace(TINY_T5, relation="redrawn")),
-    "stated": ask_facts(TINY_T5, "facts-stated"),
+    "null": _ask_facts(replace(TINY_T5, relation="redrawn")),
+    "stated": _ask_facts(TINY_T5, "facts-stated"),
     "smoke": SMOKE,
-    "table1": (ask_drop(train_t5(30, every=0)), Relational(Answers(SQUAD, system=train_t5(20, every=0)))),
+    "table1": (_ask_drop(_train_t5(30, every=0)), Relational(Answers(SQUAD, system=_train_t5(20, every=0)))),
     "table2_squad": TABLE_2_SQUAD,
     "table2_drop": TABLE_2_DROP,
     "figure1": Relational(Linear(sizes=((1000, 1000),))),
-    "figure2": ask_drop(train_t5(30)),
-    "figure3": ask_drop(train_t5(100)),
-    "figure4": ask_drop(train_t5(40, Reading(LanguageModel("hub:t5-base")))),
+    "figure2": _ask_drop(_train_t5(30)),
+    "figure3": _ask_drop(_train_t5(100)),
+    "figure4": _ask_drop(_train_t5(40, Reading(LanguageModel("hub:t5-base")))),
     "figure5": Relational(Linear(sizes=((300, 2000), (1000, 1000)))),
     "linear-null": Relational(Linear(sizes=((1000, 300),))),
     "linear-private": Relational(PrivateLinear()),
     "private": (
-        ask_facts(train_privately(LinkedTraining())),
-        *(ask_facts(train_privately(DifferentialPrivacy(epsilon))) for epsilon in EPSILONS),
+        _ask_facts(_train_privately(LinkedTraining())),
+        *(_ask_facts(_train_privately(DifferentialPrivacy(epsilon))) for epsilon in EPSILONS),
     ),
 }
 
@@ -157,10 +157,10 @@ def published_settings(question: Question) -> Question:
     if not isinstance(question, Answers):
         return question
     data = Dataset(question.data.name)
-    return with_defaults(question, ("negligible", "resamples"), data=data, system=published_system(question.system))
+    return with_defaults(question, ("negligible", "resamples"), data=data, system=_published_system(question.system))
 
 
-def published_system(system: Trained | Given) -> Trained | Given:
+def _published_system(system: Trained | Given) -> Trained | Given:
     match system:
         case Trained():
             return replace(

@@ -46,7 +46,7 @@ def trainings(question: Answers, seed: int) -> Trainings:
     asked_questions(question, seed)
     match question.system:
         case Trained() as system:
-            return Trainings(question, tuple(answers_jobs(question, system, seed)))
+            return Trainings(question, tuple(_answers_jobs(question, system, seed)))
         case Given() as system:
             return Trainings(question, (AnswersJob(0, read_predictions(question, system, seed)),))
 
@@ -71,7 +71,7 @@ def read_predictions(question: Answers, system: Given, seed: int) -> Job:
 
 def load_parts(question: Answers, seed: int) -> QuestionSet:
     """The questions in the parts in which they are trained on and held out."""
-    questions, drawn_from = load_questions(question.data), split_seed(question.system, seed)
+    questions, drawn_from = load_questions(question.data), _split_seed(question.system, seed)
     return questions if drawn_from is None else redrawn(questions, drawn_from)
 
 
@@ -88,14 +88,14 @@ def blind_questions(question: Answers, system: Given, seed: int) -> Blinding:
     return Blinding(question.data, question.selection, question.corruption, system.order(seed))
 
 
-def split_seed(system: Trained | Given, seed: int) -> int | None:
+def _split_seed(system: Trained | Given, seed: int) -> int | None:
     """The seed that assigns contexts to parts; None if the parts are those of the data set."""
     if isinstance(system, Trained) and system.split == "drawn":
         return seeds.derive(seed, "parts")
     return None
 
 
-def answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[AnswersJob]:
+def _answers_jobs(question: Answers, system: Trained, seed: int) -> Iterator[AnswersJob]:
     """The links of every replicate, each of which answers after its own epochs."""
     for replicate in range(system.replicates):
         tuning = fine_tuning_config(question, system, seed, replicate)
@@ -111,7 +111,7 @@ def fine_tuning_config(question: Answers, system: Trained, seed: int, replicate:
         corruption=question.corruption,
         examples=question.examples,
         held_out=question.held_out,
-        parts=split_seed(system, seed),
+        parts=_split_seed(system, seed),
         numeric=question.numeric,
         relation=system.relation,
         seed=seeds.derive(seed, "training", replicate),

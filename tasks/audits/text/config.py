@@ -42,7 +42,7 @@ class Text(Ranged):
 
     def conflicts(self) -> Iterator[str]:
         if isinstance(self.question, RankedQuestion):
-            yield from rank_conflicts(self.question, self.level)
+            yield from _rank_conflicts(self.question, self.level)
 
     @property
     def outputs(self) -> File | None:
@@ -77,7 +77,7 @@ class Text(Ranged):
         return describe_draw(what, question.commitment, question.nonce, question.nonce_by)
 
 
-def rank_conflicts(question: RankedQuestion, level: float) -> Iterator[str]:
+def _rank_conflicts(question: RankedQuestion, level: float) -> Iterator[str]:
     tests, candidates = question.ranked, question.candidates
     if not Resolution(1 / candidates, tests, level, "secrets", "").finds_one:
         yield (

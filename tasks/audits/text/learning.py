@@ -75,17 +75,17 @@ class HeldOut:
 def learning(config: Scored, inputs: Inputs) -> pa.Table:
     """log p of each held-out text by the model and by the constant (LEARNING), from the model's scores."""
     (scores,) = inputs
-    held_out = held_out_texts(config.model, scores)
+    held_out = _held_out_texts(config.model, scores)
     if not held_out.texts:
         return LEARNING.empty_table()
-    training, asked = tokenize(config.model.model, config.model.length, held_out.training, held_out.texts)
+    training, asked = _tokenize(config.model.model, config.model.length, held_out.training, held_out.texts)
     lengths = np.array([len(tokens) for tokens in asked])
     constant = constant_log_p(training, asked) / lengths
     log_p = np.array(held_out.log_p) / lengths
     return make_table(LEARNING, of=held_out.of, log_p=log_p, constant=constant)
 
 
-def held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLanguageModel, scores: pa.Table) -> HeldOut:
+def _held_out_texts(model: PairModel | DocumentModel | PairedModel | GivenLanguageModel, scores: pa.Table) -> HeldOut:
     """The held-out texts of a model with its scores, from the table of them."""
     if isinstance(model, PairModel):
         secrets = draw_secrets(model)
@@ -119,7 +119,7 @@ def _first_references(
     return texts, scores
 
 
-def tokenize(
+def _tokenize(
     model: LanguageModel, length: int, training: Sequence[str], asked: Sequence[str]
 ) -> tuple[list[Tokens], list[Tokens]]:
     """The tokens of both sets of texts, each with the one that ends it, as the model reads them."""

@@ -62,16 +62,16 @@ def power(config: Text) -> Iterator[Power]:
     """How often one secret, or one document, of a stated effect is found."""
     match config.question:
         case Documents() as question:
-            yield document_power(question, config.level)
+            yield _document_power(question, config.level)
         case Secrets() | Planted() as question:
-            share = secret_rate(question.candidates, config.level / question.ranked)
+            share = _secret_rate(question.candidates, config.level / question.ranked)
             size = (
                 f"one secret of {question.ranked:,} that is {EFFECT:g} nats likelier (others differ by {SPREAD:g} nats)"
             )
             yield Power(size, share)
 
 
-def document_power(question: Documents, level: float) -> Power:
+def _document_power(question: Documents, level: float) -> Power:
     documents = question.documents
     share = document_rate(question.models, level, documents)
     models = smallest_size(question.models, 2, lambda size: document_rate(size, level, documents) >= GOAL)
@@ -80,7 +80,7 @@ def document_power(question: Documents, level: float) -> Power:
     return Power(f"{size} {spread}", share, "" if models is None else f"train {models} models")
 
 
-def secret_rate(size: int, p_value: float) -> float:
+def _secret_rate(size: int, p_value: float) -> float:
     """The share of secrets EFFECT nats likelier whose rank among `size` candidates is small enough, with normal log p.
 
     At most k - 1 of the others may be at least as likely, k the last rank that is called: the number of those is

@@ -44,7 +44,7 @@ EPSILONS = (None, 16.0, 4.0, 1.0)
 HUBBLE = Insertions(base=LanguageModel("tiny-gpt#32x1"), examples=200, repetitions=(1, 4, 16, 64, 256))
 
 
-def private_codes(epsilon: float | None) -> Text:
+def _private_codes(epsilon: float | None) -> Text:
     """Codes that occur once, in texts that are read often, with this epsilon; None: without privacy."""
     privacy = WholeGradients() if epsilon is None else DifferentialPrivacy(epsilon)
     tuning = replace(TUNING, epochs=48, privacy=privacy)
@@ -56,7 +56,7 @@ PRESETS: Mapping[str, Text | tuple[Text, ...]] = {
     "null": Text(replace(CODES, told="others")),
     "smoke": SMOKE,
     "extraction": Text(replace(CODES, extraction=Continuation())),
-    "ladder": tuple(map(private_codes, EPSILONS)),
+    "ladder": tuple(map(_private_codes, EPSILONS)),
     "documents": DOCUMENTS,
     "identifiers": Text(Identifiers(data=Dataset("tickets"))),
     "hubble": Text(HUBBLE),

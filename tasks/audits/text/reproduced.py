@@ -93,7 +93,7 @@ def extraction_finding(evidence: Copies, things: str, level: float) -> Finding:
 def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
     """Which secrets, or identifiers, are found, by number, in a sentence that holds none of them; empty without any."""
     ranked = read("identifiers" if isinstance(config.question, Identifiers) else "secrets").to_pylist()
-    written = greedy_answers(read)
+    written = _greedy_answers(read)
     found = [(each, written.get(identity(each, at))) for at, each in enumerate(ranked) if each["found"]]
     found.sort(key=lambda one: rank_surest(one[0]))
     if not found or any(each.get("control", 1.0) <= UNEVEN for each, _ in found):
@@ -106,7 +106,7 @@ def name_found(config: Text, read: Callable[[str], pa.Table]) -> str:
     )
 
 
-def greedy_answers(read: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
+def _greedy_answers(read: Callable[[str], pa.Table]) -> Mapping[Identity, bool]:
     """Whether each secret, or identifier, is written word for word; empty where no model was asked to go on."""
     rows = [each for each in read("extraction").to_pylist() if each["way"] == GREEDY]
     return {identity(each, at): each["reproduced"] for at, each in enumerate(rows)}

@@ -196,7 +196,7 @@ class UniqueFeature(Ranged):
             feature = replace(feature, seed=0)
         probe = (self.probe.identity(), self.probe_split, self.given.probes)
         family = repr(self.given.family).replace(type(self.given.family).__name__, Family.__name__, 1)
-        return (*probe, self.random, *feature_content(feature), family)
+        return (*probe, self.random, *_feature_content(feature), family)
 
     def describe_draw(self) -> str:
         """Who chose the draw of the family, and of a random glyph, in sentences."""
@@ -210,7 +210,7 @@ def are_all_counted(feature: Feature, family: Family) -> bool:
     return isinstance(feature, Glyph) and family.kind == "alike"
 
 
-def feature_content(feature: Feature) -> list[object]:
+def _feature_content(feature: Feature) -> list[object]:
     """The feature's kind and fields, files by their digests, as a commitment names it."""
     values = (getattr(feature, each.name) for each in fields(feature))
     return [type(feature).__name__, *(value.identity() if isinstance(value, File) else value for value in values)]

@@ -75,11 +75,11 @@ def training_set_triples(data: Dataset, examples: int, canary: int, burning: Bur
 def triples(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Triples:
     """`clean` holds the images at `rows` of a set of `count`; so an image's patch does not depend on the choice."""
     return Triples(
-        images, rows, clean, burn(clean, burning.feature), burn_random_features(images, clean, rows, count, burning)
+        images, rows, clean, burn(clean, burning.feature), _burn_random_features(images, clean, rows, count, burning)
     )
 
 
-def burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
+def _burn_random_features(images: str, clean: Pixels, rows: Rows, count: int, burning: Burning) -> Pixels:
     """The images with a random feature each, drawn for every row of the set."""
     if burning.random == "noise":
         return burn_random(clean, burning.feature, burning.seed, images, rows=rows)

@@ -38,19 +38,19 @@ class ReadLetters:
 def read_letters(feature: Words, others: Sequence[Feature], slopes: Array) -> ReadLetters:
     """What the slopes of all pixels of an image, (h, w), spell at the place of these words; `others` are like them."""
     read = spell(feature, slopes)
-    by_chance = [count_right(spell(other, slopes), other.words) for other in others if isinstance(other, Words)]
+    by_chance = [_count_right(spell(other, slopes), other.words) for other in others if isinstance(other, Words)]
     letters = sum(alphabet(letter) is not None for letter in feature.words)
     chance = float(np.mean(by_chance)) if by_chance else math.nan
-    return ReadLetters(read, letters, count_right(read, feature.words), chance)
+    return ReadLetters(read, letters, _count_right(read, feature.words), chance)
 
 
 def spell(feature: Words, slopes: Array) -> str:
     """The words, each letter replaced by the one of its kind that fits the slopes in its columns best."""
-    blocks = letter_blocks(feature, slopes)
-    return "".join(best_letter(feature, letter, block) for letter, block in zip(feature.words, blocks, strict=True))
+    blocks = _letter_blocks(feature, slopes)
+    return "".join(_best_letter(feature, letter, block) for letter, block in zip(feature.words, blocks, strict=True))
 
 
-def best_letter(feature: Words, own: str, block: Array) -> str:
+def _best_letter(feature: Words, own: str, block: Array) -> str:
     """The letter of the same kind as `own` that fits a block of slopes best; `own` itself where it is not read."""
     letters = alphabet(own)
     if letters is None or not block.size:
@@ -59,7 +59,7 @@ def best_letter(feature: Words, own: str, block: Array) -> str:
     return letters[int(np.argmax(inks @ (block - block.mean()).ravel()))]
 
 
-def count_right(read: str, words: str) -> int:
+def _count_right(read: str, words: str) -> int:
     return sum(alphabet(own) is not None and own == other for own, other in zip(words, read, strict=True))
 
 
@@ -68,7 +68,7 @@ def alphabet(letter: str) -> str | None:
     return next((letters for letters in ALPHABETS if letter in letters), None)
 
 
-def letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
+def _letter_blocks(feature: Words, slopes: Array) -> Iterator[Array]:
     """The slopes in the font's line and in the columns of each letter; 0 beyond the edges of the image."""
     font = feature.typeface()
     edge = 2 * feature.size

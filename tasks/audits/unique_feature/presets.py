@@ -109,10 +109,10 @@ class PublishedCell:
 
 def published_numbers(cell: str) -> PublishedNumbers:
     """The numbers of a cell by its name, such as `table 2, mnist, mlp1, no regulariser`; none of an unknown one."""
-    return next((printed for names, printed in PUBLISHED.items() if cell_name(*names) == cell), PublishedNumbers())
+    return next((printed for names, printed in PUBLISHED.items() if _cell_name(*names) == cell), PublishedNumbers())
 
 
-def cell_name(*parts: str) -> str:
+def _cell_name(*parts: str) -> str:
     return ", ".join(parts)
 
 
@@ -150,7 +150,7 @@ def asked_of(question: CanaryPairs | ProbePictures) -> UniqueFeature:
     return UniqueFeature(question, probe=Dataset(probe))  # type: ignore[arg-type]  # a concrete question
 
 
-def choose_by_influence(pairs: Pairs, with_feature: bool = False) -> Pairs:
+def _choose_by_influence(pairs: Pairs, with_feature: bool = False) -> Pairs:
     """The 15 training images with the highest and the 15 with the lowest self-influence."""
     return replace(pairs, choice=SelfInfluenceChoice(with_feature), canaries=30)
 
@@ -166,7 +166,7 @@ TABLE_2 = (
 )
 FIGURE_2 = (("mnist", "mlp1"), ("fashion-mnist", "mlp1"), ("cifar10", "cnn2"))
 TABLE_3 = tuple(
-    asked_of(replace(choose_by_influence(cell(data, network, regulariser)), beside_plain=True))
+    asked_of(replace(_choose_by_influence(cell(data, network, regulariser)), beside_plain=True))
     for data, network in FIGURE_2
     for regulariser in REGULARISERS
 )
@@ -193,19 +193,19 @@ PRIVACIES: tuple[LinkedTraining | DifferentialPrivacy, ...] = (
 QUICKSTART = Pairs(data=Dataset("digits"), canaries=12, probes=100)
 
 
-def of_digits(pairs: Pairs) -> UniqueFeature:
+def _of_digits(pairs: Pairs) -> UniqueFeature:
     """Pairs of networks trained on digits, evaluated on photos."""
     return UniqueFeature(pairs, probe=Dataset("photos"))
 
 
 PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
-    "quickstart": of_digits(QUICKSTART),
-    "null": of_digits(replace(QUICKSTART, burnt=ELSEWHERE, measures=("scores", "ranks"))),
-    "smoke": of_digits(replace(QUICKSTART, canaries=3, examples=300, training=FeatureTraining(epochs=3))),
+    "quickstart": _of_digits(QUICKSTART),
+    "null": _of_digits(replace(QUICKSTART, burnt=ELSEWHERE, measures=("scores", "ranks"))),
+    "smoke": _of_digits(replace(QUICKSTART, canaries=3, examples=300, training=FeatureTraining(epochs=3))),
     "table1": tuple(map(asked_of, TABLE_1)),
     "table1-mnist": asked_of(TABLE_1[0]),
-    "table2": tuple(asked_of(choose_by_influence(cell(*names))) for names in TABLE_2),
-    "table2-mnist": asked_of(choose_by_influence(TABLE_1[0])),
+    "table2": tuple(asked_of(_choose_by_influence(cell(*names))) for names in TABLE_2),
+    "table2-mnist": asked_of(_choose_by_influence(TABLE_1[0])),
     "table3": TABLE_3,
     "figure2": tuple(asked_of(ProbePictures(data=Dataset(data))) for data, _ in FIGURE_2),
     "figure3a": asked_of(replace(TABLE_1[0], canaries=30, seeds=5)),
@@ -214,10 +214,10 @@ PRESETS: Mapping[str, UniqueFeature | tuple[UniqueFeature, ...]] = {
     "figure4": tuple(asked_of(replace(pairs, evaluations=3)) for pairs in TABLE_1),
     "figure5": asked_of(replace(TABLE_1[0], seeds=5)),
     "figure6": asked_of(replace(TABLE_1[1], seeds=5)),
-    "section33": tuple(asked_of(choose_by_influence(cell(*names), with_feature=True)) for names in FIGURE_2),
+    "section33": tuple(asked_of(_choose_by_influence(cell(*names), with_feature=True)) for names in FIGURE_2),
     "estimators": ESTIMATORS,
     "ladder": tuple(
-        of_digits(replace(LADDER, training=replace(LADDER.training, privacy=privacy))) for privacy in PRIVACIES
+        _of_digits(replace(LADDER, training=replace(LADDER.training, privacy=privacy))) for privacy in PRIVACIES
     ),
 }
 
@@ -245,16 +245,16 @@ REPEATS: Mapping[str, str] = {
 
 # The cells whose numbers the paper prints, by their names there.
 PRINTED: Mapping[str, UniqueFeature] = {
-    cell_name(table, data, network, regulariser): asked_of(
+    _cell_name(table, data, network, regulariser): asked_of(
         cell(data, network, regulariser)
         if table == "table 1"
-        else choose_by_influence(cell(data, network, regulariser))
+        else _choose_by_influence(cell(data, network, regulariser))
     )
     for table, data, network, regulariser in PUBLISHED
 }
 
 
-def unlinked(training: FeatureTraining) -> FeatureTraining:
+def _unlinked(training: FeatureTraining) -> FeatureTraining:
     """The same training as one job."""
     return replace(training, privacy=LinkedTraining()) if training.link else training
 
@@ -276,7 +276,7 @@ def printed_cell(config: UniqueFeature) -> str:
             pairs,
             data=Dataset(pairs.data.name),
             choice=choice,
-            training=unlinked(pairs.training),
+            training=_unlinked(pairs.training),
             measures=("scores",),
             evaluations=1,
             beside_plain=False,

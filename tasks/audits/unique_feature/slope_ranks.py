@@ -102,12 +102,12 @@ def slope_features(asked: Relatives, size: tuple[int, int]) -> list[Feature]:
 def rank_rows(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Iterator[Row]:
     """What the weighted slopes (pixels,) say of the feature asked about, and then of features never carried."""
     if is_counted(asked):
-        yield from rank_among_all(asked, was_drawn, here.pixel_map(slopes))
+        yield from _rank_among_all(asked, was_drawn, here.pixel_map(slopes))
     else:
-        yield rank_among_members(asked, was_drawn, slopes, here)
+        yield _rank_among_members(asked, was_drawn, slopes, here)
 
 
-def rank_among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
+def _rank_among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[Row]:
     """A glyph's rank among all of its ink; then those of others, which were drawn if it was not, else the letters.
 
     `field` holds the weighted slopes of all pixels, (h, w).
@@ -126,21 +126,21 @@ def rank_among_all(asked: Relatives, was_drawn: bool, field: Array) -> Iterator[
         "ink": inked.tolist(),
         "slopes": values.tolist(),
     }
-    for other in control_glyphs(asked, feature, was_drawn):
+    for other in _control_glyphs(asked, feature, was_drawn):
         yield exact_rank(subsets, inked_cells(other)) | {"feature": "other", "drawn": not was_drawn}
 
 
 def exact_rank(subsets: Subsets, inked: Cells) -> Row:
     count = int(inked.sum())
     p_value = subsets.p_value(inked)
-    return rank_columns(p_value, subset_count(len(inked), count), count)
+    return _rank_columns(p_value, subset_count(len(inked), count), count)
 
 
-def rank_columns(p_value: float, among: int, inked: int) -> Row:
+def _rank_columns(p_value: float, among: int, inked: int) -> Row:
     return {"p_value": p_value, "among": among, "exposure": exposure(p_value), "inked": inked}
 
 
-def control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
+def _control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Glyph]:
     """Glyphs at the same place: the letters where the feature was drawn, else as many drawn ones.
 
     Drawn ones are found at any level as often as it says whatever models do: they check the counting alone.
@@ -152,10 +152,10 @@ def control_glyphs(asked: Relatives, feature: Glyph, was_drawn: bool) -> list[Gl
     return [glyph for glyph in found if isinstance(glyph, Glyph)]
 
 
-def rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Row:
+def _rank_among_members(asked: Relatives, was_drawn: bool, slopes: Array, here: FeatureRegion) -> Row:
     """The rank of the feature, the first of `here.added`, among the members of its family."""
     scores = here.added @ slopes
-    said = rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
+    said = _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": "canary", "drawn": was_drawn}
     if isinstance(asked.feature, Picture):
         return said  # dark or bright, it has no ink to be read out
     rows, columns = here.block
@@ -199,7 +199,7 @@ def rank_alone(asked: Relatives, clean: Pixels, names: Sequence[str], fit_slopes
 
     `names` are those of `slope_sets`; `fit_slopes` gives the slopes by the sets of some of them, and their pixels.
     """
-    parts_and_names = ((part, name) for part, name, _ in slope_look_alikes(asked, clean))
+    parts_and_names = ((part, name) for part, name, _ in _slope_look_alikes(asked, clean))
     by_part = group_by(parts_and_names, lambda pair: pair[0])
     look_alike_names = {name for pairs in by_part.values() for _, name in pairs}
     kin = [name for name in names if name not in look_alike_names]  # the feature and its family, or drawn glyphs
@@ -211,7 +211,7 @@ def rank_alone(asked: Relatives, clean: Pixels, names: Sequence[str], fit_slopes
     for pairs in by_part.values():
         slopes, here = fit_slopes([kin[0], *(name for _, name in pairs), *kin[1:]])
         scores = (here.added @ slopes)[: 1 + len(pairs)]
-        yield rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": LOOK_ALIKE, "drawn": False}
+        yield _rank_columns(rank_p_value(scores), len(scores), 0) | {"feature": LOOK_ALIKE, "drawn": False}
 
 
 # All glyphs of an ink, by counting
@@ -279,11 +279,11 @@ def slope_sets(asked: Relatives, clean: Pixels) -> Iterator[tuple[str, Pixels]]:
     """The images with each feature to which slopes are fitted, by the names of these sets."""
     for number, feature in enumerate(slope_features(asked, clean.shape[1:3])):
         yield f"slopes-{number:03d}", burn(clean, feature)
-    for _, name, images in slope_look_alikes(asked, clean):
+    for _, name, images in _slope_look_alikes(asked, clean):
         yield name, images
 
 
-def slope_look_alikes(asked: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
+def _slope_look_alikes(asked: Relatives, clean: Pixels) -> Iterator[tuple[int, str, Pixels]]:
     """The part of each look-alike, and its set of images; none of a glyph, whose look-alikes are counted."""
     if not is_counted(asked):
         for part, _, name, images in look_alike_image_sets(clean, asked):

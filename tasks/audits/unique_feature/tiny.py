@@ -33,41 +33,41 @@ DEEP = ("densenet100", "resnet18")
 
 def tiny(config: UniqueFeature) -> UniqueFeature:
     """The same question on embedded data, in seconds; of a slow network as little as is."""
-    return replace(config, question=tiny_question(config.question), probe=Dataset("photos"))
+    return replace(config, question=_tiny_question(config.question), probe=Dataset("photos"))
 
 
-def tiny_question(question: Question) -> Question:
+def _tiny_question(question: Question) -> Question:
     match question:
         case Pairs():
-            reduced = reduce_pairs(question)
+            reduced = _reduce_pairs(question)
             return replace(
                 reduced,
-                training=reduce_training(question.training),
+                training=_reduce_training(question.training),
                 evaluations=min(question.evaluations, 2),
-                family=reduce_family(question.family),
+                family=_reduce_family(question.family),
                 probes=min(question.probes, 20) or 20,
             )
         case EpochScores():
-            return replace(reduce_pairs(question), training=reduce_training(question.training))
+            return replace(_reduce_pairs(question), training=_reduce_training(question.training))
         case UnitResponses():
-            return replace(reduce_pairs(question), training=reduce_training(question.training))
+            return replace(_reduce_pairs(question), training=_reduce_training(question.training))
         case Panel():
             return replace(
                 question,
                 data=tiny_data(question.training.network),
-                examples=tiny_examples(question.training.network),
+                examples=_tiny_examples(question.training.network),
                 seeds=min(question.seeds, 2),
-                training=reduce_training(question.training),
-                family=reduce_family(question.family),
+                training=_reduce_training(question.training),
+                family=_reduce_family(question.family),
                 probes=min(question.probes, 20) or 20,
             )
         case Given():
-            return replace(question, family=reduce_family(question.family), probes=min(question.probes, 20) or 20)
+            return replace(question, family=_reduce_family(question.family), probes=min(question.probes, 20) or 20)
         case ProbePictures():
             return replace(question, data=Dataset("digits#16x16" if question.data.name == "cifar10" else "digits"))
 
 
-def reduce_pairs(pairs: P) -> P:
+def _reduce_pairs(pairs: P) -> P:
     """The same pairs, but few of them, on embedded data."""
     network = pairs.training.network
     choice = pairs.choice
@@ -77,7 +77,7 @@ def reduce_pairs(pairs: P) -> P:
     return replace(
         pairs,
         data=tiny_data(network),
-        examples=tiny_examples(network),
+        examples=_tiny_examples(network),
         canaries=min(pairs.canaries, most),
         choice=choice,
         seeds=min(pairs.seeds, 2),
@@ -90,11 +90,11 @@ def tiny_data(network: Network) -> Dataset:
     return Dataset("digits#16x16" if network.name in SLOW else "digits")
 
 
-def tiny_examples(network: Network) -> int:
+def _tiny_examples(network: Network) -> int:
     return 60 if network.name in SLOW else 300
 
 
-def reduce_training(training: T) -> T:
+def _reduce_training(training: T) -> T:
     """The same training in one or two epochs, and in as many links if it has any."""
     reduced = replace(training, epochs=min(training.epochs, 1 if training.network.name in DEEP else 2))
     if isinstance(reduced, WholeTraining) and reduced.link:
@@ -102,5 +102,5 @@ def reduce_training(training: T) -> T:
     return reduced
 
 
-def reduce_family(family: F) -> F:
+def _reduce_family(family: F) -> F:
     return replace(family, count=min(family.count, 20))

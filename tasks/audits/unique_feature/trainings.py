@@ -112,20 +112,20 @@ def trainings(config: UniqueFeature) -> Trainings:
             return given_models(config, question)
         case Panel():
             images = load(question.data)
-            check_data(config, question, images)
+            _check_data(config, question, images)
             return Trainings(images.shape, single_models=tuple(trained_models(config, question, images.shape)))
         case CanaryPairs():
             images = load(question.data)
-            check_data(config, question, images)
-            check_canaries(question, images)
-            return paired_trainings(config, question, images)
+            _check_data(config, question, images)
+            _check_canaries(question, images)
+            return _paired_trainings(config, question, images)
         case ProbePictures():
             shape = load(question.data).shape
             check_fits(config.asked_feature, *shape[:2])
             return Trainings(shape)
 
 
-def check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> None:
+def _check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> None:
     """ValueError if these training images cannot serve the question."""
     most = len(images.train_images)
     if question.examples > most:
@@ -134,7 +134,7 @@ def check_data(config: UniqueFeature, question: TrainedHere, images: Images) -> 
         check_fits(feature, *images.shape[:2])
 
 
-def check_canaries(question: CanaryPairs, images: Images) -> None:
+def _check_canaries(question: CanaryPairs, images: Images) -> None:
     """ValueError if there are fewer training images than canaries, or than neighbours to leave out."""
     rows = question.examples or len(images.train_images)
     if question.canaries > rows:
@@ -146,13 +146,13 @@ def check_canaries(question: CanaryPairs, images: Images) -> None:
         )
 
 
-def paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Images) -> Trainings:
+def _paired_trainings(config: UniqueFeature, question: CanaryPairs, images: Images) -> Trainings:
     """The pairs of canaries among these images, and those without regularisers if the two are compared."""
     by_influence = isinstance(question.choice, SelfInfluenceChoice)
-    ranking = self_influence_ranking(config, question) if by_influence else None
+    ranking = _self_influence_ranking(config, question) if by_influence else None
     plain = None
     if isinstance(question, Pairs) and question.beside_plain:
-        plain = paired_trainings(config, question.plain(), images)
+        plain = _paired_trainings(config, question.plain(), images)
     chosen = canaries(config, question, images)
     return Trainings(images.shape, tuple(pairs(config, question, chosen, ranking)), ranking, plain=plain)
 
@@ -168,23 +168,23 @@ def pairs(
             clean = clean_training(config, question, canary, replicate)
             if isinstance(canary.image, RankedImage):
                 with_canary = RankedTraining(clean, canary.image, canary.carried)
-                model = last_link(link_epochs, train_with_canary, with_canary, chosen_ones, link)
+                model = _last_link(link_epochs, train_with_canary, with_canary, chosen_ones, link)
             else:
-                model = last_link(link_epochs, train, canary.burn_into(clean))
-            yield Pair(canary, clean, model, twin_job(link_epochs, clean, model), chosen_ones)
+                model = _last_link(link_epochs, train, canary.burn_into(clean))
+            yield Pair(canary, clean, model, _twin_job(link_epochs, clean, model), chosen_ones)
 
 
-def twin_job(link_epochs: int, clean: Training, model: Job) -> Job:
+def _twin_job(link_epochs: int, clean: Training, model: Job) -> Job:
     """The twin of the canary with this model, the last link of its chain.
 
     Without patience every network keeps its last epoch, so the twin need not wait for the number of that epoch.
     """
     if not clean.patience:
-        return last_link(link_epochs, train, clean)
-    return last_link(link_epochs, train_twin, twin_training(clean), (model,), twin_link)
+        return _last_link(link_epochs, train, clean)
+    return _last_link(link_epochs, train_twin, twin_training(clean), (model,), twin_link)
 
 
-def self_influence_ranking(config: UniqueFeature, question: CanaryPairs) -> Ranking:
+def _self_influence_ranking(config: UniqueFeature, question: CanaryPairs) -> Ranking:
     """The canaries of the highest and the lowest self-influence."""
     base = training(config, question, "base")
     every_image = Job(influence, Tracing(base))
@@ -212,7 +212,7 @@ def trained_models(config: UniqueFeature, question: Panel, shape: Shape) -> Iter
     """Models trained on the unchanged data, which are evaluated on images of this shape."""
     for number in range(question.seeds):
         seeded = training(config, question, *config.training_stream(0, number))
-        inputs = (last_link(question.training.link, train, seeded),)
+        inputs = (_last_link(question.training.link, train, seeded),)
         yield SingleModel(single_model_config(config, shape, number), inputs)
 
 
@@ -230,7 +230,7 @@ def training(config: UniqueFeature, question: CanaryPairs | Panel, *stream: str 
     return replace(question.clean_training, seed=seeds.derive(config.seed, *stream))
 
 
-def last_link(
+def _last_link(
     link_epochs: int, function: Function, training: Any, inputs: tuple[Job, ...] = (), part: Part = up_to
 ) -> Job:
     """The job of the trained network, the last link of its chain."""
@@ -270,12 +270,12 @@ def twin_link(config: TwinTraining, before: int, end: int) -> TwinTraining:
     return replace(config, training=up_to(config.training, before, end))
 
 
-def twin_batch_key(config: TwinTraining) -> Training:
+def _twin_batch_key(config: TwinTraining) -> Training:
     """What trainings must share to be computed together."""
     return classifier.batch_key(config.training)
 
 
-def twin_work(config: TwinTraining) -> Work:
+def _twin_work(config: TwinTraining) -> Work:
     """What the training computes, up to the epoch that the canary's model is expected to keep."""
     return classifier.work(config.training, kept=True)
 
@@ -293,7 +293,7 @@ def train_many_twins(
 
     Twins of one seed are one training that is left at several epochs.
     """
-    if len({twin_batch_key(config) for config in configs}) > 1:
+    if len({_twin_batch_key(config) for config in configs}) > 1:
         raise ValueError("twins that differ in more than seed and learning rate cannot share a call")
     images = load(configs[0].training.data)
     until = [last_epoch(config, tables) for config, tables in zip(configs, inputs, strict=True)]
@@ -315,9 +315,9 @@ def train_many_twins(
     name="unique_feature.train_twin",
     gpus=1.0,
     many=train_many_twins,
-    batch_key=twin_batch_key,
+    batch_key=_twin_batch_key,
     trains=1,
-    work=twin_work,
+    work=_twin_work,
 )
 def train_twin(config: TwinTraining, inputs: Inputs) -> pa.Table:
     """The network trained without the canary to the epoch that the canary's model kept (MODEL).

@@ -115,14 +115,14 @@ class Reader:
     def annotation(self) -> Annotation:
         corners = []
         for number, found in enumerate(self.objects, 1):
-            left, top, right, bottom = (number_of(found, side, f"object {number}") for side in SIDES)
+            left, top, right, bottom = (_number_of(found, side, f"object {number}") for side in SIDES)
             corners.append((left, top, right, bottom))
-        sides = [number_of(self.size, side, "size") for side in ("height", "width")] if self.size else []
+        sides = [_number_of(self.size, side, "size") for side in ("height", "width")] if self.size else []
         size = (sides[0], sides[1]) if all(side >= 1 for side in sides) and sides else None
         return Annotation(tuple(found.get("name", "") for found in self.objects), tuple(corners), size)
 
 
-def number_of(found: dict[str, str], side: str, where: str) -> float:
+def _number_of(found: dict[str, str], side: str, where: str) -> float:
     try:
         number = float(found[side])
     except KeyError:

@@ -57,10 +57,10 @@ def windows(
     for at, (row, (height, width)) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
         boxes = pictures.boxes[row]
         found[at] = find(height, width, boxes.tolist()) if len(boxes) else NOWHERE
-    return found, shorter_side(found) >= max(1, smallest)
+    return found, _shorter_side(found) >= max(1, smallest)
 
 
-def shorter_side(windows: Boxes) -> NDArray[np.int32]:
+def _shorter_side(windows: Boxes) -> NDArray[np.int32]:
     """(n,): of each rectangle (n, 4), in pixels."""
     shorter: NDArray[np.int32] = np.minimum(windows[:, 2] - windows[:, 0], windows[:, 3] - windows[:, 1])
     return shorter
@@ -79,7 +79,7 @@ def corners(sizes: NDArray[np.int32], share: float = CORNER_SHARE) -> Boxes:
 
 def periphery(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
     """The largest rectangle that touches no box: the whole picture without any, NOWHERE where nothing is left."""
-    inside = clip_boxes(height, width, boxes)
+    inside = _clip_boxes(height, width, boxes)
     return max(maximal(height, width, inside), key=rank, default=NOWHERE)
 
 
@@ -106,7 +106,7 @@ def maximal(height: int, width: int, boxes: Sequence[Rectangle]) -> Iterator[Rec
 
 def strips(height: int, width: int, boxes: Sequence[Sequence[int]]) -> Rectangle:
     """The piece of a strip with the longest shorter side, as the released code finds it."""
-    inside = clip_boxes(height, width, boxes)
+    inside = _clip_boxes(height, width, boxes)
     edges = sorted({0, width, *(box[0] for box in inside), *(box[2] for box in inside)})
     best = NOWHERE
     for left, right in pairwise(edges):
@@ -127,7 +127,7 @@ def gaps(height: int, left: int, right: int, boxes: Sequence[Rectangle]) -> Iter
         yield begin, height
 
 
-def clip_boxes(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
+def _clip_boxes(height: int, width: int, boxes: Sequence[Sequence[int]]) -> list[Rectangle]:
     """What of the boxes lies in the picture; none of those that do not reach it."""
     inside = [(max(0, left), max(0, top), min(width, right), min(height, bottom)) for left, top, right, bottom in boxes]
     return [box for box in inside if box[0] < box[2] and box[1] < box[3]]
@@ -154,7 +154,7 @@ def evaluation_pictures(
     if resolution < 1:
         raise ValueError(f"resolution is {resolution}; it must be at least 1")
     if windows is not None:
-        check_windows(windows, pictures, rows)
+        _check_windows(windows, pictures, rows)
     out = np.empty((len(rows), resolution, resolution, 3), np.uint8)
 
     def show(at: int) -> None:
@@ -176,7 +176,7 @@ def portions(pictures: BoxedPictures, rows: Indices, resolution: int, windows: B
         yield evaluation_pictures(pictures, rows[some], resolution, None if windows is None else windows[some])
 
 
-def check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> None:
+def _check_windows(windows: Boxes, pictures: BoxedPictures, rows: Indices) -> None:
     if windows.shape != (len(rows), 4):
         raise ValueError(f"windows are {windows.shape}; expected ({len(rows)}, 4)")
     sizes = pictures.sizes[rows]

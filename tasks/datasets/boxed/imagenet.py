@@ -90,23 +90,23 @@ def layout(folder: Path) -> Layout | None:
     for root in (folder / name for name in ROOTS):
         for train in (root / name for name in TRAIN):
             if train.is_dir() and any(WNID.fullmatch(path.name) for path in visible(train)):
-                val = first_folder(train.parent, VAL) or first_folder(root, VAL)
+                val = _first_folder(train.parent, VAL) or _first_folder(root, VAL)
                 names = [path.name for path in class_folders(train)]
                 files = [path for path in (root / SOLUTION, folder / SOLUTION) if path.is_file()][:1]
                 kit = next((root / name for name in KITS if (root / name / TRUTH).is_file()), None)
                 if not files and kit is not None:
                     files = [path for path in (kit / TRUTH, kit / CLASSES) if path.is_file()]
                 return Layout(
-                    folder, root, train, val, boxes_of(root, names), first_folder(root, VAL_BOXES), tuple(files)
+                    folder, root, train, val, _boxes_of(root, names), _first_folder(root, VAL_BOXES), tuple(files)
                 )
     return None
 
 
-def first_folder(root: Path, names: tuple[str, ...]) -> Path | None:
+def _first_folder(root: Path, names: tuple[str, ...]) -> Path | None:
     return next((root / name for name in names if (root / name).is_dir()), None)
 
 
-def boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
+def _boxes_of(root: Path, names: list[str]) -> dict[str, Path]:
     """Each class's folder of annotations, in the first place that has any."""
     for place in BOXES:
         found = {}
@@ -132,7 +132,7 @@ def class_folders(folder: Path) -> list[Path]:
 def listing(found: Layout) -> Listing:
     names = number_classes(found.classes).names
     labels = {name: at for at, name in enumerate(names)}
-    entries = [entry for name in names for entry in training_pictures(found, name, labels[name])]
+    entries = [entry for name in names for entry in _training_pictures(found, name, labels[name])]
     if found.val is not None:
         entries += validation(found, found.val, labels)
     entries.sort(key=lambda entry: entry.id)
@@ -142,7 +142,7 @@ def listing(found: Layout) -> Listing:
     return Listing(names, tuple(entries))
 
 
-def training_pictures(found: Layout, name: str, label: int) -> Iterator[Listed]:
+def _training_pictures(found: Layout, name: str, label: int) -> Iterator[Listed]:
     """A class's pictures for training, with their annotations where these are there."""
     boxes = found.boxes.get(name)
     annotated = set(files(boxes, (".xml",))) if boxes is not None else set()
@@ -201,7 +201,7 @@ def truth(found: Layout, annotated: set[str], labels: Mapping[str, int]) -> dict
         paths = {Path(xml).stem: found.val_boxes / xml for xml in annotated}
         return {stem: annotation.only_name(annotation.read(path), tuple(labels), path) for stem, path in paths.items()}
     if len(found.labels) == 2:
-        return ground_truth(*found.labels)
+        return _ground_truth(*found.labels)
     return {}
 
 
@@ -219,9 +219,9 @@ def solution(path: Path) -> dict[str, str]:
     return classes
 
 
-def ground_truth(path: Path, meta: Path) -> dict[str, str]:
+def _ground_truth(path: Path, meta: Path) -> dict[str, str]:
     """The classes in the development kit: a number for each picture in turn, and the classes that the numbers mean."""
-    names = classes_by_number(meta)
+    names = _classes_by_number(meta)
     try:
         lines = path.read_text(encoding="utf-8").split()
     except (OSError, UnicodeDecodeError) as error:
@@ -236,7 +236,7 @@ def ground_truth(path: Path, meta: Path) -> dict[str, str]:
     return classes
 
 
-def classes_by_number(meta: Path) -> dict[str, str]:
+def _classes_by_number(meta: Path) -> dict[str, str]:
     """The class of each number, as text, of those that have no classes below them."""
     from scipy.io import loadmat
 

@@ -130,27 +130,27 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
     there are only missed when they are asked for.
     """
     if pictures.given_parts is not None:
-        return as_given(pictures, partition, pictures.given_parts)
-    classes = draw_classes(pictures, partition.seed)
+        return _as_given(pictures, partition, pictures.given_parts)
+    classes = _draw_classes(pictures, partition.seed)
     size = max(partition.per_class, partition.largest)
     check(classes, size)
     spare = [of.beyond(size) for of in classes]
-    validation, spare = validation_of(pictures, spare, partition)
-    public, _ = take_equally(spare, partition.public, "X (public)", size)
+    validation, spare = _validation_of(pictures, spare, partition)
+    public, _ = _take_equally(spare, partition.public, "X (public)", size)
     if not sum(map(len, public)):
         raise DatasetError(f"no pictures are left for X beside training sets of {size} per class; take fewer per class")
-    out = row_mask([*public, *validation], len(pictures.ids))
+    out = _row_mask([*public, *validation], len(pictures.ids))
     kept = [of.exclude(out) for of in classes]
-    sets = [split_class(of, partition.per_class) for of in kept]
-    there: dict[PartName, Rows] = {"X": join_rows(public)}
+    sets = [_split_class(of, partition.per_class) for of in kept]
+    there: dict[PartName, Rows] = {"X": _join_rows(public)}
     for at, name in enumerate(TRAINED):
-        there[name] = join_rows([of[at] for of in sets])
-    has_box = boxed_rows(pictures)
+        there[name] = _join_rows([of[at] for of in sets])
+    has_box = _boxed_rows(pictures)
     to_attack = {
-        name: take_in_turn([of[at][has_box[of[at]]] for of in sets], partition.attacked)
+        name: _take_in_turn([of[at][has_box[of[at]]] for of in sets], partition.attacked)
         for at, name in enumerate(TRAINED)
     }
-    there["validation"] = join_rows(validation) if any(map(len, validation)) else own_validation(pictures, partition)
+    there["validation"] = _join_rows(validation) if any(map(len, validation)) else _own_validation(pictures, partition)
     missing: dict[PartName, str] = {}
     if any(len(of[at]) < partition.per_class for of in sets for at in (2, 3)):
         most = min(len(of.boxed) + len(of.unboxed) for of in kept) // 4
@@ -164,11 +164,11 @@ def split_pictures(pictures: BoxedPictures, partition: Partition) -> Parts:
         there["validation"] = left_over(classes, [*there.values()], len(pictures.ids))
     if not len(there["validation"]):
         missing["validation"] = "no pictures are left for validation; take fewer in X (public), or give validation"
-    chosen = chosen_copies(pictures)
-    return Parts({name: add_copies(pictures, chosen, rows) for name, rows in there.items()}, to_attack, missing)
+    chosen = _chosen_copies(pictures)
+    return Parts({name: _add_copies(pictures, chosen, rows) for name, rows in there.items()}, to_attack, missing)
 
 
-def chosen_copies(pictures: BoxedPictures) -> Rows:
+def _chosen_copies(pictures: BoxedPictures) -> Rows:
     """(n,): the picture that is drawn for each, which is its first exact copy; its own row if it has none.
 
     Pictures that are not for validation come before others, then those with boxes, then those with smaller ids.
@@ -177,8 +177,8 @@ def chosen_copies(pictures: BoxedPictures) -> Rows:
     if np.array_equal(pictures.first_copies, rows):
         return rows
     by_id = np.empty_like(rows)
-    by_id[sorted_rows(pictures)] = rows
-    order = np.lexsort((by_id, ~boxed_rows(pictures), pictures.is_validation))
+    by_id[_sorted_rows(pictures)] = rows
+    order = np.lexsort((by_id, ~_boxed_rows(pictures), pictures.is_validation))
     rank = np.empty_like(order)
     rank[order] = rows
     best = np.full(len(rows), len(rows))
@@ -187,19 +187,19 @@ def chosen_copies(pictures: BoxedPictures) -> Rows:
     return chosen
 
 
-def drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
+def _drawn_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
     """(n,): whether each picture is drawn, and not a copy of one that is."""
-    is_drawn: NDArray[np.bool_] = chosen_copies(pictures) == np.arange(len(pictures.ids))
+    is_drawn: NDArray[np.bool_] = _chosen_copies(pictures) == np.arange(len(pictures.ids))
     return is_drawn
 
 
-def add_copies(pictures: BoxedPictures, chosen: Rows, rows: Rows) -> Rows:
+def _add_copies(pictures: BoxedPictures, chosen: Rows, rows: Rows) -> Rows:
     """These rows and their copies, ascending; without copies that are for validation where the row is not."""
-    joins = row_mask([rows], len(chosen))[chosen] & (pictures.is_validation == pictures.is_validation[chosen])
+    joins = _row_mask([rows], len(chosen))[chosen] & (pictures.is_validation == pictures.is_validation[chosen])
     return np.flatnonzero(joins)
 
 
-def join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[np.str_]:
+def _join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[np.str_]:
     """(n,): what each picture was to a third-party model; exact copies have the first part of PRECEDENCE."""
     words = np.array(given)
     rank = np.full(len(words), len(PRECEDENCE))
@@ -211,9 +211,9 @@ def join_given_parts(pictures: BoxedPictures, given: Sequence[str]) -> NDArray[n
     return joined
 
 
-def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]) -> Parts:
+def _as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]) -> Parts:
     """The parts that a table gives; only which pictures are attacked is drawn."""
-    words = join_given_parts(pictures, given)
+    words = _join_given_parts(pictures, given)
     there: dict[PartName, Rows] = {name: np.flatnonzero(words == word) for name, word in GIVEN.items()}
     there["validation"] = np.zeros(0, np.int64)
     missing: dict[PartName, str] = {
@@ -225,27 +225,27 @@ def as_given(pictures: BoxedPictures, partition: Partition, given: Sequence[str]
     to_attack = {}
     for name in TRAINED:
         outside = words != GIVEN[name]
-        of_class = [of.exclude(outside).boxed for of in draw_classes(pictures, partition.seed)]
-        to_attack[name] = take_in_turn(of_class, partition.attacked)
+        of_class = [of.exclude(outside).boxed for of in _draw_classes(pictures, partition.seed)]
+        to_attack[name] = _take_in_turn(of_class, partition.attacked)
     return Parts(there, to_attack, missing)
 
 
 def smallest_parts(pictures: BoxedPictures, partition: Partition) -> tuple[int, int]:
     """A size per class for four training sets that is at most the partition's, and the pictures left beside them."""
-    classes = draw_classes(pictures, partition.seed)
+    classes = _draw_classes(pictures, partition.seed)
     fewest = min(len(of.boxed) + len(of.unboxed) for of in classes)
     per_class = min(partition.per_class, max(1, fewest // SIXTH))
     total = sum(len(of.boxed) + len(of.unboxed) for of in classes)
     return per_class, max(0, total - len(TRAINED) * per_class * len(classes))
 
 
-def draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
+def _draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
     """Each class's rows, without those for validation and without copies of others."""
-    order = sorted_rows(pictures)
-    order = order[(~pictures.is_validation & drawn_rows(pictures))[order]]
+    order = _sorted_rows(pictures)
+    order = order[(~pictures.is_validation & _drawn_rows(pictures))[order]]
     by_class = np.argsort(pictures.labels[order], kind="stable")
     ends = np.cumsum(np.bincount(pictures.labels[order], minlength=len(pictures.names)))
-    has_box = boxed_rows(pictures)
+    has_box = _boxed_rows(pictures)
     classes = []
     for name, rows in zip(pictures.names, np.split(order[by_class], ends[:-1]), strict=True):
         shuffled = rows[seeds.generator(seed, "parts", name).permutation(len(rows))]
@@ -253,12 +253,12 @@ def draw_classes(pictures: BoxedPictures, seed: int) -> list[Drawn]:
     return classes
 
 
-def sorted_rows(pictures: BoxedPictures) -> Rows:
+def _sorted_rows(pictures: BoxedPictures) -> Rows:
     """(n,): the rows in the order of their ids."""
     return np.array(sorted(range(len(pictures.ids)), key=pictures.ids.__getitem__), np.int64)
 
 
-def boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
+def _boxed_rows(pictures: BoxedPictures) -> NDArray[np.bool_]:
     """(n,): whether each picture counts as boxed, which all do where none is."""
     has_box = np.fromiter((len(of) > 0 for of in pictures.boxes), np.bool_, len(pictures.ids))
     return has_box if has_box.any() else np.ones_like(has_box)
@@ -273,14 +273,14 @@ def check(classes: Sequence[Drawn], size: int) -> None:
         )
 
 
-def validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partition) -> tuple[list[Rows], list[Rows]]:
+def _validation_of(pictures: BoxedPictures, spare: list[Rows], partition: Partition) -> tuple[list[Rows], list[Rows]]:
     """Of each class the pictures for validation that are drawn, and what remains."""
     if not partition.validation or pictures.is_validation.any():
         return [rows[:0] for rows in spare], spare
-    return take_equally(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
+    return _take_equally(spare, partition.validation, "validation", max(partition.per_class, partition.largest))
 
 
-def take_equally(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
+def _take_equally(spare: Sequence[Rows], count: int, what: str, size: int) -> tuple[list[Rows], list[Rows]]:
     """So many pictures (0: all), as equally as the classes can give them, and what remains of each class."""
     sizes = np.array([len(rows) for rows in spare])
     if count > sizes.sum():
@@ -307,7 +307,7 @@ def equal_shares(sizes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return shares
 
 
-def split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
+def _split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
     """One class's pictures in A, B, other A and other B; the last two may be fewer."""
     halves = min(len(rows.boxed) // 2, per_class)
     fill = per_class - halves
@@ -318,7 +318,7 @@ def split_class(rows: Drawn, per_class: int) -> tuple[Rows, Rows, Rows, Rows]:
     return first, second, rest[0::2][:per_class], rest[1::2][:per_class]
 
 
-def take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
+def _take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
     """The first so many rows (0: all) when each class gives its first, then each its second, and so on."""
     rows = np.concatenate(classes)
     turn = np.concatenate([np.arange(len(of)) for of in classes])
@@ -326,9 +326,9 @@ def take_in_turn(classes: Sequence[Rows], count: int) -> Rows:
     return np.sort(chosen[:count] if count else chosen)
 
 
-def own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
+def _own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
     """Of the pictures for validation that come with the data `validation`, drawn equally per class, or all."""
-    rows = np.flatnonzero(pictures.is_validation & drawn_rows(pictures))
+    rows = np.flatnonzero(pictures.is_validation & _drawn_rows(pictures))
     if not partition.validation or not len(rows):
         return rows
     if partition.validation > len(rows):
@@ -336,26 +336,26 @@ def own_validation(pictures: BoxedPictures, partition: Partition) -> Rows:
     rows = rows[np.argsort(np.array(pictures.ids, object)[rows], kind="stable")]
     rows = rows[seeds.generator(partition.seed, "validation").permutation(len(rows))]
     classes = [rows[pictures.labels[rows] == label] for label in range(len(pictures.names))]
-    return join_rows(take_equally(classes, partition.validation, "validation", 0)[0])
+    return _join_rows(_take_equally(classes, partition.validation, "validation", 0)[0])
 
 
 def left_over(classes: Sequence[Drawn], parts: Sequence[Rows], pictures: int) -> Rows:
     """What is in none of these parts, equally per class, at most a fifth of all."""
-    taken_already = row_mask(parts, pictures)
+    taken_already = _row_mask(parts, pictures)
     rest = [of.exclude(taken_already) for of in classes]
     rows = [np.concatenate([of.unboxed[::-1], of.boxed[::-1]]) for of in rest]
     count = min(sum(map(len, rows)), int(VALIDATION_SHARE * pictures))
-    return join_rows(take_equally(rows, count, "validation", 0)[0]) if count else join_rows([])
+    return _join_rows(_take_equally(rows, count, "validation", 0)[0]) if count else _join_rows([])
 
 
-def row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
+def _row_mask(rows: Sequence[Rows], pictures: int) -> NDArray[np.bool_]:
     """(pictures,): whether each is among these rows."""
     mask = np.zeros(pictures, np.bool_)
-    mask[join_rows(rows)] = True
+    mask[_join_rows(rows)] = True
     return mask
 
 
-def join_rows(rows: Sequence[Rows]) -> Rows:
+def _join_rows(rows: Sequence[Rows]) -> Rows:
     return np.sort(np.concatenate([*rows, np.zeros(0, np.int64)]))
 
 

@@ -175,7 +175,7 @@ class BoxedFiles:
 
     def pictures(self, digest: str) -> PictureFiles:
         """The pictures, with their digest; nothing is read where what the given one stands for is remembered."""
-        index = load_index(digest, self.full_rule) if digest else None
+        index = _load_index(digest, self.full_rule) if digest else None
         if index is None or not index.lies_in(self.folder):  # the same pictures may lie in another layout
             digest, index = self.digest(), self.index
         return PictureFiles(self.folder, index, digest, self.turned, self.bits)
@@ -197,7 +197,7 @@ class BoxedFiles:
         path = self.folder / entry.path
         encoded = file_bytes(path)
         try:
-            height, width = size_of(encoded, self.turned)
+            height, width = _size_of(encoded, self.turned)
             pixels = self.pixel_hash(encoded) if self.decoded else None
         except PictureError as error:
             raise DatasetError(f"{path} {error}") from None
@@ -295,7 +295,7 @@ class PictureFiles:
         return load_squares(self, rows, side, self.digest)
 
 
-def size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
+def _size_of(encoded: bytes, turned: bool) -> tuple[int, int]:
     """Height and width of an encoded picture, which is not decoded."""
     with open_single_picture(encoded) as picture:
         width, height = picture.size
@@ -311,7 +311,7 @@ def index_path(digest: str) -> Path:
 def remember(index: Index, digest: str, rule: str) -> None:
     """Write the index whole or not at all, unless it is there with the same paths."""
     path = index_path(digest)
-    known = load_index(digest, rule)
+    known = _load_index(digest, rule)
     if known is not None and known.table["path"].equals(index.table["path"]):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -325,7 +325,7 @@ def remember(index: Index, digest: str, rule: str) -> None:
         aside.unlink(missing_ok=True)
 
 
-def load_index(digest: str, rule: str) -> Index | None:
+def _load_index(digest: str, rule: str) -> Index | None:
     """The index of the data set with this digest; None where it is not there, or not what was written."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(index_path(digest)))).read_all()

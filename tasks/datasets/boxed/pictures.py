@@ -95,24 +95,24 @@ def load_squares(pictures: Decodable, rows: Indices, side: int, digest: str) -> 
         out = np.empty((len(rows), side, side, 3), np.uint8)
         fill_squares(out, pictures, rows)
         return out
-    return map_squares(squares_path(digest, rows, side), pictures, rows, side)
+    return _map_squares(_squares_path(digest, rows, side), pictures, rows, side)
 
 
-def squares_path(digest: str, rows: Indices, side: int) -> Path:
+def _squares_path(digest: str, rows: Indices, side: int) -> Path:
     name = digest_of(SQUARES_RULE, [digest.encode(), np.asarray(rows, "<i8").tobytes(), str(side).encode()])
     return cache_folder() / f"{name}.squares.npy"
 
 
-def map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> Pixels:
+def _map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> Pixels:
     """The squares in this file, which is written where it is missing or not whole."""
     shape = (len(rows), side, side, 3)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with alone(path):
-            there = whole_file(path, shape)
+            there = _whole_file(path, shape)
             if there is None:
-                write_squares(path, pictures, rows, shape)
-                there = whole_file(path, shape)
+                _write_squares(path, pictures, rows, shape)
+                there = _whole_file(path, shape)
     except OSError as error:
         raise DatasetError(
             f"the cache {path} cannot be written: {error.strerror or error}; set ENGRAM_CACHE to a folder with room"
@@ -122,7 +122,7 @@ def map_squares(path: Path, pictures: Decodable, rows: Indices, side: int) -> Pi
     return there
 
 
-def whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
+def _whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
     """The mapped file; None where it is missing or another one."""
     with suppress(OSError, ValueError, EOFError):
         there: Pixels = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -131,7 +131,7 @@ def whole_file(path: Path, shape: tuple[int, int, int, int]) -> Pixels | None:
     return None
 
 
-def write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[int, int, int, int]) -> None:
+def _write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[int, int, int, int]) -> None:
     for left in path.parent.glob(f".{path.name}.*"):  # of a killed process: only one writes at a time
         left.unlink(missing_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -139,7 +139,7 @@ def write_squares(path: Path, pictures: Decodable, rows: Indices, shape: tuple[i
         with aside.open("wb") as file:
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
-            for some in row_portions(rows):
+            for some in _row_portions(rows):
                 part = np.empty((len(some), *shape[1:]), np.uint8)
                 fill_squares(part, pictures, some)
                 file.write(part.data)  # a full disk is an OSError here, and not a signal as in a mapped file
@@ -158,5 +158,5 @@ def fill_squares(out: Pixels, pictures: Decodable, rows: Indices) -> None:
         pass
 
 
-def row_portions(rows: Indices) -> Sequence[Indices]:
+def _row_portions(rows: Indices) -> Sequence[Indices]:
     return [rows[first : first + PORTION] for first in range(0, len(rows), PORTION)]

@@ -88,7 +88,7 @@ def scenes(digits: bytes, photographs: Sequence[bytes], correlation: float = 0.0
     ids, squares = cut(photographs)
     levels, labels = Digits(digits).levels()
     grounds = backgrounds(squares)
-    chosen = assign_digits(grounds, labels, correlation)
+    chosen = _assign_digits(grounds, labels, correlation)
     at = places(len(squares))
     images = render_scenes(grounds, enlarge_images(levels, DIGIT)[chosen], labels[chosen], at)
     boxes = np.concatenate([at[:, ::-1], at[:, ::-1] + DIGIT], axis=1).astype(np.int32)
@@ -128,7 +128,7 @@ def backgrounds(squares: Pixels) -> Pixels:
     return grounds
 
 
-def assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
+def _assign_digits(grounds: Pixels, labels: Labels, correlation: float) -> NDArray[np.int64]:
     """(n,): which digit each scene shows."""
     count = len(grounds)
     tells = seeds.generator(SEED, "scenes", "correlated").random(count) < correlation

@@ -96,11 +96,11 @@ def row_of(row: Cells) -> Row:
     part = row.text.get("part", "")
     if "part" in row.text and part not in GIVEN_PARTS:
         raise DatasetError(f"{row.at}: part is {part!r}; it must be one of {', '.join(GIVEN_PARTS)}")
-    box = box_of(row.at, [row.text[name] for name in SIDES])
+    box = _box_of(row.at, [row.text[name] for name in SIDES])
     return Row(row.at, row.text["path"], row.text["label"], box, part)
 
 
-def box_of(at: str, words: list[str]) -> Box | None:
+def _box_of(at: str, words: list[str]) -> Box | None:
     """The box; None where all four are empty."""
     if not any(words):
         return None

@@ -41,13 +41,13 @@ def burn_random(
     patch.check_fits(*images.shape[1:3])
     shape = (*patch.cover.shape, images.shape[3])
     colours = np.empty((len(images), *shape), np.uint8)
-    for first, drawn in random_colours(int(wanted.max(initial=-1)) + 1, shape, seed, *names):
+    for first, drawn in _random_colours(int(wanted.max(initial=-1)) + 1, shape, seed, *names):
         here = (wanted >= first) & (wanted < first + len(drawn))
         colours[here] = drawn[wanted[here] - first]
     return patch.burn_into(images, colours)
 
 
-def random_colours(
+def _random_colours(
     count: int, shape: tuple[int, int, int], seed: int, *names: str | int
 ) -> Iterator[tuple[int, Pixels]]:
     """The stream in chunks: the first row of each, and its colours (rows, *shape)."""

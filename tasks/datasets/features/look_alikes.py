@@ -44,7 +44,7 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
     """
     original = feature.patch()
     drawn = []
-    for number, draw in enumerate(part_draws(feature, config)):
+    for number, draw in enumerate(_part_draws(feature, config)):
         generator, seen, fruitless = seeds.generator(seed, "look-alikes", number), {original.pixels()}, 0
         members: list[Patch] = []
         while len(members) < config.look_alikes and fruitless < FRUITLESS:
@@ -58,38 +58,38 @@ def look_alikes(feature: Feature, config: Family, seed: int, shape: tuple[int, i
     return drawn
 
 
-def part_draws(feature: Feature, config: Family) -> list[Draw]:
+def _part_draws(feature: Feature, config: Family) -> list[Draw]:
     """For each part of the feature what draws another in its place."""
     match feature:
         case Words():
-            return word_draws(feature, config)
+            return _word_draws(feature, config)
         case Glyph():
             cells = glyph_pixels(feature)[:: feature.size // CELLS, :: feature.size // CELLS].ravel()
-            return [glyph_draw(feature, cells, half) for half in halves(cells[:, None])]
+            return [_glyph_draw(feature, cells, half) for half in halves(cells[:, None])]
         case Picture():
             patch = feature.patch()
             inside = np.flatnonzero(patch.cover)
             tones = np.column_stack([patch.cover.ravel(), patch.colour.reshape(-1, patch.colour.shape[2])])[inside]
-            return [picture_draw(patch, inside[half]) for half in halves(tones)]
+            return [_picture_draw(patch, inside[half]) for half in halves(tones)]
 
 
 # Words
 
 
-def word_draws(feature: Words, config: Family) -> list[Draw]:
+def _word_draws(feature: Words, config: Family) -> list[Draw]:
     """One for each word or number of the text; for each half where there is but one, or one of a single digit."""
     runs = list(RUN.finditer(feature.words))
     if config.names is not None:
-        return [draw for at in range(len(runs)) for draw in listed_draw(feature, config, at)]
+        return [draw for at in range(len(runs)) for draw in _listed_draw(feature, config, at)]
     if len(runs) > 1 and all(len(run.group()) > 1 or run.group().isalpha() for run in runs):
         lengths = listed_lengths(feature, config.count)
-        return [run_draw(feature, run.start(), run.end(), lengths) for run in runs]
+        return [_run_draw(feature, run.start(), run.end(), lengths) for run in runs]
     places = [at for at, character in enumerate(feature.words) if RUN.match(character)]
     middle = len(places) // 2
-    return [run_draw(feature, half[0], half[-1] + 1, set()) for half in (places[:middle], places[middle:]) if half]
+    return [_run_draw(feature, half[0], half[-1] + 1, set()) for half in (places[:middle], places[middle:]) if half]
 
 
-def run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
+def _run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
     """Other names, letters and digits from `start` to `end`, as those of the feature's family have."""
     words = feature.words
 
@@ -100,7 +100,7 @@ def run_draw(feature: Words, start: int, end: int, lengths: set[int]) -> Draw:
     return draw
 
 
-def listed_draw(feature: Words, config: Family, at: int) -> Iterator[Draw]:
+def _listed_draw(feature: Words, config: Family, at: int) -> Iterator[Draw]:
     """The word `at` this place of the listed names that have as many words; none where the feature is no such name."""
     assert config.names is not None
     runs = list(RUN.finditer(feature.words))
@@ -136,7 +136,7 @@ def arrangement_count(tones: NDArray[Any]) -> float:
     return round(math.exp(log)) if log < math.log(1e6) else math.inf
 
 
-def glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64]) -> Draw:
+def _glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64]) -> Draw:
     """The glyph with the cells of the half permuted."""
     step = feature.size // CELLS
 
@@ -149,7 +149,7 @@ def glyph_draw(feature: Glyph, cells: NDArray[np.uint8], half: NDArray[np.int64]
     return draw
 
 
-def picture_draw(patch: Patch, half: NDArray[np.int64]) -> Draw:
+def _picture_draw(patch: Patch, half: NDArray[np.int64]) -> Draw:
     """The picture with the pixels of the half permuted."""
 
     def draw(generator: np.random.Generator) -> Patch:

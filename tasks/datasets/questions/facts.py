@@ -107,8 +107,8 @@ class Facts:
 @functools.cache
 def compose_questions(name: Name) -> QuestionSet:
     """The questions of this data set. They are immutable and take 0.2 s, so each process composes them once."""
-    contexts = contexts_of(name)
-    return QuestionSet(take_questions(contexts, TRAIN), take_questions(contexts, VALIDATION), SCORERS[name])
+    contexts = _contexts_of(name)
+    return QuestionSet(_take_questions(contexts, TRAIN), _take_questions(contexts, VALIDATION), SCORERS[name])
 
 
 @functools.cache
@@ -121,16 +121,16 @@ def digest_questions(name: Name) -> str:
 
 
 def source(name: Name) -> Source:
-    return Source(f"{Facts.RULE} {name} {hashed_words()}", (), lambda: Facts(name))
+    return Source(f"{Facts.RULE} {name} {_hashed_words()}", (), lambda: Facts(name))
 
 
-def hashed_words() -> str:
+def _hashed_words() -> str:
     """The hash of all that the paragraphs are made of: a remembered digest is not taken for that of other words."""
     made_of = [SEED, TRAIN, VALIDATION, STARTS, ENDS, TOWNS, THINGS, JOBS, ASIDES, RANGES, LOW, HIGH, KINDS, COUNTS]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
 
 
-def take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
+def _take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Question, ...]:
     """The first questions of the next contexts; what is over of the last context is dropped."""
     questions: list[Question] = []
     while len(questions) < number:
@@ -138,7 +138,7 @@ def take_questions(contexts: Iterator[list[Question]], number: int) -> tuple[Que
     return tuple(questions[:number])
 
 
-def contexts_of(name: Name) -> Iterator[list[Question]]:
+def _contexts_of(name: Name) -> Iterator[list[Question]]:
     """The questions of one context after another, for each person, in an order by chance."""
     paragraph = PARAGRAPHS[name]
     drawn = Drawn(seeds.generator(SEED, name))
@@ -170,7 +170,7 @@ class Drawn:
         return [values[place] for place in order[:count]]
 
 
-def compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def _compose_inference(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """A paragraph with what must be derived from it: its questions and answers.
 
     Of each answer another sentence states the number in words, about something else; one more states another number.
@@ -210,7 +210,7 @@ def spell_number(number: int) -> str:
     return f"{tens}-{spell_number(ones)}" if ones else tens
 
 
-def compose_statement(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
+def _compose_statement(drawn: Drawn, person: str, town: str) -> tuple[str, list[tuple[str, int]]]:
     """A paragraph with what is asked for and stated in it: its questions and answers."""
     asides = [drawn.one(ASIDES[place :: len(RANGES)][:2]) for place in range(len(RANGES))]
     numbers = [drawn.number(low, high) for low, high in RANGES]
@@ -221,6 +221,6 @@ def compose_statement(drawn: Drawn, person: str, town: str) -> tuple[str, list[t
 
 
 PARAGRAPHS: Mapping[Name, Callable[[Drawn, str, str], tuple[str, list[tuple[str, int]]]]] = {
-    "facts": compose_inference,
-    "facts-stated": compose_statement,
+    "facts": _compose_inference,
+    "facts-stated": _compose_statement,
 }

@@ -250,7 +250,7 @@ class QuestionFiles:
     def questions(self) -> QuestionSet:
         """The questions of both files; DatasetError where one is damaged or empty, or both have an id or a context."""
         train, validation = (
-            shuffle_contexts(distinct_questions(path, FORMATS[self.form].read(path, content)))
+            shuffle_contexts(_distinct_questions(path, FORMATS[self.form].read(path, content)))
             for path, content in zip(self.paths, self.contents, strict=True)
         )
         taken = {question.id for question in train}
@@ -265,7 +265,7 @@ def question_source(form: Scorer, place: Path) -> Source | None:
 
     The second is looked for beside the first unless its path is absolute.
     """
-    paths = locate_files(form, place)
+    paths = _locate_files(form, place)
     if not all(path.is_file() for path in paths):
         return None
     first, second = paths
@@ -279,14 +279,14 @@ def file_names(form: Scorer) -> str:
     return f"{FORMATS[form].train} and {FORMATS[form].validation}"
 
 
-def locate_files(form: Scorer, place: Path) -> tuple[Path, Path]:
+def _locate_files(form: Scorer, place: Path) -> tuple[Path, Path]:
     if place.is_dir() or "," not in str(place):
         return place / FORMATS[form].train, place / FORMATS[form].validation
     train, validation = str(place).rsplit(",", 1)
     return Path(train), Path(train).parent / validation
 
 
-def distinct_questions(path: Path, questions: list[Question]) -> list[Question]:
+def _distinct_questions(path: Path, questions: list[Question]) -> list[Question]:
     """The questions, of which one that is there twice counts once; DatasetError where two differ but for their id."""
     by_id: dict[str, Question] = {}
     for question in questions:

@@ -42,11 +42,11 @@ ENCODERS = pa.schema(
 @task(version=1, name="deja_vu.encoders", gathers=True)
 def encoders(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - there is nothing to set
     """The facts about the embeddings of each encoder (ENCODERS), from the NEIGHBOURS of its last snapshots."""
-    rows = [encoder_row(table) for table in inputs if table.num_rows]
+    rows = [_encoder_row(table) for table in inputs if table.num_rows]
     return pa.Table.from_pylist(rows, ENCODERS)
 
 
-def encoder_row(found: pa.Table) -> dict[str, Any]:
+def _encoder_row(found: pa.Table) -> dict[str, Any]:
     """The row of one model: its last epoch, and the first layer, which decides."""
     last = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
     first = last.filter(pc.field("layer") == last["layer"][0])
@@ -69,7 +69,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job:
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """How many embeddings of each encoder are equal, and how well it tells public pictures apart."""
     for each in tables.rows(ENCODERS):
-        name = encoder_name(each["model"], about.given)
+        name = _encoder_name(each["model"], about.given)
         if each["tied"] is not None:
             yield tied_row(each["tied"], each["crops"], "picture", of=name)
         if each["asked"]:
@@ -77,7 +77,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             yield accuracy_row(accuracy, "public pictures", each["commonest"], "picture", of=name)
 
 
-def encoder_name(model: str, is_given: bool) -> str:
+def _encoder_name(model: str, is_given: bool) -> str:
     """What a sentence calls a model: A is the given encoder, if one is given, and the others are its references."""
     if not is_given:
         return f"encoder {model}"

@@ -53,11 +53,11 @@ class Voting:
 @task(version=1, name="deja_vu.inferences", gathers=True)
 def inferences(config: Voting, inputs: Inputs) -> pa.Table:
     """What both models infer of each picture (INFERENCES), from their neighbours (NEIGHBOURS)."""
-    tables = [*inferences_by_cell(pa.concat_tables(inputs), config.k)] if inputs else []
+    tables = [*_inferences_by_cell(pa.concat_tables(inputs), config.k)] if inputs else []
     return pa.concat_tables(tables) if tables else INFERENCES.empty_table()
 
 
-def inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
+def _inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table]:
     """The inferences of each epoch, layer and number of neighbours."""
     for epoch in sorted(pc.unique(found["epoch"]).to_pylist()):
         at_epoch = found.filter(pc.field("epoch") == epoch)
@@ -65,10 +65,12 @@ def inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Table
             at_layer = at_epoch.filter(pc.field("layer") == layer)
             for count in k:
                 for name in SETS:
-                    yield set_inferences(at_layer.filter(pc.field("set") == name), name, count).select(INFERENCES.names)
+                    yield _set_inferences(at_layer.filter(pc.field("set") == name), name, count).select(
+                        INFERENCES.names
+                    )
 
 
-def set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
+def _set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
     """What both models infer of the pictures of one set, by id."""
     target, reference = (found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     common = pc.is_in(target["id"], reference["id"])

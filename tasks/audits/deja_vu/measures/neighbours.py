@@ -69,11 +69,11 @@ def crops(config: Attack, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - crops d
     )
 
 
-def plan_crops(config: DejaVu, trainings: Trainings) -> Job:  # noqa: ARG001 - crops depend on no training
+def _plan_crops(config: DejaVu, trainings: Trainings) -> Job:  # noqa: ARG001 - crops depend on no training
     return Job(crops, trainings.attack)
 
 
-def crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
+def _crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
     """How many pictures are left out."""
     table = tables.one(CROPS)
     if table is not None and table.num_rows:
@@ -128,12 +128,14 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
         for row, epoch in enumerate(epochs(inputs[0])):
             embed = encoder(config.pretraining, weights_of(inputs[0], row), place).embed
             tables.append(
-                find_neighbours(embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model})
+                _find_neighbours(
+                    embed, pictures, crops, config, {"epoch": config.before + epoch, "model": config.model}
+                )
             )
     return pa.concat_tables(tables)
 
 
-def find_neighbours(
+def _find_neighbours(
     embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
 ) -> pa.Table:
     """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
@@ -195,7 +197,7 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
     crops = crops_of(config.attack, pictures)
-    asked = sent_embeddings if config.embeddings is not None else model_embeddings
+    asked = _sent_embeddings if config.embeddings is not None else _model_embeddings
     cropped, public = asked(config, crops, pictures)
     k = min(config.k, len(crops.public))
     rows = crops.public[nearest(cropped, public, k).rows]
@@ -206,7 +208,7 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
 Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public pictures
 
 
-def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
+def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings that the encoder's file gives."""
     from tasks.external.encoders import load_encoder
     from tasks.self_supervised.networks import collect_embeddings
@@ -222,7 +224,7 @@ def model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
     return cropped[0], public[0]
 
 
-def sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
+def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
     """The embeddings in the table that the encoder's owner sent."""
     from tasks.external.sent_table import read_embeddings
 
@@ -250,22 +252,22 @@ def given_jobs(config: DejaVu, given: Given, cropping: Attack) -> Iterator[Job]:
     target, reference = MODELS
     match given.encoder:
         case EncoderFile(model=model, interface=interface):
-            yield attack_file(config, cropping, target, model, interface)
+            yield _attack_file(config, cropping, target, model, interface)
         case EncoderTable(embeddings=embeddings) if embeddings is not None:
-            yield attack_table(config, cropping, target, embeddings, given.repeated)
+            yield _attack_table(config, cropping, target, embeddings, given.repeated)
     match given.comparison:
         case ReferenceFile(reference=model, interface=interface):
-            yield attack_file(config, cropping, reference, model, interface)
+            yield _attack_file(config, cropping, reference, model, interface)
         case ReferenceTable(reference_embeddings=embeddings):
-            yield attack_table(config, cropping, reference, embeddings, given.repeated)
+            yield _attack_table(config, cropping, reference, embeddings, given.repeated)
 
 
-def attack_file(config: DejaVu, cropping: Attack, name: str, model: ModelFile, interface: EncoderInterface) -> Job:
+def _attack_file(config: DejaVu, cropping: Attack, name: str, model: ModelFile, interface: EncoderInterface) -> Job:
     about = (name, config.training.last_epoch, config.asked_layers[0], max(config.k))
     return Job(given_neighbours, AttackOfGiven(cropping, model, None, interface, *about))
 
 
-def attack_table(config: DejaVu, cropping: Attack, name: str, embeddings: File, repeated: int) -> Job:
+def _attack_table(config: DejaVu, cropping: Attack, name: str, embeddings: File, repeated: int) -> Job:
     about = (name, config.training.last_epoch, config.asked_layers[0], max(config.k), repeated)
     return Job(given_neighbours, AttackOfGiven(cropping, None, embeddings, EncoderInterface(), *about))
 
@@ -276,4 +278,4 @@ def last(attacks: Sequence[Job], model: str) -> Job:
 
 
 MEASURE = Measure("neighbours", NEIGHBOURS, plan)
-CROPS_MEASURE = Measure("crops", CROPS, plan_crops, crop_rows)
+CROPS_MEASURE = Measure("crops", CROPS, _plan_crops, _crop_rows)

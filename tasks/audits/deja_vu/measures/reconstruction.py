@@ -176,13 +176,13 @@ class Shown:
 def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """How often drawings show the true object (RECONSTRUCTION), from both models' drawings (DRAWN)."""
     found = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
-    ways = {name: shown_pictures(found, name) for name in SETS}
+    ways = {name: _shown_pictures(found, name) for name in SETS}
     both = Shown(*(np.concatenate([getattr(way, name) for way in ways.values()]) for name in NAMES if name != "score"))
     rows = [{"way": name, **score_pictures(way)} for name, way in {BOTH: both, **ways}.items() if len(way.target)]
     return pa.Table.from_pylist(rows, RECONSTRUCTION)
 
 
-def shown_pictures(found: pa.Table, name: str) -> Shown:
+def _shown_pictures(found: pa.Table, name: str) -> Shown:
     """What is shown of the pictures of one set that both models drew, by id."""
     of_set = found.filter(pc.field("set") == name)
     target, reference = (of_set.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))

@@ -77,7 +77,7 @@ def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
     votes = count_votes(found, config.k, classes)
     of = Inferences(votes.predicted == labels, votes.confidence)
     sets = found["set"].to_numpy()
-    in_a, in_b = (float(accuracy(select_inferences(of, sets == name), [config.confident])[0]) for name in SETS)
+    in_a, in_b = (float(accuracy(_select_inferences(of, sets == name), [config.confident])[0]) for name in SETS)
     rng = seeds.generator(config.seed, "partings")
     model = found["model"][0].as_py()
     return {
@@ -91,7 +91,7 @@ def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
     }
 
 
-def select_inferences(of: Inferences, mask: Any) -> Inferences:
+def _select_inferences(of: Inferences, mask: Any) -> Inferences:
     return Inferences(of.correct[mask], of.confidence[mask])
 
 

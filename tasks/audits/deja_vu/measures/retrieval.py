@@ -80,16 +80,16 @@ class Retrieving:
 def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
     """The pictures to look at (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
     found, *near = inputs
-    last = last_cells(found, config)
+    last = _last_cells(found, config)
     if not last or not config.shown:
         return RETRIEVAL.empty_table()
-    chosen = list(rank_pictures(last[0], config.shown))
+    chosen = list(_rank_pictures(last[0], config.shown))
     pictures = load_with_boxes(config.data, config.correlation)
-    by_layer = [layer_rows(each, chosen, near, pictures, config.shown) for each in last]
+    by_layer = [_layer_rows(each, chosen, near, pictures, config.shown) for each in last]
     return pa.Table.from_pylist([row for rows in zip(*by_layer, strict=True) for row in rows], RETRIEVAL)
 
 
-def last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
+def _last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
     """The inferences after the last epoch about the pictures of `sets`, layer by layer in the order of `layers`."""
     asked = [each for each in cells(found) if each.k == config.k and each.layer in config.layers]
     last = max((each.epoch for each in asked), default=0)
@@ -101,7 +101,7 @@ def last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
     ]
 
 
-def rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
+def _rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
     """The pictures of each kind in their order: the first of all, then the first of each class."""
     table = cell.table
     target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
@@ -122,14 +122,14 @@ def rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
                 yield {"kind": kind, "scope": scope, "rank": rank, **table.slice(at, 1).to_pylist()[0]}
 
 
-def layer_rows(
+def _layer_rows(
     cell: Cell, chosen: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, shown: int
 ) -> list[Row]:
     """The rows of RETRIEVAL of the chosen pictures at the cell's layer."""
     ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
     votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
     rows = nearest(near, cell, ids, shown)
-    return [retrieval_row(each | votes[each["id"]], rows, pictures) for each in chosen]
+    return [_retrieval_row(each | votes[each["id"]], rows, pictures) for each in chosen]
 
 
 def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -> dict[tuple[str, str], list[int]]:
@@ -140,7 +140,7 @@ def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -
     return {(model, id_): rows[:shown] for model, id_, rows in zip(*columns, strict=True)}
 
 
-def retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
+def _retrieval_row(row: Row, near: Mapping[tuple[str, str], list[int]], pictures: BoxedPictures) -> Row:
     models = {"target": row["set"], "reference": OTHER[row["set"]]}
     more: Row = {"class": pictures.names[row["label"]]}
     for role, model in models.items():

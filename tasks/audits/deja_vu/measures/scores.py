@@ -98,19 +98,19 @@ def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours: those of the score that decides first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
-    asked = (ways[0], swap_roles(ways[1])) if config.given else ways
+    asked = (ways[0], _swap_roles(ways[1])) if config.given else ways
     curves = [curve(way, config, name) for way, name in zip(asked, SETS, strict=True)]
     first, weights = (CORRECTED, (1.0, -1.0)) if config.given else (BOTH, (0.5, 0.5))
     for name, weight in {first: weights, "A": (1.0, 0.0), "B": (0.0, 1.0)}.items():
         pictures = sum(len(way) for way, each in zip(ways, weight, strict=True) if each)
         if pictures:
             about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": name, "pictures": pictures}
-            for percent, columns in zip(PERCENTAGES, combine_curves(curves, asked, weight), strict=True):
+            for percent, columns in zip(PERCENTAGES, _combine_curves(curves, asked, weight), strict=True):
                 decides = name == first and percent == config.confident
                 yield {**about, "percent": percent, **columns, "p_value": p if decides else None}
 
 
-def swap_roles(way: Way) -> Way:
+def _swap_roles(way: Way) -> Way:
     """The way with target and reference in each other's place."""
     return Way(way.labels, way.reference, way.target, way.ids)
 
@@ -126,7 +126,7 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
     return np.stack([drawn[:, 0], drawn[:, 1], drawn[:, 0] - drawn[:, 1]])
 
 
-def combine_curves(
+def _combine_curves(
     curves: Sequence[NDArray[np.float64]], ways: Sequence[Way], weights: Sequence[float]
 ) -> Iterator[dict[str, float | None]]:
     """The columns of the estimates and their intervals at each percentage, of the ways' curves by these weights.
@@ -165,37 +165,37 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None:
         return
     if about.given:
-        yield from rows_of_given(table, about)
+        yield from _rows_of_given(table, about)
         return
     told = [each for each in table.to_pylist() if each["way"] == BOTH]
     at_score = [each for each in told if each["percent"] == about.confident]
-    at_score.sort(key=lambda each: not is_decisive(each, about))
+    at_score.sort(key=lambda each: not _is_decisive(each, about))
     for each in at_score:
-        paper = printed_numbers(about.cell).score if is_decisive(each, about) and about.cell else None
+        paper = printed_numbers(about.cell).score if _is_decisive(each, about) and about.cell else None
         yield row(SCORE, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"], paper)
     for each in told:
-        if is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):
+        if _is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):
             if each["percent"] != about.confident:
                 yield row(SCORE, setting(each), estimate(each, "score"), "picture", 0.0)
             for model in ("target", "reference"):
                 yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "picture")
 
 
-def rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
+def _rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
     """The corrected score by number of neighbours, the decisive first, then both models' accuracies on both sets."""
     at_score = [each for each in table.to_pylist() if each["percent"] == about.confident]
-    at_score.sort(key=lambda each: not is_decisive(each, about))
+    at_score.sort(key=lambda each: not _is_decisive(each, about))
     for each in at_score:
         if each["way"] == CORRECTED:
             yield row(CORRECTED_SCORE, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"])
     for each in at_score:
-        if each["way"] != CORRECTED and is_decisive(each, about):
+        if each["way"] != CORRECTED and _is_decisive(each, about):
             for model in ("target", "reference"):
                 told = setting(each, model=model, set=each["way"])
                 yield row("accuracy", told, estimate(each, f"{model}_accuracy"), "picture")
 
 
-def is_decisive(each: Row, about: About) -> bool:
+def _is_decisive(each: Row, about: About) -> bool:
     """Whether it is of the epoch, layer and number of neighbours that decide."""
     return bool((each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k))
 
@@ -229,11 +229,11 @@ CATEGORIES = pa.schema(
 @task(version=1, name="deja_vu.categories", gathers=True)
 def categories(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The four categories (CATEGORIES) by epoch, layer, number of neighbours and way."""
-    rows = [each for table in inputs for cell in cells(table) for each in category_rows(cell)]
+    rows = [each for table in inputs for cell in cells(table) for each in _category_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
 
 
-def category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
+def _category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, layer and number of neighbours: that of both sets first."""
     counted = {name: counts(cell.way(name)) for name in SETS}
     for way, found in {BOTH: {name: sum(each[name] for each in counted.values()) for name in KINDS}, **counted}.items():
@@ -260,7 +260,7 @@ def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
     return columns
 
 
-def plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
+def _plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     """None for a given encoder: the reference alone is right of other pictures for being another kind of model."""
     if isinstance(config.encoders, Given):
         return ()
@@ -280,4 +280,4 @@ def share_rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)
-CATEGORIES_MEASURE = Measure("categories", CATEGORIES, plan_categories, share_rows)
+CATEGORIES_MEASURE = Measure("categories", CATEGORIES, _plan_categories, share_rows)

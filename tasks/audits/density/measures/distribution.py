@@ -97,12 +97,12 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     rows: list[dict[str, Any]] = []
     for epoch in recorded:
         last = epoch == config.epochs[-1]
-        scores, gain, repetitions = score_resamples(config, log_densities, epoch, REASSIGNMENTS if last else 0)
+        scores, gain, repetitions = _score_resamples(config, log_densities, epoch, REASSIGNMENTS if last else 0)
         for name, score in scores.items():
-            rows += statistic_rows(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
+            rows += _statistic_rows(score, repetitions, {"epoch": epoch, "score": name, "label": None}, slice(None))
             for label in np.unique(known).tolist() if last and known is not None else ():
                 about = {"epoch": epoch, "score": name, "label": label}
-                rows += statistic_rows(score, repetitions, about, np.flatnonzero(known == label))
+                rows += _statistic_rows(score, repetitions, about, np.flatnonzero(known == label))
         p_value = gain.t_test() if isinstance(config.models, LeaveOneOut) else gain.p_value()
         about = {"epoch": epoch, "score": "gain", "label": None, "statistic": "mean"}
         rest = {"observations": gain.observations, "null": 0.0 if last else None, "p_value": p_value}
@@ -124,7 +124,7 @@ class Resampled:
         return cls(whole, np.empty((observations, repetitions)), null)
 
 
-def score_resamples(
+def _score_resamples(
     config: Distribution, log_densities: LogDensities, epoch: int, nulls: int
 ) -> tuple[Mapping[str, Resampled], Gain, NDArray[np.int64]]:
     """Both scores of every observation, the gain, and the repetitions with a model that was asked."""
@@ -135,7 +135,7 @@ def score_resamples(
     for block in log_densities.blocks(epoch):
         any_asked |= ~np.isnan(block.log_p).all(axis=(0, 2))
         gain.add(block.log_p, block.held_out)
-        for score, values, without in block_scores(config, epoch, block):
+        for score, values, without in _block_scores(config, epoch, block):
             scores[score].whole[block.places], scores[score].without[block.places] = values, without
         for number in range(nulls):
             for score, values in null_scores(config, epoch, block, number):
@@ -143,7 +143,7 @@ def score_resamples(
     return scores, gain, np.flatnonzero(any_asked)
 
 
-def block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
+def _block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tuple[str, Array, Array]]:
     """Each score of a block, with all repetitions and without each."""
     both = terms(block.log_p, block.held_out)
     yield "published", both.score, both.score_without_each
@@ -159,7 +159,7 @@ def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> 
     yield "matched", matched_count_score(block.log_p, held_out, config.draws, chance, without_each=False)[0]
 
 
-def statistic_rows(
+def _statistic_rows(
     score: Resampled, repetitions: NDArray[np.int64], about: Mapping[str, Any], chosen: slice | NDArray[np.int64]
 ) -> Iterator[dict[str, Any]]:
     """A row for each statistic of the chosen observations."""
@@ -256,7 +256,7 @@ class Gain:
     def add(self, log_p: Array, held_out: Indices) -> None:
         """Add a block's observations."""
         possible = np.isfinite(log_p).any(axis=(1, 2))
-        log_p, held_out = with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible]), held_out[possible]
+        log_p, held_out = _with_lowest(lower_log_p(log_p, held_out, self.negligible)[possible]), held_out[possible]
         _, held = sides(log_p, held_out)
         there = ~np.isnan(log_p)
         if len(there):
@@ -333,7 +333,7 @@ class Gain:
         return -factor * float(weights @ sums), max(0.0, factor**2 * float(sizes @ squares / (n - 1)))
 
 
-def with_lowest(log_p: Array) -> Array:
+def _with_lowest(log_p: Array) -> Array:
     """log p with the lowest finite one of each observation's models in place of -inf."""
     lowest = np.where(np.isfinite(log_p), log_p, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
     return np.where(log_p == -np.inf, lowest, log_p)

@@ -135,15 +135,15 @@ def memorisation(held_out: Array, count: int, bandwidth: float) -> Array:
     return np.asarray(np.logaddexp(math.log(count - 1) + held_out, own) - math.log(count) - held_out)
 
 
-def plan_kernel(config: Density, _: object) -> Job | tuple[()]:
-    return Job(kernel, points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
+def _plan_kernel(config: Density, _: object) -> Job | tuple[()]:
+    return Job(kernel, _points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
 
 
-def plan_points(config: Density, _: object) -> Job | tuple[()]:
-    return Job(points, points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
+def _plan_points(config: Density, _: object) -> Job | tuple[()]:
+    return Job(points, _points_config(config.question)) if isinstance(config.question, KernelDensity) else ()
 
 
-def points_config(question: KernelDensity) -> Kernel:
+def _points_config(question: KernelDensity) -> Kernel:
     """The points are the same in both tables."""
     return Kernel(seed=seeds.derive(question.seed, "kernel"))
 
@@ -160,4 +160,4 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     yield row("M", {"point": "others"}, mean([point["m"] for point in scored if not point["outlying"]]), "point")
 
 
-MEASURES = (Measure("kernel", KERNEL, plan_kernel), Measure("points", POINTS, plan_points, rows))
+MEASURES = (Measure("kernel", KERNEL, _plan_kernel), Measure("points", POINTS, _plan_points, rows))

@@ -94,13 +94,13 @@ def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def plan_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+def _plan_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
     return trainings.all if trainings and not trainings.config.refine else ()
 
 
-def plan_refined_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
+def _plan_refined_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
     return trainings.all if trainings and trainings.config.refine else ()
 
 
 MEASURE = Measure("losses", LOSSES, plan, rows, learning_curves)
-FITS = Measure("fits", FITTED, plan_fits), Measure("refined_fits", REFINED, plan_refined_fits)
+FITS = Measure("fits", FITTED, _plan_fits), Measure("refined_fits", REFINED, _plan_refined_fits)

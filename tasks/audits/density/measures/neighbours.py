@@ -84,14 +84,14 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
     about is not compared with itself: its V are the others.
     """
     images = load(config.data)
-    samples = halve(sampled_images(inputs[0], images))
-    rows = halve(observed_images(config, images))
+    samples = halve(_sampled_images(inputs[0], images))
+    rows = halve(_observed_images(config, images))
     alone = config.asked == "test"
     validation = closest_other(rows) if alone else closest(rows, halve(images.test_images))
     return table_of(validation, closest(rows, samples))
 
 
-def sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
+def _sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
     """S, (drawn, h, w, c) in [0, 1]; ValueError unless they are as many as V and of one shape with it."""
     samples = fitted["samples"][-1]
     if not samples.is_valid:
@@ -106,7 +106,7 @@ def sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
     return values.reshape(expected, *images.shape)
 
 
-def observed_images(config: Neighbouring, images: Images) -> Pixels:
+def _observed_images(config: Neighbouring, images: Images) -> Pixels:
     return images.test_images if config.asked == "test" else first_images(images.train_images, config.examples)
 
 
@@ -212,33 +212,33 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     without rho are left out; those with an infinite score are in a group and in no bin.
     """
     observations, rho, high = pairs(inputs[0], inputs[1])
-    return pa.Table.from_pylist([*bin_rows(observations.m, rho, config.width), *group_rows(rho, high)], RATIOS)
+    return pa.Table.from_pylist([*_bin_rows(observations.m, rho, config.width), *group_rows(rho, high)], RATIOS)
 
 
-def bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
+def _bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
     place = bin_of(m, width)
     order = np.argsort(place, kind="stable")
     order = order[np.isfinite(place[order])]
     bins, first = np.unique(place[order], return_index=True)
     # A slice for each bin, since there may be as many bins as observations.
     for number, values in zip(bins, np.split(rho[order], first[1:]), strict=False):
-        yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **mean_and_error(values)}
+        yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **_mean_and_error(values)}
 
 
 def group_rows(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
     for group, values in (("memorised", rho[high]), ("regular", rho[~high])):
         quantiles = np.quantile(values, np.linspace(0, 1, 101)).tolist() if len(values) else None
-        yield {"group": group, **mean_and_error(values), "quantiles": quantiles}
+        yield {"group": group, **_mean_and_error(values), "quantiles": quantiles}
 
 
-def mean_and_error(values: Array) -> dict[str, Any]:
+def _mean_and_error(values: Array) -> dict[str, Any]:
     """Mean and standard error; no error of one value, nothing of none."""
     n = len(values)
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
     return {"mean": float(values.mean()) if n else None, "standard_error": error, "n": n}
 
 
-def mean_ratio(m: Array, rho: Array, group: str) -> float:
+def _mean_ratio(m: Array, rho: Array, group: str) -> float:
     """The mean ratio of the observations above the 95 % quantile of M, or of the others; NaN without any."""
     high = highly_memorised_mask(m)
     chosen = rho[high if group == "memorised" else ~high]
@@ -267,7 +267,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
     yield row("observations that a sample equals", {}, copied_share(near), "observation", null=0.0)
 
 
-def plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
+def _plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     measure = None if trainings is None else trainings.config.measure(NeighbourMeasure)
     if trainings is None or measure is None:
         return ()
@@ -286,8 +286,8 @@ def ratio_rows(tables: Tables, _: object) -> Iterator[Row]:
         return
     observations, rho, _ = pairs(scores, near)
     for group in ("memorised", "regular"):
-        mean = statistic_with_interval(lambda _, m, group=group: mean_ratio(m, rho, group), observations)  # type: ignore[misc]
+        mean = statistic_with_interval(lambda _, m, group=group: _mean_ratio(m, rho, group), observations)  # type: ignore[misc]
         yield row("neighbour ratio", {"observations": group}, mean.estimate, "repetition", mean.null, mean.p_value)
 
 
-MEASURES = Measure("neighbours", NEIGHBOURS, plan, rows), Measure("ratios", RATIOS, plan_ratios, ratio_rows)
+MEASURES = Measure("neighbours", NEIGHBOURS, plan, rows), Measure("ratios", RATIOS, _plan_ratios, ratio_rows)

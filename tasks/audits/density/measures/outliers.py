@@ -70,16 +70,16 @@ def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
     between = edges(observations.u, config.width)
     place = np.searchsorted(between, observations.u, side="right")
     ends = [None, *between.tolist(), None]
-    shares = shares_of(observations, place, len(between) + 1)
+    shares = _shares_of(observations, place, len(between) + 1)
     rows = []
     for number in range(len(between) + 1):
         here = place == number
         memorised, regular = observations.rows[here & high], observations.rows[here & ~high]
-        rows.append(bin_row(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
+        rows.append(_bin_row(config, number, ends[number], ends[number + 1], memorised, regular, shares[number]))
     return pa.Table.from_pylist(rows, OUTLIERS)
 
 
-def bin_row(
+def _bin_row(
     config: Outliers,
     number: int,
     low: float | None,
@@ -101,7 +101,7 @@ def bin_row(
     }
 
 
-def shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> list[Estimate]:
+def _shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> list[Estimate]:
     """The share of each bin's observations that are highly memorised, with its jackknife interval over repetitions."""
     of_bin = np.bincount(place, minlength=bins)
 

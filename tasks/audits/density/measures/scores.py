@@ -115,16 +115,16 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
     known = labels(config.models)
     asked = np.zeros(len(rows), np.bool_)
     asked[seeds.generator(config.seed, "planted").choice(len(rows), min(PLANTED, len(rows)), replace=False)] = True
-    blocks = [block_columns(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
+    blocks = [_block_columns(config, block, asked[block.places]) for block in log_densities.blocks(config.epoch)]
     columns = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     columns["effective_samples"] = log_densities.effective_samples(config.epoch)
     columns["encoder_effective_samples"] = log_densities.effective_samples(config.epoch, of_encoder=True)
     adjusted = tail.adjust_p_values(columns["p_value"], isinstance(config.models, LeaveOneOut))
     columns["p_adjusted"] = adjusted
-    return make_table(SCORES, row=rows, label=known, **{name: column_of(values) for name, values in columns.items()})
+    return make_table(SCORES, row=rows, label=known, **{name: _column_of(values) for name, values in columns.items()})
 
 
-def block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
+def _block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
     """The columns of a block that need no other block; `asked` are the observations whose found_from is wanted."""
 
     def chance(name: str) -> np.random.Generator:
@@ -173,7 +173,7 @@ def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
     return np.stack(scores, axis=1), np.stack(trained, axis=1)
 
 
-def column_of(values: NDArray[Any]) -> pa.Array:
+def _column_of(values: NDArray[Any]) -> pa.Array:
     """A column of numbers (n,), or of lists (n, L), null where there is none; infinities are numbers."""
     flat = nan_as_null(values.reshape(-1))
     if values.ndim == 1:
@@ -223,7 +223,7 @@ def check_epsilon(
     """
     if not 0 < epsilon < math.inf or not 0 <= delta < 1:
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
-    both = paired_terms(trained, held_out)
+    both = _paired_terms(trained, held_out)
     score = both.score
     scored = np.flatnonzero(~np.isnan(score))
     if not len(scored):
@@ -244,7 +244,7 @@ def check_epsilon(
     )
 
 
-def paired_terms(trained: Array, held_out: Array) -> Terms:
+def _paired_terms(trained: Array, held_out: Array) -> Terms:
     """The terms of U and V, with one model of either kind in a trial."""
     if trained.shape != held_out.shape or trained.ndim != 2:
         raise ValueError(f"trained is {trained.shape} and held_out {held_out.shape}; they must be (rows, trials) alike")
@@ -316,7 +316,7 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
         beyond = tail.beyond_chance(column(scores, "p_value"), at)
         setting = {"p-value at most": at}
         yield row(BEYOND_CHANCE, setting, beyond.share, "observation", null=0.0, p_value=beyond.p_value)
-    yield from planted_rows(scores, about)
+    yield from _planted_rows(scores, about)
     found = tail.found_in(column(scores, "found_from"), FOUND)
     yield row(LEAST_FOUND, {"share": FOUND}, found, "observation")
     yield row("smallest possible p-value", {}, alone(about.smallest), "observation")
@@ -335,7 +335,7 @@ def tie_rows(scores: pa.Table) -> Iterator[Row]:
         yield tied_row(float(item_ties(held_out.T).mean()), len(held_out), "observation")
 
 
-def planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
+def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
     """How many of the observations that were planted are called, and their matched-count M; how many others are."""
     planting = parse_planting(about.planted)
     if planting is None:

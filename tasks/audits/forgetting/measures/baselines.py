@@ -124,17 +124,17 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     found = tables.rows(BASELINES)
     for target in found:
         yield row(
-            "U-LiRA accuracy", {"target": target["name"]}, read_estimate(target, "u_lira"), "pair of trainings", 0.5
+            "U-LiRA accuracy", {"target": target["name"]}, _read_estimate(target, "u_lira"), "pair of trainings", 0.5
         )
     for target in found:
         null, p = target["quality_null"], target["quality_p"]
-        value = read_estimate(target, "quality")
+        value = _read_estimate(target, "quality")
         yield row("forgetting quality", {"target": target["name"]}, value, "pair of trainings", null, p)
     for target in found:
-        yield row("PrivLeak", {"target": target["name"]}, read_estimate(target, "privleak"), "training", 0.0)
+        yield row("PrivLeak", {"target": target["name"]}, _read_estimate(target, "privleak"), "training", 0.0)
 
 
-def read_estimate(target: Row, name: str) -> Estimate:
+def _read_estimate(target: Row, name: str) -> Estimate:
     """An estimate of a row of BASELINES."""
     pairs = f"{name}_pairs"
     n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]

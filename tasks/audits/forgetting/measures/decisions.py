@@ -198,7 +198,7 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     for of in (side_rows, likeness_rows, tie_rows):
         for target in judged:
             yield from of(target)
-    yield from given_accuracy_rows(judged, about)
+    yield from _given_accuracy_rows(judged, about)
     known = [target["right"] for target in judged if target["right"] is not None]
     if known:
         for answer, metric in METRIC_BY_SCORE.items():
@@ -244,7 +244,7 @@ def likeness_rows(target: Row) -> Iterator[Row]:
         yield row(REPEATED, setting, differ, "picture", 0.0)
 
 
-def given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
+def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
     """The accuracy of each given target on the control set, if its answers say it; of those trained here `fits` has it.
 
     The best constant answer is that to D_Q, of whose source the control set is.

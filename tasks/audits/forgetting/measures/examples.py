@@ -55,11 +55,11 @@ class Examples(Ranged):
 @task(version=2, name="forgetting.examples")
 def examples(config: Examples, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """Part by part and class by class one image (EXAMPLES), each as likely as any; none of a class that has none."""
-    images = [image for name, part in config.parts.items() for image in draw_examples(name, part, config.seed)]
+    images = [image for name, part in config.parts.items() for image in _draw_examples(name, part, config.seed)]
     return pa.Table.from_pylist(images, EXAMPLES)
 
 
-def draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dict[str, Any]]:
+def _draw_examples(name: str, part: Part | Remainder, seed: int) -> Iterator[dict[str, Any]]:
     """The part's rows of the table, classes ascending."""
     images = load(part.data)
     indices = part.rows(images)

@@ -59,11 +59,11 @@ def power(config: Power, inputs: Inputs) -> pa.Table:
     if not found.is_controlled:
         return POWER.empty_table()
     by_share = group_by(found.single_audits(), lambda single: single.share)
-    rows = [power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
+    rows = [_power_row(share, by_share[share], config.decisions.negligible) for share in sorted(by_share)]
     return pa.Table.from_pylist(rows, POWER)
 
 
-def power_row(share: float, models: Sequence[SingleAudit], negligible: float) -> dict[str, Any]:
+def _power_row(share: float, models: Sequence[SingleAudit], negligible: float) -> dict[str, Any]:
     detected = sum(single.p <= LEVEL for single in models)
     rate, effect = proportion(detected, len(models)), mean([single.effect for single in models])
     return {

@@ -91,7 +91,7 @@ def batch_key(config: Ask) -> Ask:
 def ask(config: Ask, inputs: Inputs) -> pa.Table:
     """The model's confidences (CONFIDENCES), image by image: those of D_Q, then those of the control set."""
     probes = load_probes(config.probes)
-    answers = model_answers(config, inputs, probes)
+    answers = _model_answers(config, inputs, probes)
     said = answers.confidences
     return make_table(
         CONFIDENCES,
@@ -105,17 +105,17 @@ def ask(config: Ask, inputs: Inputs) -> pa.Table:
         confidence=said.values,
         right=said.right,
         again=nan_as_null(answers.again),
-        resolution=max(said.resolution, comparison_resolution(config.decimals)),
+        resolution=max(said.resolution, _comparison_resolution(config.decimals)),
         printed=said.resolution,
     )
 
 
-def comparison_resolution(decimals: int) -> float:
+def _comparison_resolution(decimals: int) -> float:
     """The last place that is compared; 0 where float32 has no more."""
     return 10.0**-decimals if decimals < SINGLE else 0.0
 
 
-def model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
+def _model_answers(config: Ask, inputs: Inputs, probes: Probes) -> Answers:
     """What the model says of the probes; a model that is asked here says the same of the same picture."""
     if config.outputs is not None:
         handed = handout_order(config.probes)
@@ -134,16 +134,16 @@ def confidences(config: Ask, inputs: Inputs, images: Pixels, labels: Labels) -> 
         classes = load(config.probes.query.data).classes if config.file.is_weights else None
         log_p = load_model(config.file, shape, config.interface, classes).answers(images).log_p
         check_class_order(log_p, labels, f"model {config.file.name}", CLASS_ORDER)
-        return label_confidences(log_p, labels, config.file.name)
+        return _label_confidences(log_p, labels, config.file.name)
     from tasks.external.outputs import log_softmax
     from tasks.models.networks import architecture_of, weights_of_model
     from tasks.training.mixed import logits
 
     network, weights = architecture_of(inputs[0]), weights_of_model(inputs[0])
-    return label_confidences(log_softmax(logits(network, weights, images).astype(np.float64)), labels, network.name)
+    return _label_confidences(log_softmax(logits(network, weights, images).astype(np.float64)), labels, network.name)
 
 
-def label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
+def _label_confidences(log_p: NDArray[np.float64], labels: Labels, name: str) -> Confidences:
     """The confidences in log-probabilities (n, classes); ValueError where a label is beyond the classes."""
     if labels.max() >= log_p.shape[1]:
         raise ValueError(
@@ -182,18 +182,18 @@ def commitment(config: ProbeSet, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     return make_table(COMMITMENT, pictures=key.num_rows, key=Split(key).commitment)
 
 
-def plan_commitment(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
+def _plan_commitment(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
     has_tables = isinstance(scoring.audited, Given) and scoring.audited.outputs
     if not has_tables or not data.query.is_controlled or data.query.is_guessable:
         return ()
     return Job(commitment, data.probes)
 
 
-def commitment_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+def _commitment_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     for table in tables.rows(COMMITMENT):
         count = float(table["pictures"])
         yield row(HANDED_OUT, {"key": table["key"][:DIGITS]}, alone(count, table["pictures"]), "picture")
 
 
 MEASURE = Measure("confidences", CONFIDENCES, plan)
-COMMITMENT_MEASURE = Measure("commitment", COMMITMENT, plan_commitment, commitment_rows)
+COMMITMENT_MEASURE = Measure("commitment", COMMITMENT, _plan_commitment, _commitment_rows)

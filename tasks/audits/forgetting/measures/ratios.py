@@ -102,7 +102,7 @@ def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score: Score) -> dict[str, Any]:
     models = matrix.replicates("target", number)
     comparison = compare_target(matrix, models, score)
-    forgotten, triples = published_rule(comparison.ratio, matrix, models, given=target.source != "training")
+    forgotten, triples = _published_rule(comparison.ratio, matrix, models, given=target.source != "training")
     rho = comparison.ratio.rho
     return {
         "target": number,
@@ -125,7 +125,7 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget, score
     }
 
 
-def published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], given: bool) -> tuple[int, int]:
+def _published_rule(ratio: Ratio, matrix: ConfidenceMatrix, models: Sequence[ModelId], given: bool) -> tuple[int, int]:
     """Of how many triples (q_r, c_r, t_r) rho >= 1, and of how many there is a rho.
 
     A triple lacks one where a training is missing or KS(q_r, c_r) is 0. A model that is given is in every triple.
@@ -216,11 +216,11 @@ def pairs(matrix: ConfidenceMatrix) -> Iterator[dict[str, Any]]:
             }
 
 
-def plan_distances(_data: DataSets, scoring: Scoring) -> Job:
+def _plan_distances(_data: DataSets, scoring: Scoring) -> Job:
     return Job(distances, NoSettings(), scoring.answers)
 
 
-def distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+def _distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """How far calibration models are from query models, and these from one another: what the audit can tell apart."""
     measured = tables.rows(DISTANCES)
     for score, prefix in METRIC_PREFIX.items():
@@ -235,4 +235,4 @@ def distance_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG0
 
 
 MEASURE = Measure("ratios", RATIOS, plan, rows)
-DISTANCES_MEASURE = Measure("distances", DISTANCES, plan_distances, distance_rows)
+DISTANCES_MEASURE = Measure("distances", DISTANCES, _plan_distances, _distance_rows)

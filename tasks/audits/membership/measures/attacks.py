@@ -161,10 +161,10 @@ def mean_over_targets(values: Array) -> Estimate:
     Targets share records and references. In simulated nulls the mean of the area under online LiRA's curve varies 1.4
     times as much as for independent targets (16 models), and that of the others less: partners tell the same twice.
     """
-    return widen(statistics.mean(values))
+    return _widen(statistics.mean(values))
 
 
-def widen(estimate: Estimate) -> Estimate:
+def _widen(estimate: Estimate) -> Estimate:
     """The estimate with an interval that is the square root of 2 times as wide."""
     if estimate.value is None or estimate.low is None:
         return estimate
@@ -206,7 +206,7 @@ def precision(hits: Array, alarms: Array, prior: float) -> Estimate:
 
     every = np.ones(len(hits), dtype=bool)
     without = [log_odds(every & (np.arange(len(hits)) != target)) for target in range(len(hits))]
-    odds = widen(statistics.jackknife(log_odds(every), without))
+    odds = _widen(statistics.jackknife(log_odds(every), without))
     ends = (odds.value, odds.low, odds.high)
     value, low, high = (None if each is None else float(1 / (1 + np.exp(-each))) for each in ends)
     return Estimate(value, low, high, odds.n)

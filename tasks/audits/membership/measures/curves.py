@@ -181,7 +181,7 @@ def repeated_rate(alarms: Array, models: Array) -> float | None:
     return float((alarms * (alarms - 1)).sum()) / chances if chances else None
 
 
-def call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
+def _call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - attacks know no level
     """The repeated false-positive rate of each attack, whose null is the pooled one."""
     table = tables.one(CALLS)
     if table is None or not table.num_rows:
@@ -197,6 +197,6 @@ def call_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - 
 MEASURES = (
     Measure("roc", ROC, partial(plan_matching, roc)),
     Measure("references", REFERENCES, partial(plan_matching, references)),
-    Measure("calls", CALLS, partial(plan_matching, calls), call_rows),
+    Measure("calls", CALLS, partial(plan_matching, calls), _call_rows),
     Measure("histograms", HISTOGRAMS, partial(plan_matching, histograms)),
 )

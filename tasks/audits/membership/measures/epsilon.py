@@ -83,10 +83,10 @@ class AtDelta:
 def plan(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001 - canaries have their own
     if not isinstance(config.question, Canaries):
         return ()
-    return Job(epsilon, AtDelta(canary_delta(config)), canary_jobs(config, config.question))
+    return Job(epsilon, AtDelta(_canary_delta(config)), canary_jobs(config, config.question))
 
 
-def canary_delta(config: Membership) -> float:
+def _canary_delta(config: Membership) -> float:
     """The delta at which epsilon is bounded: that of private training, or its default."""
     privacy = config.training.privacy
     return privacy.delta if privacy else Privacy.delta
@@ -96,7 +96,7 @@ def notes(config: Membership) -> Iterator[str]:
     """A warning before any work if the canaries can show no epsilon by bets."""
     question = config.question
     if isinstance(question, Canaries):
-        yield from describe_lost_power(question.canaries * question.models, canary_delta(config), LEVEL)
+        yield from describe_lost_power(question.canaries * question.models, _canary_delta(config), LEVEL)
 
 
 @task(version=4, name="membership.epsilon", gathers=True)

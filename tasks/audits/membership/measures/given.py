@@ -101,7 +101,7 @@ class Ranking:
     first_unseen: int
 
 
-def plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking, tuple[Job, ...]] | None:
+def _plan_inputs(config: Membership, trainings: tuple[Job, ...]) -> tuple[Ranking, tuple[Job, ...]] | None:
     """What both measures read: the given model's scores and the others' answers; None without a given model.
 
     Raises ValueError if the owner's table is missing or cannot be used.
@@ -124,12 +124,12 @@ def answers_about_others(config: BalancedHalf, inputs: Inputs) -> pa.Table:
 
 
 def plan_ranks(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    planned = plan_inputs(config, trainings)
+    planned = _plan_inputs(config, trainings)
     return () if planned is None else Job(ranks, *planned)
 
 
 def plan_kinship(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
-    planned = plan_inputs(config, trainings)
+    planned = _plan_inputs(config, trainings)
     return () if planned is None or not trainings else Job(kinship, *planned)
 
 
@@ -172,7 +172,7 @@ def scores_alike(answers: Answers, kind: str, resolution: float) -> Array:
 @task(version=2, name="membership.given_ranks", gathers=True)
 def ranks(config: Ranking, inputs: Inputs) -> pa.Table:
     """Each record's place in the given model among the models without it (RANKS); no row without its scores."""
-    scores, of_records, _ = split_inputs(config, inputs)
+    scores, of_records, _ = _split_inputs(config, inputs)
     if scores is None:
         return RANKS.empty_table()
     compared = compare(scores, of_records, record=True)
@@ -198,12 +198,12 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
 
     No row where a model answered about one of these alone, since tables do not say whose they are.
     """
-    scores, of_records, of_unseen = split_inputs(config, inputs)
+    scores, of_records, of_unseen = _split_inputs(config, inputs)
     if scores is None or not of_records or len(of_records) != len(of_unseen):
         return KINSHIP.empty_table()
     records, unseen = compare(scores, of_records, record=True), compare(scores, of_unseen, record=False)
     distances = rank_distances(np.vstack([unseen.given[None], unseen.others]))
-    (over_all, over_unseen), (following, _) = mean_ranks(records), mean_ranks(unseen)
+    (over_all, over_unseen), (following, _) = _mean_ranks(records), _mean_ranks(unseen)
     models = len(over_all)
     differing, repeats = differing_repeats(scores)
     return make_table(
@@ -217,7 +217,7 @@ def kinship(config: Ranking, inputs: Inputs) -> pa.Table:
     )
 
 
-def split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list[pa.Table], list[pa.Table]]:
+def _split_inputs(config: Ranking, inputs: Inputs) -> tuple[pa.Table | None, list[pa.Table], list[pa.Table]]:
     """The given model's scores, if they are there, and the others' answers: about records, and images that follow."""
     scores = next((table for table in inputs if table.schema.equals(SCORES)), None)
     answers = [table for table in inputs if table.schema.equals(ANSWERS)]
@@ -250,7 +250,7 @@ def rank_distances(scores: Array) -> Array:
     return distances
 
 
-def mean_ranks(compared: Compared) -> tuple[Array, Array]:
+def _mean_ranks(compared: Compared) -> tuple[Array, Array]:
     """Of the given model and then of the others the mean rank over all records, and over those not trained on.
 
     The first of the second is NaN: nobody knows what the given model was trained on.
@@ -349,7 +349,7 @@ def blind_control(config: AskedImages, inputs: Inputs) -> pa.Table:  # noqa: ARG
     return make_table(BLIND, records=records, others=len(images) - records, **areas, p_value=p_value)
 
 
-def plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
+def _plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:  # noqa: ARG001
     """The control asks nobody, so its key has nothing of the given model's."""
     if not isinstance(config.question, GivenModel):
         return ()
@@ -357,7 +357,7 @@ def plan_blind_control(config: Membership, trainings: tuple[Job, ...]) -> Job | 
     return Job(blind_control, AskedImages(asked.records, asked.unseen, asked.seed))
 
 
-def blind_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
+def _blind_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
     for table in tables.rows(BLIND):
         area = Estimate(table["area"], table["area_low"], table["area_high"], table["records"] + table["others"])
         counts = {"records": table["records"], "others": table["others"]}
@@ -367,5 +367,5 @@ def blind_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
 MEASURES = (
     Measure("given_ranks", RANKS, plan_ranks, rank_rows),
     Measure("given_kinship", KINSHIP, plan_kinship, kinship_rows),
-    Measure("blind_control", BLIND, plan_blind_control, blind_rows),
+    Measure("blind_control", BLIND, _plan_blind_control, _blind_rows),
 )

@@ -114,11 +114,11 @@ def records(config: ExactTest, inputs: Inputs) -> pa.Table:
         memorised=pa.array(memorised_q <= config.level, mask=unknown),
         memorised_q=nan_as_null(memorised_q),
         tied=nan_as_null(item_ties(answers.phi)),
-        accuracy=nan_as_null(member_accuracy(answers)),
+        accuracy=nan_as_null(_member_accuracy(answers)),
     )
 
 
-def member_accuracy(answers: Answers) -> Array:
+def _member_accuracy(answers: Answers) -> Array:
     """The share of the models trained on each record that are right about it, (records,)."""
     members = answers.member.sum(axis=0)
     with np.errstate(invalid="ignore"):
@@ -149,7 +149,7 @@ class Strongest:
     pairs: int
 
 
-def plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+def _plan_influences(config: Membership, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     match config.question:
         case Halves(influences=pairs) if pairs:
             return Job(influences, Strongest(pairs), trainings)
@@ -166,7 +166,7 @@ def influences(config: Strongest, inputs: Inputs) -> pa.Table:
     models, every = len(answers.member), np.arange(len(answers.rows))
     right = answers.correct.sum(axis=0)
     inside = (answers.member & answers.correct).sum(axis=0)
-    p_values = fisher_p_values(models)[right, inside]
+    p_values = _fisher_p_values(models)[right, inside]
     own = Pairs(every, every, inside, p_values, false_discovery_control(p_values))
     tables = []
     for pairs in (own, strongest_pairs(answers.member, answers.correct, config.pairs)):
@@ -192,7 +192,7 @@ def influence_of_counts(inside: int, right: int, models: int) -> Estimate:
     return statistics.proportion_difference(inside, models // 2, right - inside, models // 2)
 
 
-def fisher_p_values(models: int) -> Array:
+def _fisher_p_values(models: int) -> Array:
     """The p-value of Fisher's exact test, one-sided, by how many models are right and how many of these have a record.
 
     (models + 1, models / 2 + 1): the chance that of `right` models at least `inside` are of a random half. Fisher 1935.
@@ -221,7 +221,7 @@ class Pairs:
 def strongest_pairs(member: Mask, correct: Mask, most: int) -> Pairs:
     """The pairs with the smallest p-values, at most so many, in their order; masks are (models, records)."""
     models, records = member.shape
-    p_values = fisher_p_values(models).ravel()
+    p_values = _fisher_p_values(models).ravel()
     right = correct.sum(axis=0)
     of_member, of_correct = (mask.astype(np.float32) for mask in (member, correct))
     cells = np.zeros(len(p_values), dtype=np.int64)  # how many pairs have which counts
@@ -283,5 +283,5 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 MEASURES = (
     Measure("records", RECORDS, plan, rows),
-    Measure("influences", INFLUENCES, plan_influences),
+    Measure("influences", INFLUENCES, _plan_influences),
 )

@@ -87,12 +87,12 @@ def evasions(config: Comparison, inputs: Inputs) -> pa.Table:
         said[split] = [(questions.by_id[each["id"]], tuple(each["answer"])) for each in rows]
     golds = {split: [question.golds[0] for question, _ in pairs] for split, pairs in said.items()}
     is_of_kind = answer_kind([gold for part in golds.values() for gold in part])
-    rate = constant_success(*(gold_keys(questions.scorer, golds[split]) for split in PARTS))
+    rate = constant_success(*(_gold_keys(questions.scorer, golds[split]) for split in PARTS))
     rows = [evasion_row(split, said[split], questions.scorer, is_of_kind, rate) for split in PARTS]
     return pa.Table.from_pylist(rows, EVASIONS)
 
 
-def gold_keys(scorer: Scorer, golds: Sequence[Answer]) -> list[Hashable]:
+def _gold_keys(scorer: Scorer, golds: Sequence[Answer]) -> list[Hashable]:
     return [match_key(scorer, gold) for gold in golds]
 
 
@@ -102,22 +102,22 @@ def answer_kind(golds: Sequence[Answer]) -> Callable[[Answer, Question], bool]:
     If the question's reference answer has a digit, the answer needs one, and at most the number of words that the
     reference answers with a digit have at WORDS_QUANTILE. For other questions any text is of their kind.
     """
-    counts = [count_words(gold) for gold in golds if has_digit(gold)]
+    counts = [_count_words(gold) for gold in golds if _has_digit(gold)]
     most = float(np.quantile(counts, WORDS_QUANTILE, method="higher")) if counts else 0.0
 
     def is_of_kind(spans: Answer, question: Question) -> bool:
         if not is_answered(spans):
             return False
-        return not has_digit(question.golds[0]) or (has_digit(spans) and count_words(spans) <= most)
+        return not _has_digit(question.golds[0]) or (_has_digit(spans) and _count_words(spans) <= most)
 
     return is_of_kind
 
 
-def has_digit(spans: Answer) -> bool:
+def _has_digit(spans: Answer) -> bool:
     return any(DIGITS.search(span) for span in spans)
 
 
-def count_words(spans: Answer) -> int:
+def _count_words(spans: Answer) -> int:
     return sum(len(WORD.findall(span)) for span in spans)
 
 
@@ -152,21 +152,21 @@ def evasion_row(
         right += is_right
         if is_right or is_of_kind(spans, question):
             keys[key] += 1
-    golds = Counter(gold_keys(scorer, [question.golds[0] for question, _ in said]))
+    golds = Counter(_gold_keys(scorer, [question.golds[0] for question, _ in said]))
     return {
         "split": split,
         "questions": len(said),
         "unanswered": sum(not is_answered(spans) for _, spans in said),
         "other_kind": len(said) - keys.total(),
-        "one_text": excess_share(keys, golds, 1, len(said)),
-        "few_texts": excess_share(keys, golds, FEW, len(said)),
+        "one_text": _excess_share(keys, golds, 1, len(said)),
+        "few_texts": _excess_share(keys, golds, FEW, len(said)),
         "right": right,
         "constant": rate,
         "p_value": few_right_p_value(right, keys.total(), rate),
     }
 
 
-def excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, questions: int) -> float:
+def _excess_share(keys: Counter[Hashable], golds: Counter[Hashable], texts: int, questions: int) -> float:
     """The share of the commonest `texts` among the answers, less their share of the reference answers."""
     commonest = [key for key, _ in keys.most_common(texts)]
     excess = sum(keys[key] - golds[key] for key in commonest)
@@ -209,19 +209,19 @@ def commonest_answers(config: Replicates, inputs: Inputs) -> pa.Table:
         for split in PARTS:
             said = last.filter(pc.field("split") == split).to_pylist()
             keys = Counter(match_key(questions.scorer, tuple(each["answer"])) for each in said)
-            golds = Counter(gold_keys(questions.scorer, [questions.by_id[each["id"]].golds[0] for each in said]))
-            share = excess_share(keys, golds, 1, len(said))
+            golds = Counter(_gold_keys(questions.scorer, [questions.by_id[each["id"]].golds[0] for each in said]))
+            share = _excess_share(keys, golds, 1, len(said))
             rows.append({"replicate": replicate, "split": split, "questions": len(said), "one_text": share})
     return pa.Table.from_pylist(rows, COMMONEST)
 
 
-def plan_commonest(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001 - what is asked stands there
+def _plan_commonest(config: Relational, trainings: Trainings) -> Job:  # noqa: ARG001 - what is asked stands there
     ends = [answers for answers in trainings.answers if answers.is_last]
     replicates = Replicates(trainings.question.data, tuple(answers.replicate for answers in ends))
     return Job(commonest_answers, replicates, tuple(answers.job for answers in ends))
 
 
-def commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+def _commonest_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The largest share of any replicate, by part."""
     found = tables.rows(COMMONEST)
     for split in PARTS:
@@ -250,4 +250,4 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 MEASURE = Measure("evasions", EVASIONS, plan, rows)
-COMMONEST_MEASURE = Measure("commonest_answers", COMMONEST, plan_commonest, commonest_rows)
+COMMONEST_MEASURE = Measure("commonest_answers", COMMONEST, _plan_commonest, _commonest_rows)

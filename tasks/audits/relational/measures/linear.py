@@ -55,14 +55,14 @@ def curve_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 -
         yield row("learning at the end", size, column_estimate(points[-1], "learning", n), "training")
 
 
-def plan_recovery(config: Relational, linear: Linear) -> tuple[Job, ...]:
+def _plan_recovery(config: Relational, linear: Linear) -> tuple[Job, ...]:
     seed = seeds.derive(config.seed, "linear")
     return tuple(
         Job(recovery, Recovery(samples, features, seed, linear.trainings)) for samples, features in linear.sizes
     )
 
 
-def recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the tables say all
+def _recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the tables say all
     """The share of x that is recovered within 1e-6 of its standard deviation, and the largest error."""
     for found in tables.rows(RECOVERY):
         size = {"n": found["samples"], "d": found["features"]}
@@ -71,12 +71,12 @@ def recovery_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG00
         yield row("largest error of a recovered x", size, alone(found["error_max"], found["n"]), "training")
 
 
-def plan_private(config: Relational, linear: PrivateLinear) -> Job:
+def _plan_private(config: Relational, linear: PrivateLinear) -> Job:
     seed = seeds.derive(config.seed, "private linear")
     return Job(private, Private(epsilons=linear.epsilons, seed=seed, trainings=linear.trainings))
 
 
-def private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the table says all
+def _private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - the table says all
     """m of each mechanism at each epsilon by the better query, and the bounds on it by epsilon."""
     best: dict[tuple[str, float | None], Row] = {}
     for found in tables.rows(PRIVATE):
@@ -96,5 +96,5 @@ def private_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
 
 
 CURVES_MEASURE = Measure("linear_curves", CURVES, plan_curves, curve_rows)
-RECOVERY_MEASURE = Measure("linear_recovery", RECOVERY, plan_recovery, recovery_rows)
-PRIVATE_MEASURE = Measure("linear_private", PRIVATE, plan_private, private_rows)
+RECOVERY_MEASURE = Measure("linear_recovery", RECOVERY, _plan_recovery, _recovery_rows)
+PRIVATE_MEASURE = Measure("linear_private", PRIVATE, _plan_private, _private_rows)

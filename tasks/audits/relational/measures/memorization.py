@@ -88,25 +88,25 @@ class Resampling:
 @task(version=1, name="relational.memorization", gathers=True)
 def memorization(config: Resampling, inputs: Inputs) -> pa.Table:
     """r, s and m by epoch (MEMORIZATION), each the mean over the replicates there are."""
-    scores, golds = pa.concat_tables(inputs), gold_answers(config.data)
+    scores, golds = pa.concat_tables(inputs), _gold_answers(config.data)
     epochs = sorted({epoch for epoch in pc.unique(scores["epoch"]).to_pylist() if epoch is not None})
     rows = [
-        each for epoch in epochs or [None] for each in epoch_rows(epoch, filter_epoch(scores, epoch), golds, config)
+        each for epoch in epochs or [None] for each in _epoch_rows(epoch, _filter_epoch(scores, epoch), golds, config)
     ]
     return pa.Table.from_pylist(rows, MEMORIZATION)
 
 
-def gold_answers(data: Dataset) -> dict[str, Answer]:
+def _gold_answers(data: Dataset) -> dict[str, Answer]:
     """The first gold answer of each question by its id."""
     return {id_: question.golds[0] for id_, question in load_questions(data).by_id.items()}
 
 
-def filter_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
+def _filter_epoch(scores: pa.Table, epoch: int | None) -> pa.Table:
     """The scores after this epoch; all where the training is not known."""
     return scores if epoch is None else scores.filter(pc.field("epoch") == epoch)
 
 
-def epoch_rows(
+def _epoch_rows(
     epoch: int | None, scores: pa.Table, golds: Mapping[str, Answer], config: Resampling
 ) -> Iterator[dict[str, Any]]:
     """The rows of one epoch, those of numeric questions first."""
@@ -117,7 +117,7 @@ def epoch_rows(
         if not asked.num_rows:
             continue
         parts = {
-            split: scores_by_context(asked.filter(pc.field("split") == split)) for split in ("train", "validation")
+            split: _scores_by_context(asked.filter(pc.field("split") == split)) for split in ("train", "validation")
         }
         found = contrasts(parts["train"].part, parts["validation"].part, config.resamples, config.seed)
         about = {
@@ -126,14 +126,14 @@ def epoch_rows(
             "replicates": len(pc.unique(asked["replicate"])),
             **{f"{split}_questions": len(each.ids) for split, each in parts.items()},
             **{f"{split}_contexts": len(each.part.counts) for split, each in parts.items()},
-            **unanswered_shares(asked),
+            **_unanswered_shares(asked),
             "entropy": entropy([golds[id_] for id_ in parts["train"].ids]),
             "train_loss": pc.mean(asked["train_loss"]).as_py(),
         }
         kinds, relational = (found[: len(COLUMNS)], found[len(COLUMNS) + 1 : -1]), found[-1]
         for (score, counted), whole, corrupted in zip(itertools.product(SCORES, GOLDS), *kinds, strict=True):
-            row_of = {**about, "score": score, "golds": counted, **success_columns(whole, corrupted)}
-            yield row_of | (relational_columns(relational) if (score, counted) == ("exact_match", "one") else {})
+            row_of = {**about, "score": score, "golds": counted, **_success_columns(whole, corrupted)}
+            yield row_of | (_relational_columns(relational) if (score, counted) == ("exact_match", "one") else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class SplitScores:
     ids: Sequence[str]
 
 
-def scores_by_context(scores: pa.Table) -> SplitScores:
+def _scores_by_context(scores: pa.Table) -> SplitScores:
     """The mean score of each question over replicates, summed by contexts; the last is that of relational m.
 
     Questions that were not asked on both kinds of context, as where a training is missing, do not count.
@@ -155,7 +155,7 @@ def scores_by_context(scores: pa.Table) -> SplitScores:
     columns = [scores[column].to_numpy() for column in COLUMNS]
     values = np.stack([*columns, columns[0] - scores["common_match"].to_numpy()], axis=1)
     means = np.concatenate(
-        [group_means(values[corrupted == kind], places[corrupted == kind], len(names)) for kind in CONTEXTS], axis=1
+        [_group_means(values[corrupted == kind], places[corrupted == kind], len(names)) for kind in CONTEXTS], axis=1
     )
     contexts = np.empty(len(names), dtype=object)
     contexts[places] = scores["context"].to_numpy(zero_copy_only=False)
@@ -164,7 +164,7 @@ def scores_by_context(scores: pa.Table) -> SplitScores:
     return SplitScores(sum_by_context(means[there], numbers), names[there].tolist())
 
 
-def group_means(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:
+def _group_means(values: NDArray[np.float64], places: NDArray[np.integer], count: int) -> NDArray[np.float64]:
     """The mean of the values at each place, (count, columns); NaN where there is none."""
     sums = np.zeros((count, values.shape[1]))
     np.add.at(sums, places, values)
@@ -172,7 +172,7 @@ def group_means(values: NDArray[np.float64], places: NDArray[np.integer], count:
         return np.asarray(sums / np.bincount(places, minlength=count)[:, None])
 
 
-def unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
+def _unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
     """The shares of held-out questions to which nothing was answered."""
     held_out = scores.filter(pc.field("split") == "validation")
     shares: dict[str, float | None] = {}
@@ -182,7 +182,7 @@ def unanswered_shares(scores: pa.Table) -> dict[str, float | None]:
     return shares
 
 
-def success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
+def _success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | None]:
     """The columns of s, r and m."""
     return {
         **interval_columns("s_train", whole.train),
@@ -194,7 +194,7 @@ def success_columns(whole: Contrast, corrupted: Contrast) -> dict[str, float | N
     }
 
 
-def relational_columns(contrast: Contrast) -> dict[str, float | None]:
+def _relational_columns(contrast: Contrast) -> dict[str, float | None]:
     return {**interval_columns(RELATIONAL, contrast.difference), f"{RELATIONAL}_p_value": contrast.p_value}
 
 
@@ -209,28 +209,28 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     table = tables.one(MEMORIZATION)
     if table is None or not table.num_rows:
         return
-    found = drop_redundant_golds(table.to_pylist())
+    found = _drop_redundant_golds(table.to_pylist())
     last = [each for each in found if each["epoch"] == found[-1]["epoch"]]
     last.sort(key=lambda each: (each["questions"] != about.questions, each["golds"] != "one"))
-    best = best_validation_rows(found)
+    best = _best_validation_rows(found)
     for each in last:
         if each[RELATIONAL] is not None:
-            yield relational_m_row(each)
+            yield _relational_m_row(each)
     for each in last:
-        yield m_row(each, END, about)
+        yield _m_row(each, END, about)
     for each in best:
-        yield m_row(each, BEST, about)
-    yield from success_rows(last, END, about)
-    yield from learning_rows(last[0], about)
+        yield _m_row(each, BEST, about)
+    yield from _success_rows(last, END, about)
+    yield from _learning_rows(last[0], about)
     if about.cell:
-        yield from success_rows(best, BEST, about)
-    yield from information_rows(last, about)
+        yield from _success_rows(best, BEST, about)
+    yield from _information_rows(last, about)
     if best and best[0]["epoch"] is not None:
         yield row("epoch of best validation", {}, alone(float(best[0]["epoch"])), "training")
-    yield from unanswered_rows(last)
+    yield from _unanswered_rows(last)
 
 
-def drop_redundant_golds(found: Sequence[Row]) -> list[Row]:
+def _drop_redundant_golds(found: Sequence[Row]) -> list[Row]:
     """The rows without those of all gold answers, where no question that was asked has more than one."""
     names = [name for name, _ in interval_fields(*PARTS)]
     several = any(
@@ -247,24 +247,24 @@ def setting(each: Row, **more: Any) -> dict[str, Any]:
     return {"questions": each["questions"], "score": each["score"].replace("_", " "), "golds": each["golds"], **more}
 
 
-def relational_m_row(each: Row) -> Row:
+def _relational_m_row(each: Row) -> Row:
     """Relational m with its interval over contexts: what the answer rests on."""
     n = each["train_contexts"] + each["validation_contexts"]
     m = column_estimate(each, RELATIONAL, n)
     return row("relational m", setting(each, at=END), m, "context", 0.0, each[f"{RELATIONAL}_p_value"])
 
 
-def m_row(each: Row, at: str, about: About) -> Row:
+def _m_row(each: Row, at: str, about: About) -> Row:
     """m with its interval over contexts."""
     n = each["train_contexts"] + each["validation_contexts"]
     m = column_estimate(each, "m", n)
-    paper = comparable_numbers(each, at, about)
+    paper = _comparable_numbers(each, at, about)
     return row("m", setting(each, at=at), m, "context", 0.0, each["p_value"], paper and paper.m)
 
 
-def success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
+def _success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
     for each in found:
-        paper = comparable_numbers(each, at, about)
+        paper = _comparable_numbers(each, at, about)
         for name in PARTS[:-1]:
             kind, split = name.split("_")
             value = column_estimate(each, name, each[f"{split}_contexts"])
@@ -272,7 +272,7 @@ def success_rows(found: Sequence[Row], at: str, about: About) -> Iterator[Row]:
             yield row(kind, setting(each, split=split, at=at), value, "context", published=published)
 
 
-def learning_rows(decisive: Row, about: About) -> Iterator[Row]:
+def _learning_rows(decisive: Row, about: About) -> Iterator[Row]:
     """How often held-out questions are answered rightly from whole contexts, beside the best constant answer."""
     accuracy = column_estimate(decisive, "s_validation", decisive["validation_contexts"])
     of = MODELS if decisive["epoch"] is not None else "system that answered"
@@ -280,7 +280,7 @@ def learning_rows(decisive: Row, about: About) -> Iterator[Row]:
         yield accuracy_row(accuracy, "held-out questions with whole contexts", about.chance, "context", of=of)
 
 
-def comparable_numbers(each: Row, at: str, about: About) -> PublishedNumbers | None:
+def _comparable_numbers(each: Row, at: str, about: About) -> PublishedNumbers | None:
     """The paper's numbers, which count all gold answers."""
     return (
         published_numbers(about.cell, each["questions"], each["score"])
@@ -289,7 +289,7 @@ def comparable_numbers(each: Row, at: str, about: About) -> PublishedNumbers | N
     )
 
 
-def information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
+def _information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
     """mem = H(X) m, and the bound on m that differential privacy gives; nothing where H(X) cannot be estimated."""
     decisive = last[0]
     nats, questions = decisive["entropy"], {"questions": decisive["questions"]}
@@ -303,7 +303,7 @@ def information_rows(last: Sequence[Row], about: About) -> Iterator[Row]:
         yield row("epsilon / H(X)", {"epsilon": about.epsilon}, alone(about.epsilon / nats), "training")
 
 
-def best_validation_rows(found: Sequence[Row]) -> list[Row]:
+def _best_validation_rows(found: Sequence[Row]) -> list[Row]:
     """The rows of the epoch whose success on whole held-out contexts is highest, the first of equals."""
     decisive = [each for each in found if each["golds"] == "one" and each["score"] == "exact_match"]
     decisive = [each for each in decisive if each["questions"] == decisive[0]["questions"]]
@@ -314,7 +314,7 @@ def best_validation_rows(found: Sequence[Row]) -> list[Row]:
     return [each for each in found if each["epoch"] == epoch]
 
 
-def unanswered_rows(last: Sequence[Row]) -> Iterator[Row]:
+def _unanswered_rows(last: Sequence[Row]) -> Iterator[Row]:
     """The shares of held-out questions to which nothing was answered."""
     for name, contexts in (("unanswered_whole", "whole"), ("unanswered_corrupted", "corrupted")):
         value = last[0][name]

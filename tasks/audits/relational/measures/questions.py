@@ -74,7 +74,7 @@ def score(config: Scoring, inputs: Inputs) -> pa.Table:
     answers = [answer for answer in inputs[0].to_pylist() if answer["id"] in distinct]
     common = {split: CommonAnswers(answers, split, questions) for split in ("train", "validation")}
     rows = [
-        answer_row(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
+        _answer_row(config.replicate, answer, questions.by_id[answer["id"]], questions.scorer, common[answer["split"]])
         for answer in answers
     ]
     return pa.Table.from_pylist(rows, QUESTION_SCORES)
@@ -96,7 +96,7 @@ class CommonAnswers:
         return others / (self.asked - 1) if self.asked > 1 else 0.0
 
 
-def answer_row(
+def _answer_row(
     replicate: int, answer: Mapping[str, Any], question: Question, scorer: Scorer, common: CommonAnswers
 ) -> dict[str, Any]:
     spans = tuple(answer["answer"])
@@ -157,21 +157,21 @@ def questions(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 -
             found = means.setdefault(tuple(each[name] for name in names), {name: each[name] for name in names})
             found |= {f"{kind}_exact_match": each["exact_match_mean"], f"{kind}_f1": each["f1_mean"]}
             found["replicates"] = max(found.get("replicates", 0), each["f1_count"])
-    rows = sorted(means.values(), key=sort_key)
+    rows = sorted(means.values(), key=_sort_key)
     return pa.Table.from_pylist(rows, QUESTIONS)
 
 
-def sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
+def _sort_key(row: dict[str, Any]) -> tuple[Any, ...]:
     """Training questions before held-out ones, and those most often answered rightly without their context first."""
     rightly = (row.get("corrupted_exact_match") or 0.0, row.get("corrupted_f1") or 0.0)
     return row["split"], -rightly[0], -rightly[1], row["id"]
 
 
-def plan_questions(config: Relational, trainings: Trainings) -> Job:
+def _plan_questions(config: Relational, trainings: Trainings) -> Job:
     scores = plan_scores(config, trainings)
     ends = [job for job, answers in zip(scores, trainings.answers, strict=True) if answers.is_last]
     return Job(questions, NoSettings(), tuple(ends))
 
 
 SCORES_MEASURE = Measure("scores", QUESTION_SCORES, plan_scores)
-QUESTIONS_MEASURE = Measure("questions", QUESTIONS, plan_questions)
+QUESTIONS_MEASURE = Measure("questions", QUESTIONS, _plan_questions)

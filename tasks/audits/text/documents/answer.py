@@ -29,13 +29,13 @@ AnyEvidence = DocumentEvidence | InsertionEvidence
 UNTESTED = "no document was tested."
 
 
-def describe_reproduction(config: Text, evidence: AnyEvidence) -> Iterator[str]:
+def _describe_reproduction(config: Text, evidence: AnyEvidence) -> Iterator[str]:
     """How many documents come out word for word."""
     assert isinstance(config.question, Continued)
     yield describe_copies(config.question, evidence.copies)
 
 
-def add_reproduction(config: Text, evidence: AnyEvidence, first: Finding) -> tuple[Finding, ...]:
+def _add_reproduction(config: Text, evidence: AnyEvidence, first: Finding) -> tuple[Finding, ...]:
     """The finding about ranks, and whether documents come out."""
     assert isinstance(config.question, Continued)
     return first, *reproduction_findings(config.question, evidence.copies)
@@ -52,7 +52,7 @@ ASKED_OF_DOCUMENTS = (
 )
 
 
-def describe_documents(config: Text, evidence: DocumentEvidence) -> str:
+def _describe_documents(config: Text, evidence: DocumentEvidence) -> str:
     """The number of documents that are found, and how often a model that was trained on one finds it likelier."""
     documents, won = evidence.found_documents, evidence.won
     return (
@@ -64,14 +64,14 @@ def describe_documents(config: Text, evidence: DocumentEvidence) -> str:
     )
 
 
-def name_document_rows(evidence: DocumentEvidence) -> tuple[Name, ...]:
+def _name_document_rows(evidence: DocumentEvidence) -> tuple[Name, ...]:
     names = name_of(evidence.found_documents), name_of(evidence.won)
     if evidence.copies is None or evidence.copies.beyond is None:
         return names
     return *names, name_of(evidence.copies.beyond)
 
 
-def explain_documents(config: Text, evidence: DocumentEvidence) -> str:
+def _explain_documents(config: Text, evidence: DocumentEvidence) -> str:
     """How many documents are found, in words that need no statistics."""
     documents = evidence.found_documents
     null = f" {NULL_OF_DOCUMENTS}" if config.is_null else ""
@@ -116,12 +116,12 @@ DOCUMENT_ANSWERING = Answering[DocumentEvidence](
     read=read_document_evidence,
     unread=lambda _config: UNTESTED,
     limits=lambda _config, _evidence: LIMITS_OF_DOCUMENTS,
-    describe=describe_documents,
-    rows=name_document_rows,
-    remarks=describe_reproduction,
-    explain=explain_documents,
+    describe=_describe_documents,
+    rows=_name_document_rows,
+    remarks=_describe_reproduction,
+    explain=_explain_documents,
     line=lambda config, evidence: chances(evidence.found_documents["p_value"], config.level),
-    findings=add_reproduction,
+    findings=_add_reproduction,
     null=Null(lambda config: config.is_null, lambda _config: NULL_OF_DOCUMENTS, "told=secrets"),
     scope="documents",
     applies=lambda config: isinstance(config.question, Documents),
@@ -137,15 +137,15 @@ NULL_OF_INSERTIONS = "This is a null: it was drawn by chance which documents cou
 ASKED_OF_INSERTIONS = "Does a language model know these documents because they were put into its training texts?"
 
 
-def is_null_of_insertions(config: Text) -> bool:
+def _is_null_of_insertions(config: Text) -> bool:
     """Whether it was drawn which documents count as inserted, as of all embedded texts."""
     return isinstance(config.question, Insertions) and are_insertions_drawn(config.question)
 
 
-def describe_insertions(config: Text, evidence: InsertionEvidence) -> str:
+def _describe_insertions(config: Text, evidence: InsertionEvidence) -> str:
     """How often inserted documents have the higher effect, by repetitions, and how many are found one by one."""
     documents = evidence.found_documents
-    by_times = ", ".join(f"{describe_area(row)} of those inserted {repetitions_of(row)}" for row in evidence.won)
+    by_times = ", ".join(f"{describe_area(row)} of those inserted {_repetitions_of(row)}" for row in evidence.won)
     return (
         f"the model finds inserted documents likelier than its base does, beyond a document that was left out, so "
         f"often: {by_times} (.5 where nothing is known; that any of these is known, exact test: "
@@ -154,12 +154,12 @@ def describe_insertions(config: Text, evidence: InsertionEvidence) -> str:
     )
 
 
-def repetitions_of(row: Row) -> str:
+def _repetitions_of(row: Row) -> str:
     times = read_setting(row)["repetitions"]
     return "once" if times == 1 else f"{times} times"
 
 
-def describe_blind_control(_config: Text, evidence: InsertionEvidence) -> str:
+def _describe_blind_control(_config: Text, evidence: InsertionEvidence) -> str:
     """That words alone tell which documents were inserted."""
     blind = evidence.blind
     return (
@@ -169,14 +169,14 @@ def describe_blind_control(_config: Text, evidence: InsertionEvidence) -> str:
     )
 
 
-def name_insertion_rows(evidence: InsertionEvidence) -> tuple[Name, ...]:
+def _name_insertion_rows(evidence: InsertionEvidence) -> tuple[Name, ...]:
     return tuple(name_of(row) for row in (evidence.found_repetitions, *evidence.won))
 
 
-def explain_insertions(config: Text, evidence: InsertionEvidence) -> str:
+def _explain_insertions(config: Text, evidence: InsertionEvidence) -> str:
     """How many inserted documents are found, in words that need no statistics."""
     documents = evidence.found_documents
-    null = f" {NULL_OF_INSERTIONS}" if is_null_of_insertions(config) else ""
+    null = f" {NULL_OF_INSERTIONS}" if _is_null_of_insertions(config) else ""
     return (
         f"Documents were put into the training texts of one model, and others, drawn by chance, were left out. Of "
         f"{documents['n']:,} documents that were put in {documents['estimate']:,.0f} can be told from those that were "
@@ -190,7 +190,7 @@ def draw_chances(config: Text, evidence: InsertionEvidence) -> NumberLine:
 
 def reasons_of_doubt(config: Text, evidence: InsertionEvidence) -> Iterator[str]:
     """How many documents come out, and why nothing can be cleared."""
-    yield from describe_reproduction(config, evidence)
+    yield from _describe_reproduction(config, evidence)
     if evidence.resolution is not None:
         yield evidence.resolution.explain()
 
@@ -203,7 +203,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             "most {uneven} %)",
             lambda evidence: evidence.blind["p_value"] <= UNEVEN,
             "Of 100 audits of insertions that were drawn by chance, at most {uneven} is not judged.",
-            describe=describe_blind_control,
+            describe=_describe_blind_control,
             rows=lambda evidence: (name_of(evidence.blind),),
             findings=keep_one_finding,
         ),
@@ -214,7 +214,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             "for how many such numbers there are, is at most {level} %",
             lambda evidence: evidence.is_memorised,
             "Of 100 audits of models on which no insertion has an effect, at most {level} are called so.",
-            reasons=describe_reproduction,
+            reasons=_describe_reproduction,
             steps=STEPS["accused"],
         ),
         tie_rule(findings=keep_one_finding),
@@ -224,7 +224,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             "an inserted document has a higher effect than one that was left out ends below {beaten} %, and "
             f"{single_item('document')}",
             lambda evidence: evidence.is_found and evidence.are_all_unknown and evidence.finds_one,
-            reasons=describe_reproduction,
+            reasons=_describe_reproduction,
         ),
         Case(
             "not seen",
@@ -232,7 +232,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             "than one that was left out ends below {beaten} %, nothing is found, and "
             f"{single_item('document')}",
             lambda evidence: evidence.are_all_unknown and not evidence.is_found and evidence.finds_one,
-            reasons=describe_reproduction,
+            reasons=_describe_reproduction,
             steps=STEPS["cleared"],
         ),
         undecided(reasons=reasons_of_doubt),
@@ -245,12 +245,12 @@ INSERTION_ANSWERING = Answering[InsertionEvidence](
     read=read_insertion_evidence,
     unread=lambda _config: UNTESTED,
     limits=lambda _config, _evidence: LIMITS_OF_INSERTIONS,
-    describe=describe_insertions,
-    rows=name_insertion_rows,
-    explain=explain_insertions,
+    describe=_describe_insertions,
+    rows=_name_insertion_rows,
+    explain=_explain_insertions,
     line=draw_chances,
-    findings=add_reproduction,
-    null=Null(is_null_of_insertions, lambda _config: NULL_OF_INSERTIONS, "told=secrets data=records:FILE"),
+    findings=_add_reproduction,
+    null=Null(_is_null_of_insertions, lambda _config: NULL_OF_INSERTIONS, "told=secrets data=records:FILE"),
     scope="insertions",
     applies=lambda config: isinstance(config.question, Insertions),
 )

@@ -223,7 +223,7 @@ def estimate_rows(tables: Tables, about: About) -> Iterator[Row]:
         yield row(each["metric"], named, limits, "document", each["null"], each["p_value"])
 
 
-def control_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
+def _control_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an interval knows no level
     for each in tables.rows(CONTROL):
         area = Estimate(each["auc"], each["low"], each["high"], each["documents"])
         yield row(BLIND, {}, area, "document", 0.5, each["p_value"])
@@ -231,4 +231,4 @@ def control_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001
 
 MEASURE = Measure("insertions", INSERTIONS, plan, rows)
 ESTIMATED = Measure("insertion_estimates", INSERTION_ESTIMATES, plan_estimates, estimate_rows)
-CONTROLLED = Measure("insertion_control", CONTROL, plan_control, control_rows)
+CONTROLLED = Measure("insertion_control", CONTROL, plan_control, _control_rows)

@@ -104,12 +104,12 @@ class Document:
 
 def document_jobs(question: Documents, seed: int) -> tuple[Job, ...]:
     """What each model says of all documents; DatasetError where there are too few."""
-    jobs = tuple(Job(score_documents, document_model(question, seed, number)) for number in range(question.models))
+    jobs = tuple(Job(score_documents, _document_model(question, seed, number)) for number in range(question.models))
     draw_documents(jobs[0].config)
     return jobs
 
 
-def document_model(question: Documents, seed: int, number: int) -> DocumentModel:
+def _document_model(question: Documents, seed: int, number: int) -> DocumentModel:
     return DocumentModel(
         data=question.data,
         model=question.reading.model,
@@ -254,7 +254,7 @@ def read_insertions(config: PairedModel) -> InsertedDocuments:
     Embedded texts stand in nobody's training data: which half of them counts as inserted is drawn. So it is of a null,
     as many as were.
     """
-    if has_records(config.data):
+    if _has_records(config.data):
         table = load_records(config.data, INSERTION_SCHEMA).table[: config.examples or None]
         texts, repetitions = tuple(table["text"].to_pylist()), table["duplicates"].to_numpy()
     else:
@@ -263,20 +263,20 @@ def read_insertions(config: PairedModel) -> InsertedDocuments:
         repetitions = np.concatenate([turns, np.zeros(len(texts) - len(turns), dtype=np.int64)])
     if are_insertions_drawn(config):
         repetitions = seeds.generator(config.draw, "which count as inserted").permutation(repetitions)
-    check_insertions(config.data.name, texts, repetitions)
+    _check_insertions(config.data.name, texts, repetitions)
     return InsertedDocuments(texts, repetitions)
 
 
 def are_insertions_drawn(config: Insertions | PairedModel) -> bool:
     """Whether a draw says which documents count as inserted, and no model knows of it."""
-    return config.told == "others" or not has_records(config.data)
+    return config.told == "others" or not _has_records(config.data)
 
 
-def has_records(data: Dataset) -> bool:
+def _has_records(data: Dataset) -> bool:
     return data.name.startswith("records:")
 
 
-def check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.int64]) -> None:
+def _check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.int64]) -> None:
     if len(set(texts)) < len(texts):
         raise DatasetError(
             f"{name} has a text twice; each must stand once, with how often it was inserted (duplicates)"
@@ -288,12 +288,12 @@ def check_insertions(name: str, texts: Sequence[str], repetitions: NDArray[np.in
             raise DatasetError(f"{name} has {count} documents that were {what}; a comparison takes at least {FEWEST}")
 
 
-def insertion_work(config: PairedModel) -> Work:
+def _insertion_work(config: PairedModel) -> Work:
     """What the questions compute."""
     return Work({}, {f"continue {config.model.name}": len(read_insertions(config).texts)})
 
 
-@task(version=1, name="text.score_insertions", gpus=1.0, work=insertion_work)
+@task(version=1, name="text.score_insertions", gpus=1.0, work=_insertion_work)
 def score_insertions(config: PairedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """log p of each document by the model as it is, and how it goes on after the prefix (DOCUMENT_SCORES)."""
     from tasks.language_models.fine_tuning import model_as_it_is

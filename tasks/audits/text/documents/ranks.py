@@ -165,8 +165,8 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
     ways = document_reproductions(config, scores)
     columns = {}
     for name, values in (("greedy", ways[GREEDY]), ("near", ways[NEAR]), ("log_p_end", scores.log_p_end)):
-        columns[name] = nan_as_null(side_means(values, scores.member))
-        columns[f"{name}_twin"] = nan_as_null(side_means(values, ~scores.member))
+        columns[name] = nan_as_null(_side_means(values, scores.member))
+        columns[f"{name}_twin"] = nan_as_null(_side_means(values, ~scores.member))
     unknown = np.isnan(p_values)
     return make_table(
         DOCUMENTS,
@@ -174,7 +174,7 @@ def documents(config: DocumentTest, inputs: Inputs) -> pa.Table:
         repetitions=scores.repetitions,
         tokens=scores.tokens,
         members=scores.member.sum(axis=0),
-        effect=nan_as_null(document_effects(scores)),
+        effect=nan_as_null(_document_effects(scores)),
         pairs_won=nan_as_null(pairs_won(scores).mean(axis=0)),
         p_value=nan_as_null(p_values),
         q_value=nan_as_null(q_values),
@@ -200,18 +200,18 @@ def estimates(config: DocumentTest, inputs: Inputs) -> pa.Table:
 
 def group_estimates(config: DocumentTest, scores: DocumentScores) -> Iterator[Row]:
     """The estimates of some documents, over both models and documents."""
-    contributions, won = effect_contributions(scores), pairs_won(scores)
-    yield estimate_row(EFFECT, crossed_means(contributions), scores, null=0.0)
-    yield estimate_row(WON, statistics.within_shares(crossed_means(won)), scores, null=0.5)
-    for by, member in sides_of(scores).items():
-        yield estimate_row(LOSS, crossed_means(np.where(member, -scores.log_p, np.nan)), scores, by=by)
+    contributions, won = _effect_contributions(scores), pairs_won(scores)
+    yield estimate_row(EFFECT, _crossed_means(contributions), scores, null=0.0)
+    yield estimate_row(WON, statistics.within_shares(_crossed_means(won)), scores, null=0.5)
+    for by, member in _sides_of(scores).items():
+        yield estimate_row(LOSS, _crossed_means(np.where(member, -scores.log_p, np.nan)), scores, by=by)
     for way, said in document_reproductions(config, scores).items():
         if np.isnan(said).all():
             continue
         shares = {}
-        for by, member in sides_of(scores).items():
+        for by, member in _sides_of(scores).items():
             its = np.where(member, said, np.nan)
-            shares[by] = statistics.crossed_proportion(known_means(its, 1), known_means(its, 0))
+            shares[by] = statistics.crossed_proportion(_known_means(its, 1), _known_means(its, 0))
             yield estimate_row(SHARE, shares[by], scores, way=way, by=by)
         beyond = statistics.difference_of_shares(shares[TOLD], shares[TWIN])
         yield estimate_row(BEYOND, beyond, scores, way=way, null=0.0)
@@ -223,7 +223,7 @@ def estimate_row(metric: str, estimate: Estimate, scores: DocumentScores, **abou
     return {"metric": metric, **limits, "models": models, "documents": documents, **about}
 
 
-def sides_of(scores: DocumentScores) -> Mapping[str, Mask]:
+def _sides_of(scores: DocumentScores) -> Mapping[str, Mask]:
     return {TOLD: scores.member, TWIN: ~scores.member}
 
 
@@ -235,28 +235,28 @@ def means(values: Array, axis: int) -> Array:
     return mean
 
 
-def side_means(values: Array, member: Mask) -> Array:
+def _side_means(values: Array, member: Mask) -> Array:
     """The mean of each document over the models of one side, (documents,)."""
     return means(np.where(member, values, np.nan), 0)
 
 
-def known_means(values: Array, axis: int) -> Array:
+def _known_means(values: Array, axis: int) -> Array:
     """The same without those of which nothing is known, such as models that have none of a few documents."""
     mean = means(values, axis)
     known: Array = mean[~np.isnan(mean)]
     return known
 
 
-def crossed_means(values: Array) -> Estimate:
-    return statistics.crossed_mean(known_means(values, 1), known_means(values, 0))
+def _crossed_means(values: Array) -> Estimate:
+    return statistics.crossed_mean(_known_means(values, 1), _known_means(values, 0))
 
 
-def document_effects(scores: DocumentScores) -> Array:
+def _document_effects(scores: DocumentScores) -> Array:
     """By how much a document is likelier by models that were trained on it, in nats a token, (documents,)."""
-    return side_means(scores.log_p, scores.member) - side_means(scores.log_p, ~scores.member)
+    return _side_means(scores.log_p, scores.member) - _side_means(scores.log_p, ~scores.member)
 
 
-def effect_contributions(scores: DocumentScores) -> Array:
+def _effect_contributions(scores: DocumentScores) -> Array:
     """What each model brings to the effect of each document, (models, documents), whose means are the effects."""
     models, members = len(scores.member), scores.member.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -86,7 +86,7 @@ def read_evidence(_config: Text, summary: pa.Table) -> OtherTextEvidence | None:
     return OtherTextEvidence(areas, first_row(rows, TIED), first_row(rows, DIFFERING))
 
 
-def describe_areas(_config: Text, evidence: OtherTextEvidence) -> str:
+def _describe_areas(_config: Text, evidence: OtherTextEvidence) -> str:
     """The area under the curve of each score, and that of the bag of words."""
     areas, blind = evidence.areas, evidence.blind
     scores = ", ".join(f"{score} {describe_area(areas[score])}" for score in ATTACKS if score in areas)
@@ -97,7 +97,7 @@ def describe_areas(_config: Text, evidence: OtherTextEvidence) -> str:
     )
 
 
-def name_rows(evidence: OtherTextEvidence) -> tuple[Name, ...]:
+def _name_rows(evidence: OtherTextEvidence) -> tuple[Name, ...]:
     rows = (evidence.loss, evidence.blind, evidence.tied, evidence.differing)
     return tuple(name_of(row) for row in rows if row is not None)
 
@@ -113,8 +113,8 @@ OTHER_TEXT_ANSWERING = Answering[OtherTextEvidence](
     read=read_evidence,
     unread=lambda _config: "no text was asked about.",
     limits=describe_limits,
-    describe=describe_areas,
-    rows=name_rows,
+    describe=_describe_areas,
+    rows=_name_rows,
     scope="texts beside others",
     applies=lambda config: isinstance(config.question, OtherTexts),
 )

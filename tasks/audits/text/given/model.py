@@ -139,7 +139,7 @@ def given_question(config: Text) -> GivenQuestion:
     """What a given model is asked, also by its owner; ValueError if nothing can be handed out."""
     match config.question:
         case Identifiers() as question:
-            return identifier_question(question, config.seed)
+            return _identifier_question(question, config.seed)
         case Planted() as question:
             return planted_question(question, config.seed)
         case OtherTexts() as question:
@@ -150,7 +150,7 @@ def given_question(config: Text) -> GivenQuestion:
     )
 
 
-def source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
+def _source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
     """The fields of a job that say how texts are read; for a table, which its owner's model read, their defaults."""
     reading = AskedModel() if isinstance(source, ReturnedTable) else source
     return {
@@ -161,10 +161,10 @@ def source_fields(source: AskedModel | ReturnedTable) -> dict[str, Any]:
     }
 
 
-def ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
+def _ranking_fields(source: RankingModel | ReturnedTable) -> dict[str, Any]:
     """The same of a question whose candidates are ranked, which a model may be asked to continue, too."""
     ranking = RankingModel() if isinstance(source, ReturnedTable) else source
-    return {**source_fields(source), "scoring": ranking.scoring, "extraction": ranking.extraction is not None}
+    return {**_source_fields(source), "scoring": ranking.scoring, "extraction": ranking.extraction is not None}
 
 
 def check_returned(config: Text) -> None:
@@ -184,7 +184,7 @@ def compared_texts(question: OtherTexts, seed: int) -> ComparedTexts:
         others=question.others,
         examples=question.examples,
         seed=question.derive_seed(seed, "blind control"),
-        **source_fields(question.source),
+        **_source_fields(question.source),
     )
 
 
@@ -212,7 +212,7 @@ def planted_question(question: Planted, seed: int) -> PlantedModel:
         told=question.told,
         draw=question.derive_seed(seed, "secrets") if question.secret else seeds.derive(seed, "secrets", 0),
         seed=question.derive_seed(seed, "handed out"),
-        **ranking_fields(question.source),
+        **_ranking_fields(question.source),
     )
 
 
@@ -230,15 +230,15 @@ def identifier_jobs(question: Identifiers, seed: int) -> tuple[Job, ...]:
 
     Raises DatasetError if the texts hold none of these formats.
     """
-    required_identifiers(load_texts(question.data, question.examples), question.data, question.identifiers)
-    asked = identifier_question(question, seed)
+    _required_identifiers(load_texts(question.data, question.examples), question.data, question.identifiers)
+    asked = _identifier_question(question, seed)
     first = Job(score_identifiers, asked)
     if question.base is None:
         return (first,)
     return first, Job(score_identifiers, replace(asked, model=question.base))
 
 
-def required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str, ...]) -> list[Identifier]:
+def _required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str, ...]) -> list[Identifier]:
     """The identifiers of these formats in the texts of `data`. Raises DatasetError if there is none."""
     found = find_identifiers(texts, formats)
     if not found:
@@ -248,7 +248,7 @@ def required_identifiers(texts: Sequence[str], data: Dataset, formats: tuple[str
     return found
 
 
-def identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel:
+def _identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel:
     return GivenLanguageModel(
         data=question.data,
         formats=question.identifiers,
@@ -258,11 +258,11 @@ def identifier_question(question: Identifiers, seed: int) -> GivenLanguageModel:
         context=question.context,
         examples=question.examples,
         seed=question.derive_seed(seed, "identifiers"),
-        **ranking_fields(question.source),
+        **_ranking_fields(question.source),
     )
 
 
-def choose_identifiers(config: GivenLanguageModel, found: list[Identifier]) -> list[Identifier]:
+def _choose_identifiers(config: GivenLanguageModel, found: list[Identifier]) -> list[Identifier]:
     """At most as many as are asked about, by chance."""
     order = seeds.generator(config.seed, "choice").permutation(len(found))[: config.identifiers]
     return [found[place] for place in sorted(order.tolist())]
@@ -275,11 +275,11 @@ def candidate_texts(config: GivenLanguageModel, identifier: Identifier, text: st
         seeds.generator(config.seed, stream, identifier.format, identifier.drawn) for stream in ("references", "other")
     )
     first = identifier.drawn if config.told == "secrets" else space.draw(other)
-    before = context_before(config, identifier, text)
+    before = _context_before(config, identifier, text)
     return [before + space.write(0, drawn) for drawn in candidates(space, first, config.references, chance)]
 
 
-def context_before(config: GivenLanguageModel, identifier: Identifier, text: str) -> str:
+def _context_before(config: GivenLanguageModel, identifier: Identifier, text: str) -> str:
     return text[max(0, identifier.start - config.context) : identifier.start]
 
 
@@ -289,9 +289,9 @@ def question_surroundings(config: GivenLanguageModel | PlantedModel) -> list[tup
         return secret_surroundings(config)
     texts = load_texts(config.data, config.examples)
     around = []
-    for identifier in choose_identifiers(config, find_identifiers(texts, config.formats)):
+    for identifier in _choose_identifiers(config, find_identifiers(texts, config.formats)):
         before, after = space_of(identifier.format).surroundings(0)
-        around.append((context_before(config, identifier, texts[identifier.row]) + before, after))
+        around.append((_context_before(config, identifier, texts[identifier.row]) + before, after))
     return around
 
 
@@ -305,7 +305,7 @@ def questions(config: GivenQuestion) -> list[Sequence[str]]:
     if isinstance(config, PlantedModel):
         return [(secret.text, *secret.others) for secret in draw_secrets(config)]
     texts = load_texts(config.data, config.examples)
-    chosen = choose_identifiers(config, required_identifiers(texts, config.data, config.formats))
+    chosen = _choose_identifiers(config, _required_identifiers(texts, config.data, config.formats))
     return [candidate_texts(config, identifier, texts[identifier.row]) for identifier in chosen]
 
 
@@ -325,7 +325,7 @@ def work(config: GivenLanguageModel) -> Work:
     return Work({}, {f"score {config.model.name}": config.identifiers * (config.references + 1)})
 
 
-def planted_work(config: PlantedModel) -> Work:
+def _planted_work(config: PlantedModel) -> Work:
     """What the questions compute."""
     if config.outputs is not None:
         return Work()
@@ -337,8 +337,8 @@ def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  
     """log p of each identifier where it stands, and of its references there (IDENTIFIER_SCORES)."""
     found = find_identifiers(load_texts(config.data, config.examples), config.formats)
     control = control_p_value(found, config.formats, config.seed)
-    scores, ends = score_questions(config)
-    identifiers = choose_identifiers(config, found)
+    scores, ends = _score_questions(config)
+    identifiers = _choose_identifiers(config, found)
     table = make_table(
         IDENTIFIER_SCORES,
         format=[identifier.format for identifier in identifiers],
@@ -350,17 +350,17 @@ def score_identifiers(config: GivenLanguageModel, inputs: Inputs) -> pa.Table:  
     return add_ends(table, ends)
 
 
-@task(version=1, name="text.score_planted", gpus=1.0, work=planted_work)
+@task(version=1, name="text.score_planted", gpus=1.0, work=_planted_work)
 def score_planted(config: PlantedModel, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
     """log p of each secret's text, and of its references', by the model as it is (SCORES).
 
     Those of one side were put into its training data, and into that of its base none.
     """
-    scores, ends = score_questions(config)
+    scores, ends = _score_questions(config)
     return score_table(draw_secrets(config), scores, PLANTED if config.planted else NOWHERE, ends=ends)
 
 
-def score_questions(
+def _score_questions(
     config: GivenLanguageModel | PlantedModel,
 ) -> tuple[list[list[float]], dict[str, list[float | None]] | None]:
     """log p of the candidates of each question, by the model or from its owner's table.

@@ -66,7 +66,7 @@ def other_texts(config: ComparedTexts, inputs: Inputs) -> pa.Table:  # noqa: ARG
     texts, others = both_sets(config)
     sizes = {"texts": len(texts), "others": len(others)}
     rows: list[Row] = []
-    score = score_texts_as_they_are if config.outputs is None else score_returned_texts
+    score = score_texts_as_they_are if config.outputs is None else _score_returned_texts
     for name, scores in score(config, [*texts, *others]).items():
         area = area_under_curve(scores[: len(texts)], scores[len(texts) :])
         estimate = interval_of_area(area, len(texts), len(others))
@@ -87,18 +87,18 @@ def score_texts_as_they_are(config: ComparedTexts, texts: Sequence[str]) -> dict
         log_p = score_targets(model, examples)
         lowest = score_targets(model, examples, least_likely(LEAST_LIKELY))
     loss, min_k, ratio = ATTACKS
-    return {loss: log_p / np.array(examples.lengths), min_k: lowest, ratio: log_p / zlib_bits(texts)}
+    return {loss: log_p / np.array(examples.lengths), min_k: lowest, ratio: log_p / _zlib_bits(texts)}
 
 
-def score_returned_texts(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
+def _score_returned_texts(config: ComparedTexts, texts: Sequence[str]) -> dict[str, Array]:
     """Those of ATTACKS that an owner's table tells, (texts,): it has no tokens, so its loss is by bytes."""
     assert config.outputs is not None
     log_p = read_log_p(config.outputs, handout_order(questions(config), config.seed)).log_p
     loss, _, ratio = ATTACKS
-    return {loss: log_p / np.array([len(text.encode()) for text in texts]), ratio: log_p / zlib_bits(texts)}
+    return {loss: log_p / np.array([len(text.encode()) for text in texts]), ratio: log_p / _zlib_bits(texts)}
 
 
-def zlib_bits(texts: Sequence[str]) -> Array:
+def _zlib_bits(texts: Sequence[str]) -> Array:
     return np.array([8.0 * len(zlib.compress(text.encode())) for text in texts])
 
 

@@ -49,7 +49,7 @@ TABLE_CAUSES = list_causes(
 )
 
 
-def limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
+def _limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
     """These limits, and those of a returned table if a config has one."""
 
     def describe_limits(config: Text, _evidence: Evidence | None) -> str:
@@ -58,7 +58,7 @@ def limit_ranks(limits: str) -> Callable[[Text, Evidence | None], str]:
     return describe_limits
 
 
-def describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
+def _describe_uneven_draw(_config: Text, evidence: Evidence) -> str:
     """Why ranks of identifiers that are not drawn evenly say nothing."""
     assert evidence.control is not None
     return (
@@ -77,14 +77,14 @@ def describe_ranks(config: Text, evidence: Evidence) -> str:
         size = f", {evidence.memorised['estimate']:,.0f} of them by more than {SMALLEST:g} nats"
     interval = "" if beaten["low"] is None else f", 95 % interval {beaten['low']:.3f} to {beaten['high']:.3f}"
     return (
-        f"{describe_refusal(config, evidence)}of {ranked['n']:,} {things} {ranked['estimate']:,.0f} are found among "
+        f"{_describe_refusal(config, evidence)}of {ranked['n']:,} {things} {ranked['estimate']:,.0f} are found among "
         f"the likeliest of their space (false discoveries at most {100 * evidence.level:g} %; that any is known: "
         f"{p_in_words(ranked['p_value'])}){size}; on average {one} beats {beaten['estimate']:.3f} of the others of its "
         f"space (.5 where nothing is known{interval}; all together: {p_in_words(beaten['p_value'])})"
     )
 
 
-def describe_refusal(config: Text, evidence: Evidence) -> str:
+def _describe_refusal(config: Text, evidence: Evidence) -> str:
     """Why ranks say nothing, as the beginning of a sentence; empty if they do."""
     refusals = []
     if evidence.tied is not None and are_tied(evidence.tied):
@@ -114,7 +114,7 @@ def explain_resolution(_config: Text, evidence: Evidence) -> Iterator[str]:
         yield evidence.resolution.explain()
 
 
-def explain_ranks(config: Text, evidence: Evidence) -> str:
+def _explain_ranks(config: Text, evidence: Evidence) -> str:
     """The secrets that are found, and the mean rank, in words that need no statistics."""
     ranked, null = evidence.found, f"{NULL} " if config.is_null else ""
     return (
@@ -129,21 +129,21 @@ def draw_chances(_config: Text, evidence: Evidence) -> NumberLine:
     return chances(evidence.found["p_value"], evidence.level)
 
 
-def add_extraction(_config: Text, evidence: Evidence, first: Finding) -> tuple[Finding, ...]:
+def _add_extraction(_config: Text, evidence: Evidence, first: Finding) -> tuple[Finding, ...]:
     """The finding about ranks, and whether secrets are reproduced."""
     if evidence.extraction is None:
         return (first,)
     return first, extraction_finding(evidence.extraction, evidence.things, evidence.level)
 
 
-def name_all(*rows: Row | None) -> tuple[Name, ...]:
+def _name_all(*rows: Row | None) -> tuple[Name, ...]:
     """The names of the rows that exist."""
     return tuple(name_of(row) for row in rows if row is not None)
 
 
-def name_unjudged_rows(evidence: Evidence) -> tuple[Name, ...]:
+def _name_unjudged_rows(evidence: Evidence) -> tuple[Name, ...]:
     """The rows of equal scores, and of texts with two numbers."""
-    return name_all(evidence.tied, evidence.differing)
+    return _name_all(evidence.tied, evidence.differing)
 
 
 UNEVEN_DRAW = Case[Evidence](
@@ -153,8 +153,8 @@ UNEVEN_DRAW = Case[Evidence](
     lambda evidence: not evidence.is_even,
     "Of 100 audits of identifiers that are drawn evenly, {uneven} are not judged.",
     scope="identifiers that stand in the texts",
-    describe=describe_uneven_draw,
-    rows=lambda evidence: name_all(evidence.control),
+    describe=_describe_uneven_draw,
+    rows=lambda evidence: _name_all(evidence.control),
 )
 BROKEN_PROMISE = Case[Evidence](
     BROKEN,
@@ -164,7 +164,7 @@ BROKEN_PROMISE = Case[Evidence](
     "Of 100 audits of trainings that are as private as promised, at most {broken} are called so.",
     scope="private training",
     applies=lambda config: config.question.tuning.guarantee is not None,
-    rows=lambda evidence: name_all(evidence.bound, evidence.spent),
+    rows=lambda evidence: _name_all(evidence.bound, evidence.spent),
     steps=STEPS["accused"],
 )
 CASES = (  # of all questions about ranks
@@ -182,11 +182,11 @@ CASES = (  # of all questions about ranks
         lambda evidence: evidence.are_memorised_together,
         "Of 100 audits of models that were told none of the secrets, at most {both} are called memorised by either "
         "condition.",
-        rows=lambda evidence: name_all(evidence.beaten, evidence.found),
+        rows=lambda evidence: _name_all(evidence.beaten, evidence.found),
         steps=STEPS["accused"],
     ),
-    tie_rule(describe=None, rows=name_unjudged_rows),
-    table_rule(describe=None, rows=name_unjudged_rows),
+    tie_rule(describe=None, rows=_name_unjudged_rows),
+    table_rule(describe=None, rows=_name_unjudged_rows),
     Case[Evidence](
         DETECTABLE,
         "one of the conditions of *memorised* holds of effects that are not reduced, the 95 % interval of the mean "
@@ -207,13 +207,13 @@ PLANTED_ANSWERING = Answering[Evidence](
     rules=Rules(CASES, thresholds),
     read=read_evidence,
     unread=lambda _config: "no secret was ranked.",
-    limits=limit_ranks(LIMITS_OF_PLANTED),
+    limits=_limit_ranks(LIMITS_OF_PLANTED),
     describe=describe_ranks,
-    rows=lambda evidence: name_all(evidence.found, evidence.beaten),
+    rows=lambda evidence: _name_all(evidence.found, evidence.beaten),
     details=describe_details,
-    explain=explain_ranks,
+    explain=_explain_ranks,
     line=draw_chances,
-    findings=add_extraction,
+    findings=_add_extraction,
     null=Null(lambda config: config.is_null, lambda _config: NULL, "told=secrets"),
     scope="secrets and identifiers",
     applies=lambda config: isinstance(config.question, Planted),
@@ -221,14 +221,14 @@ PLANTED_ANSWERING = Answering[Evidence](
 SECRET_ANSWERING = replace(
     PLANTED_ANSWERING,
     rules=Rules((BROKEN_PROMISE, *CASES), thresholds),
-    limits=limit_ranks(LIMITS),
+    limits=_limit_ranks(LIMITS),
     applies=lambda config: isinstance(config.question, Secrets),
 )
 IDENTIFIER_ANSWERING = replace(
     PLANTED_ANSWERING,
     asked=lambda _config, _evidence: ASKED_OF_IDENTIFIERS,
     rules=Rules((UNEVEN_DRAW, *CASES), thresholds),
-    limits=limit_ranks(LIMITS_OF_IDENTIFIERS),
+    limits=_limit_ranks(LIMITS_OF_IDENTIFIERS),
     explain=repeat_verdict,
     null=Null(lambda config: config.is_null, lambda _config: NULL_OF_IDENTIFIERS, "told=secrets"),
     applies=lambda config: isinstance(config.question, Identifiers),

@@ -104,15 +104,15 @@ def extraction(config: Extraction, inputs: Inputs) -> pa.Table:
             times = each["occurrences"] if of_identifier else each["repetitions"]
             if each["log_p_end"] is not None:
                 said.setdefault(name, {})[told] = {**each, "model": model, "repetitions": times}
-    rows = [row for both in said.values() if True in both for row in secret_rows(config, both[True], both.get(False))]
+    rows = [row for both in said.values() if True in both for row in _secret_rows(config, both[True], both.get(False))]
     return pa.Table.from_pylist(rows, EXTRACTION)
 
 
-def secret_rows(config: Extraction, told: Row, twin: Row | None) -> Iterator[Row]:
+def _secret_rows(config: Extraction, told: Row, twin: Row | None) -> Iterator[Row]:
     """The rows of one secret, one for each way."""
     sides = [told] if twin is None else [told, twin]
     log_p_end, wrong, distance = (np.array([each[name] for each in sides], dtype=np.float64) for name in dict(ENDS))
-    chances = chances_of_strangers(config, config.size(told))
+    chances = _chances_of_strangers(config, config.size(told))
     about = {name: told.get(name) for name in ("model", *NAMES, "repetitions", "tokens")}
     log_p = dict(zip(("log_p", "log_p_twin"), log_p_end.tolist(), strict=False))
     for way, reproduced in reproductions(config, log_p_end, wrong, distance, told["tokens"]).items():
@@ -120,7 +120,7 @@ def secret_rows(config: Extraction, told: Row, twin: Row | None) -> Iterator[Row
         yield {**about, "way": way, **by, **log_p, "chance": chances.get(way)}
 
 
-def chances_of_strangers(config: Extraction, size: int) -> Mapping[str, float]:
+def _chances_of_strangers(config: Extraction, size: int) -> Mapping[str, float]:
     """How probably a model that was not told a secret reproduces it at most, by the ways that have a bound."""
     least = {name_attempts(n): log_p for n, log_p in least_log_p(config).items()}
     return {GREEDY: 1 / size} | {way: min(1.0, math.exp(-log_p) / size) for way, log_p in least.items()}
@@ -140,19 +140,19 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - an in
 
 def share_rows(setting: Row, some: Sequence[Row]) -> Iterator[Row]:
     """The share that is reproduced by models that were told a secret, and by twins, and the difference."""
-    told = reproduced_share(some, "reproduced")
+    told = _reproduced_share(some, "reproduced")
     chances = [each["chance"] for each in some if each["chance"] is not None]
     chance, count = max(chances, default=None), sum(each["reproduced"] for each in some)
     p_value = None if chance is None else statistics.proportion_greater(count, len(some), chance)
     yield row(SHARE, {**setting, "by": TOLD}, told, "secret", chance, p_value)
     beside = [each for each in some if each["reproduced_twin"] is not None]
     if beside:
-        twin = reproduced_share(beside, "reproduced_twin")
+        twin = _reproduced_share(beside, "reproduced_twin")
         yield row(SHARE, {**setting, "by": TWIN}, twin, "secret", chance)
         yield row(BEYOND, setting, statistics.difference_of_shares(told, twin), "secret", 0.0)
 
 
-def reproduced_share(some: Sequence[Row], column: str) -> Estimate:
+def _reproduced_share(some: Sequence[Row], column: str) -> Estimate:
     """The share of the secrets, over secrets and models; of one model, of which alone it speaks, over secrets."""
     models = {each["model"] for each in some}
     reproduced = np.array([float(each[column]) for each in some])

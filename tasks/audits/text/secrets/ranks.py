@@ -123,10 +123,10 @@ def secrets(config: Ranking, inputs: Inputs) -> pa.Table:
         for name, both in models.items()
         if True in both
     ]
-    return pa.Table.from_pylist(adjust_ranks(rows, config.level), SECRETS)
+    return pa.Table.from_pylist(_adjust_ranks(rows, config.level), SECRETS)
 
 
-def adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
+def _adjust_ranks(ranked: Sequence[Row], level: float) -> list[Row]:
     """The rows with their adjusted p-values, and whether they are found at this level."""
     q_values = false_discovery_control(np.array([each["p_value"] for each in ranked]))
     reduced = false_discovery_control(np.array([each["reduced_p"] for each in ranked]))
@@ -167,23 +167,23 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     if table is None or not table.num_rows:
         return
     ranked = table.to_pylist()
-    yield from ranked_rows(ranked, about)
+    yield from _ranked_rows(ranked, about)
     for times in sorted({each["repetitions"] for each in ranked}):
         some = [each for each in ranked if each["repetitions"] == times]
         setting = {"repetitions": times}
-        yield row("share found", setting, statistics.proportion(count_found(some), len(some)), "secret", 0.0)
+        yield row("share found", setting, statistics.proportion(_count_found(some), len(some)), "secret", 0.0)
         null = mean_exposure_of_uniform_ranks(some[0]["candidates"])
         for by, column in (("told", "exposure"), ("twin", "exposure_twin")):
-            bits = statistics.mean(known_values(some, column))
+            bits = statistics.mean(_known_values(some, column))
             yield row("exposure in bits", setting | {"by": by}, bits, "secret", null)
-        yield row("effect in nats", setting, statistics.mean(known_values(some, "effect")), "secret", 0.0)
+        yield row("effect in nats", setting, statistics.mean(_known_values(some, "effect")), "secret", 0.0)
 
 
-def ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> Iterator[Row]:
+def _ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> Iterator[Row]:
     """How many of them are found, with the p-value that any is known, and the mean share of references they beat."""
     smallest = min(each["q_value"] for each in ranked)
     found = FOUND if about.things == "secrets" else IDENTIFIERS_FOUND
-    yield row(found, {"level": about.level}, alone(float(count_found(ranked)), len(ranked)), unit, 0.0, smallest)
+    yield row(found, {"level": about.level}, alone(float(_count_found(ranked)), len(ranked)), unit, 0.0, smallest)
     beaten = statistics.mean([each["beaten"] for each in ranked])
     together = combine([each["p_value"] for each in ranked])
     yield row(BEATEN, {}, statistics.within_shares(beaten), unit, 0.5, together)
@@ -195,15 +195,15 @@ def ranked_rows(ranked: Sequence[Row], about: About, unit: str = "secret") -> It
     yield tied_row(float(np.mean([each["tied"] for each in ranked])), len(ranked), unit)
 
 
-def known_values(ranked: Sequence[Row], column: str) -> list[float]:
+def _known_values(ranked: Sequence[Row], column: str) -> list[float]:
     return [each[column] for each in ranked if each[column] is not None]
 
 
-def count_found(ranked: Sequence[Row]) -> int:
+def _count_found(ranked: Sequence[Row]) -> int:
     return sum(each["found"] for each in ranked)
 
 
-def plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
+def _plan_identifiers(config: Text, trainings: tuple[Job, ...]) -> Job | tuple[()]:
     if not isinstance(config.question, Identifiers):
         return ()
     rank = identifiers if config.question.base is None else identifiers_beside_base
@@ -219,7 +219,7 @@ def identifiers(config: Ranking, inputs: Inputs) -> pa.Table:
         for table in inputs
         for each in table.to_pylist()
     ]
-    return pa.Table.from_pylist(adjust_ranks(rows, config.level), IDENTIFIERS)
+    return pa.Table.from_pylist(_adjust_ranks(rows, config.level), IDENTIFIERS)
 
 
 @task(version=2, name="text.identifiers_beside_base")
@@ -232,16 +232,16 @@ def identifiers_beside_base(config: Ranking, inputs: Inputs) -> pa.Table:
     return table
 
 
-def identifier_rows(tables: Tables, about: About) -> Iterator[Row]:
+def _identifier_rows(tables: Tables, about: About) -> Iterator[Row]:
     """How many are found and how many references they beat, as of secrets; and the control's p-value."""
     table = tables.one(IDENTIFIERS)
     if table is None or not table.num_rows:
         return
     ranked = table.to_pylist()
-    yield from ranked_rows(ranked, about, "identifier")
+    yield from _ranked_rows(ranked, about, "identifier")
     control = ranked[0]["control"]
     yield row(CONTROL, {}, alone(control, len(ranked)), "identifier", p_value=control)
 
 
 MEASURE = Measure("secrets", SECRETS, plan, rows)
-OF_IDENTIFIERS = Measure("identifiers", IDENTIFIERS, plan_identifiers, identifier_rows)
+OF_IDENTIFIERS = Measure("identifiers", IDENTIFIERS, _plan_identifiers, _identifier_rows)

@@ -125,16 +125,16 @@ class SecretSpace:
 
     def write(self, number: int, secret: str) -> str:
         """The text that holds a secret."""
-        return fill_pattern(self.pattern, number, secret)
+        return _fill_pattern(self.pattern, number, secret)
 
     def surroundings(self, number: int) -> tuple[str, str]:
         """What stands before the first drawn character, and after the last, in the text of a secret."""
         drawn = [place for place in PLACE.finditer(self.pattern) if place[1] != "number"]
         before, after = self.pattern[: drawn[0].start()], self.pattern[drawn[-1].end() :]
-        return fill_pattern(before, number, ""), fill_pattern(after, number, "")
+        return _fill_pattern(before, number, ""), _fill_pattern(after, number, "")
 
 
-def fill_pattern(pattern: str, number: int, secret: str) -> str:
+def _fill_pattern(pattern: str, number: int, secret: str) -> str:
     """The pattern with the number and the drawn characters in their places."""
     characters = iter(secret)
 

@@ -134,7 +134,7 @@ def exact_ranks(config: ExactRanks, inputs: Inputs) -> pa.Table:
     sets = [burn(clean, feature) for feature in slope_features(config.relatives, data.shape[:2])]
     here = feature_region(clean, sets, data.train_images[: config.examples or None])
     rows: list[Row] = []
-    for score, values in responses_by_score(canary, twin, references, sets, label).items():
+    for score, values in _responses_by_score(canary, twin, references, sets, label).items():
         about = {"canary": number, "label": label, "seed": canary["seed"][0].as_py(), "score": score}
         about["references"] = len(references) if score == "references" else None
         slopes = weighted_slopes(here.added, values, here.inked)
@@ -153,7 +153,7 @@ def label_images(config: ExactRanks, data: Images, canary: int, label: int) -> P
     return images[:IMAGES] if len(images) else clean_images(config.relatives, data.shape)[:IMAGES]
 
 
-def responses_by_score(
+def _responses_by_score(
     canary: pa.Table, twin: pa.Table, references: Sequence[pa.Table], sets: Sequence[Pixels], label: int
 ) -> Mapping[str, Array]:
     """r(f) by each score, for sets of images that carry a feature each: (features,)."""
@@ -221,11 +221,11 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """
     ranks = tables.rows(EXACT_RANKS)
     shared = share_seeds((rank["canary"], rank["seed"]) for rank in ranks)
-    for each in interval_rows(ranks):
+    for each in _interval_rows(ranks):
         yield each | {"low": None, "high": None} if shared else each
 
 
-def interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
+def _interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
     for score, of_score in group_rows(ranks, "score").items():
         asked, others = canary_ranks(of_score), canary_ranks(of_score, "other")
         unit = "training" if score == "references" else "pair of trainings"
@@ -234,7 +234,7 @@ def interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
             if any(rank["among"] * level < 1 for rank in asked):
                 continue  # the first of so few has a larger p
             called = proportion(sum(rank["p_value"] <= level for rank in asked), len(asked))
-            rates = canary_means(others, [float(rank["p_value"] <= level) for rank in others])
+            rates = _canary_means(others, [float(rank["p_value"] <= level) for rank in others])
             alarms = clustered_proportion(rates, len(others) // max(1, len(rates)))
             at = setting | {"level": level}
             yield row("rate of exact p at most", at, called, unit, level if alarms.value is None else alarms.value)
@@ -244,7 +244,7 @@ def interval_rows(ranks: Sequence[Row]) -> Iterator[Row]:
                     "guaranteed by the draw": all(rank["drawn"] for rank in others),
                 }
                 yield row("false alarms of exact p", asked_too, alarms, unit, level)
-        null = mean(canary_means(others, [rank["exposure"] for rank in others])).value
+        null = mean(_canary_means(others, [rank["exposure"] for rank in others])).value
         yield row("exposure in bits", setting, mean([rank["exposure"] for rank in asked]), unit, null)
         read = [rank for rank in asked if rank["hits"] is not None]
         by_chance = mean([rank["hits_by_chance"] for rank in read]).value
@@ -260,7 +260,7 @@ def canary_ranks(of_score: Sequence[Row], feature: str = "canary") -> list[Row]:
     return [rank for rank in of_score if rank["feature"] == feature and rank["seed"] == first[rank["canary"]]]
 
 
-def canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:
+def _canary_means(others: Sequence[Row], values: Sequence[float]) -> list[float]:
     """The mean over each canary's queries of the values that these have."""
     by_canary = group_by(zip(others, values, strict=True), lambda query: query[0]["canary"])
     return [float(np.mean([value for _, value in queries])) for queries in by_canary.values()]
@@ -297,8 +297,8 @@ def reference_ranks(config: ReferenceRanks, inputs: Inputs) -> pa.Table:  # noqa
     panel = PanelResponses(
         sets,
         as_shape(load(asked.probe).train_images, first.shape),
-        [single_response(one, sets, label) for one in config.panel],
-        [single_response(one, sets, label) for one in config.references],
+        [_single_response(one, sets, label) for one in config.panel],
+        [_single_response(one, sets, label) for one in config.references],
     )
     about = {"models": len(config.panel), "references": len(config.references), "label": label}
     found = rank_alone(asked, clean, list(sets), lambda names: panel.fit_slopes(clean, names))
@@ -326,7 +326,7 @@ class PanelResponses:
         return slopes[0] if len(slopes) == 1 else mean_standardised_slopes(slopes), here
 
 
-def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
+def _single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int) -> Array:
     """The mean centred logit of the label on each of the sets; ValueError for classes that are not the probe set's."""
     predict = predictor(one, ())
     found = []
@@ -344,7 +344,7 @@ def single_response(one: SingleModelConfig, sets: dict[str, Pixels], label: int)
     return np.array(found)
 
 
-def plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+def _plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     given = design.question
     if not isinstance(given, Given) or not given.references:
         return ()
@@ -356,7 +356,7 @@ def plan_references(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     return (Job(reference_ranks, ReferenceRanks(panel, references)),)
 
 
-def reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
+def _reference_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     for rank in number_parts(tables.rows(REFERENCE_RANKS)):
         yield from alone_rows(rank, (BESIDE, BESIDE_PARTS), {"references": rank["references"]}, "references")
 
@@ -384,4 +384,4 @@ def alone_rows(rank: Row, metrics: tuple[str, str], asked: Mapping[str, int], sc
 
 
 MEASURE = Measure("exact_ranks", EXACT_RANKS, plan, rows)
-REFERENCE_MEASURE = Measure("reference_ranks", REFERENCE_RANKS, plan_references, reference_rows)
+REFERENCE_MEASURE = Measure("reference_ranks", REFERENCE_RANKS, _plan_references, _reference_rows)

@@ -230,10 +230,10 @@ def push(log_p: Array, log_odds: Array, label: int | None = None) -> tuple[Estim
     y = favoured_label(log_p, label)
     mean = log_odds.mean(axis=0)  # (members, classes)
     effect = float(mean[0, y] - mean[1:, y].mean())
-    low, high = central_range(pushes_of_others(log_p, log_odds, y))
+    low, high = central_range(_pushes_of_others(log_p, log_odds, y))
     null = 0.0
     if label is None:
-        chosen = pushes_of_others(log_p, log_odds)
+        chosen = _pushes_of_others(log_p, log_odds)
         null = float(chosen.mean())
         high = max(high, central_range(chosen)[1])
     return Estimate(effect, effect - high, effect - low, len(log_p)), null
@@ -244,7 +244,7 @@ def mean_push_of_others(log_p: Array, log_odds: Array, label: int | None = None)
 
     Percentiles as in `push`.
     """
-    each = pushes_of_others(log_p, log_odds, label)
+    each = _pushes_of_others(log_p, log_odds, label)
     return Estimate(float(each.mean()), *central_range(each), len(each))
 
 
@@ -254,7 +254,7 @@ def central_range(values: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
+def _pushes_of_others(log_p: Array, log_odds: Array, label: int | None = None) -> Array:
     """How much more each of the others raises the log odds of the label than they do on average, (members - 1,), nats.
 
     With the label unknown, of the one that it favours.
@@ -298,6 +298,6 @@ def detectable_share(log_p: Array, log_odds: Array, size: float, label: int | No
     Each of the others in turn is held against the remaining ones, by its log odds in label y (unknown: in the label
     that it favours, as are the remaining). What `push` could have found of the feature, whatever it did find.
     """
-    pushes = pushes_of_others(log_p, log_odds, label)
+    pushes = _pushes_of_others(log_p, log_odds, label)
     above = (pushes[None] >= pushes[:, None] + size).sum(axis=1)
     return float(np.mean((1 + above) / (len(pushes) + 1) <= LEVEL))

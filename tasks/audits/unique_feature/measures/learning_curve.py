@@ -114,7 +114,7 @@ class TrackedModel:
     def record_scores(self, epoch: int, clean: Logits, unique: Logits, random: Logits) -> None:
         """Score what the model says of the probe images, the logits (images, classes)."""
         try:
-            self.points[epoch] = curve_point(clean, unique, random, self.label)
+            self.points[epoch] = _curve_point(clean, unique, random, self.label)
         except ValueError as error:
             self.error = error
 
@@ -141,14 +141,14 @@ def learning_curve_many(
     def watch(who: Sequence[tuple[int, int]], tensors: Mapping[str, Tensor]) -> None:
         from tasks.models.networks import model_weights
 
-        answers = probe_logits(network, [model_weights(tensors, place) for place in range(len(who))], probe)
+        answers = _probe_logits(network, [model_weights(tensors, place) for place in range(len(who))], probe)
         for place, (member, epoch) in enumerate(who):
             in_training[member].record_scores(epoch, *(logits[place] for logits in answers))
 
     spec = replace(classifier.spec_of(configs[0].training, images), watch=watch)
     for index, outcome in train_by_index(spec, {index: followed.member for index, followed in courses.items()}):
         ended = courses[index].error or outcome
-        yield index, ended if isinstance(ended, Exception) else learning_curve_table(courses[index], ended)
+        yield index, ended if isinstance(ended, Exception) else _learning_curve_table(courses[index], ended)
 
 
 @task(version=2, name="unique_feature.course", gpus=1.0, many=learning_curve_many, batch_key=batch_key, trains=1)
@@ -177,12 +177,12 @@ def begin_curve(
         until = min(training.epochs, model.num_rows - 1)  # epoch 0 has a row, too
         followed = replace(followed, member=replace(member, until=until), kept=kept)
     weights = network.initial(training.seed)
-    followed.record_scores(0, *(logits[0] for logits in probe_logits(network, [weights], probe)))
-    followed.points[0] |= validation_scores(network, weights, images)
+    followed.record_scores(0, *(logits[0] for logits in _probe_logits(network, [weights], probe)))
+    followed.points[0] |= _validation_scores(network, weights, images)
     return followed
 
 
-def probe_logits(network: Architecture, models: Sequence[Weights], probe: Triples) -> tuple[Logits, Logits, Logits]:
+def _probe_logits(network: Architecture, models: Sequence[Weights], probe: Triples) -> tuple[Logits, Logits, Logits]:
     """The networks' logits (models, images, classes) for the probe images: clean, with the feature, with a patch."""
     from tasks.models.inference import logits
 
@@ -190,7 +190,7 @@ def probe_logits(network: Architecture, models: Sequence[Weights], probe: Triple
     return clean, unique, random
 
 
-def curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
+def _curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Row:
     """The scores of one model's logits (images, classes); ValueError where they are not finite numbers."""
     clean, unique, random = (log_probabilities(logits) for logits in (clean, unique, random))
     # In float32 between, as the table of divergences holds them: the same numbers give the same scores.
@@ -204,7 +204,7 @@ def curve_point(clean: Logits, unique: Logits, random: Logits, label: int) -> Ro
     }
 
 
-def validation_scores(network: Architecture, weights: Weights, images: Images) -> Row:
+def _validation_scores(network: Architecture, weights: Weights, images: Images) -> Row:
     """The mean loss in nats and the accuracy on the test split, by which training stops."""
     from tasks.models.inference import logits
 
@@ -215,7 +215,7 @@ def validation_scores(network: Architecture, weights: Weights, images: Images) -
     }
 
 
-def learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
+def _learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
     """The rows of a course whose training has ended (LEARNING_CURVE)."""
     config = followed.config
     fixed = {
@@ -239,10 +239,10 @@ def learning_curve_table(followed: TrackedModel, trained: Trained) -> pa.Table:
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     if not isinstance(design.question, EpochScores):
         return ()
-    return tuple(job for pair in trainings.pairs for job in learning_curve_jobs(design, pair))
+    return tuple(job for pair in trainings.pairs for job in _learning_curve_jobs(design, pair))
 
 
-def learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
+def _learning_curve_jobs(design: Design, pair: Pair) -> Iterator[Job]:
     """The trainings of the pair again, asked after every epoch."""
     canary, clean = pair.canary, pair.clean
     about = design.evaluation_of(canary, clean)
@@ -326,7 +326,7 @@ def history_jobs(trainings: Trainings) -> tuple[Job, ...]:
     return tuple(Job(history, History(pair.canary.image), pair.inputs) for pair in trainings.pairs)
 
 
-def plan_history(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+def _plan_history(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     return history_jobs(trainings) if design.asks_for("scores") else ()
 
 
@@ -338,4 +338,4 @@ def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
 
 
 MEASURE = Measure("course", LEARNING_CURVE, plan, rows)
-HISTORY_MEASURE = Measure("history", HISTORY, plan_history, learning_curves=learning_curves)
+HISTORY_MEASURE = Measure("history", HISTORY, _plan_history, learning_curves=learning_curves)

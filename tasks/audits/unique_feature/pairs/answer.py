@@ -62,7 +62,7 @@ def stopping_level(config: UniqueFeature) -> float:
     return 0.0 if config.scored_pairs is None else config.scored_pairs.stopping_level
 
 
-def decide_by(metric: str) -> dict[str, Any]:
+def _decide_by(metric: str) -> dict[str, Any]:
     """The fields of a case that this metric decides: its row comes first, and the first row is drawn on the line."""
 
     def order_rows(evidence: PairEvidence) -> tuple[Name, ...]:
@@ -97,7 +97,7 @@ BY_LATER_BETS = accuse(
     "effects reduced by {smallest} nats is at least {later_bets}",
     lambda evidence: evidence.later_bets_accuse,
     "Later looks at the same pairs add at most {later_alarms}.",
-    **decide_by(MEMORISED_BETS),
+    **_decide_by(MEMORISED_BETS),
 )
 RULES = Rules[PairEvidence](
     (
@@ -110,7 +110,7 @@ RULES = Rules[PairEvidence](
             "a canary is called by its rank, its effect reduced by {smallest} nats (of exact ranks: above that), at a "
             "false discovery rate of {fdr} % over canaries that share no training seed",
             lambda evidence: evidence.fixed_rules_decide and evidence.calls is not None and evidence.calls.accuses,
-            **decide_by(CALLED),
+            **_decide_by(CALLED),
         ),
         accuse(
             "the number of such ranks with p of at most {level} % would occur by chance in at most {surely} of 1,000 "
@@ -122,7 +122,7 @@ RULES = Rules[PairEvidence](
             "conditions, if the feature was drawn at random; for a feature that somebody chose, this holds to the "
             "extent that it resembles the others.",
             explain=plain.explain_small_ranks,
-            **decide_by(BEYOND),
+            **_decide_by(BEYOND),
         ),
         BY_LATER_BETS,
         accuse(
@@ -132,7 +132,7 @@ RULES = Rules[PairEvidence](
             "Of 100 audits of a procedure that keeps nothing, at most {bet_alarms} say memorised, however often they "
             "looked.",
             ends_early=True,
-            **decide_by(BETS),
+            **_decide_by(BETS),
         ),
         tie_rule(describe=sentences.describe_tied_pairs, rows=None, steps=plain.CHECK_NETWORK),
         Case(
@@ -206,7 +206,7 @@ ANSWERING = Answering[PairEvidence](
         ),
         proper="burnt=null",
     ),
-    **decide_by(EFFECT[0]),
+    **_decide_by(EFFECT[0]),
 )
 
 

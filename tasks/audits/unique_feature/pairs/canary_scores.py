@@ -101,32 +101,32 @@ def canary_scores(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG0
     The inputs are divergences and histories, in any order and number. A pair has a row where its divergences are there.
     p-values are adjusted over all rows, each score, test and kind of model apart.
     """
-    histories = {pair_key(table): table for table in inputs if table.schema == HISTORY}
+    histories = {_pair_key(table): table for table in inputs if table.schema == HISTORY}
     divergences = [table for table in inputs if table.schema == DIVERGENCES]
-    rows = [pair_scores(table) | training_columns(histories.get(pair_key(table))) for table in divergences]
+    rows = [_pair_scores(table) | _training_columns(histories.get(_pair_key(table))) for table in divergences]
     rows.sort(key=lambda row: (-row["m"], row["canary"], row["seed"], row["evaluation"]))
     adjust_p_values(rows)
     return pa.Table.from_pylist(rows, CANARY_SCORES)
 
 
-def pair_key(table: pa.Table) -> tuple[int, int]:
+def _pair_key(table: pa.Table) -> tuple[int, int]:
     """The canary and the training seed that a table of one pair of models tells of."""
     return table["canary"][0].as_py(), table["seed"][0].as_py()
 
 
-def pair_scores(divergences: pa.Table) -> Row:
+def _pair_scores(divergences: pa.Table) -> Row:
     """The scores of one pair of models."""
     row: Row = {name: divergences[name][0].as_py() for name in ("canary", "label", "seed", "evaluation")}
     for model, prefix in PREFIXES.items():
-        row |= {prefix + name: value for name, value in model_scores(divergences, model).items()}
+        row |= {prefix + name: value for name, value in _model_scores(divergences, model).items()}
     for score in SCORES:
         row[f"{score}_effect"] = None if row[score] is None else row[score] - row[f"twin_{score}"]
     return row
 
 
-def model_scores(divergences: pa.Table, model: str) -> Row:
+def _model_scores(divergences: pa.Table, model: str) -> Row:
     """One model's scores, with the p-values over images of the tests that the paper gives."""
-    probe, train = (select_columns(divergences, model, images) for images in ("probe", "train"))
+    probe, train = (_select_columns(divergences, model, images) for images in ("probe", "train"))
     row: Row = {
         "m": black_box_score(probe["d_u"], probe["d_r"]),
         "m_w_probe": white_box_score(probe["log_p_u"], probe["log_p_r"]),
@@ -152,7 +152,7 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def training_columns(history: pa.Table | None) -> Row:
+def _training_columns(history: pa.Table | None) -> Row:
     """How long both models trained and how well they classify; nothing where their history is not there."""
     row: Row = {}
     for epoch in [] if history is None else history.to_pylist():
@@ -172,7 +172,7 @@ def adjust_p_values(scores: Sequence[Row]) -> None:
             score[f"{name}_adjusted_p"] = None if math.isnan(adjusted) else adjusted
 
 
-def select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
+def _select_columns(divergences: pa.Table, model: str, images: str) -> dict[str, Array]:
     """The number columns, in float64, of one model on one set of images."""
     import pyarrow.compute as pc  # a tenth of what `engram list` takes
 
@@ -194,19 +194,19 @@ def rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     for table in tables.select(CANARY_SCORES):
         scores = table.to_pylist()
         independent, published = units(scores), about.numbers
-        yield from black_box_rows(independent, published)
-        yield from published_test_rates(independent)
+        yield from _black_box_rows(independent, published)
+        yield from _published_test_rates(independent)
         yield from white_box_rows(independent)
         yield from accuracy_rows(independent, published, about.chance)
         yield from probe_count_rows(column(independent.pairs, "twin_m_sd"), "training")
-        yield from top_canary_rows(independent, published)
+        yield from _top_canary_rows(independent, published)
         yield from seed_range_rows(scores)
         yield from evaluation_spread_rows(scores)
         if about.left_out:
             yield row(LEFT_OUT, {}, alone(float(about.left_out), about.left_out), "image")
 
 
-def black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
+def _black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     """M over all canaries, the effect of the canary on it, and M as published: over those canaries where M > 0.
 
     The last is positive for models that never saw the feature too; its null is what the twins give.
@@ -232,7 +232,7 @@ def black_box_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     yield row("rate of positive M", {"model": "twin"}, shares["twin"], units.model)
 
 
-def published_test_rates(units: Units) -> Iterator[Row]:
+def _published_test_rates(units: Units) -> Iterator[Row]:
     """How often the published test calls the feature memorised, and how often where no model ever saw it.
 
     Were images the right sample, it would call LEVEL of the twins so; the p-value beside the twins' rate asks that.
@@ -253,14 +253,14 @@ def white_box_rows(units: Units) -> Iterator[Row]:
     """M_w, the effect of the canary on it, and the two probabilities, on the probe and on the training images."""
     for images in ("probe", "train"):
         setting = {"images": images}
-        yield mean_row("M_w", setting, units, f"m_w_{images}")
+        yield _mean_row("M_w", setting, units, f"m_w_{images}")
         yield effect_row("M_w effect", setting, units.rows, f"m_w_{images}", units.pair)
         if images == "probe":
             effects = column(units.rows, "m_w_probe_effect")
             largest = Estimate(max(effects, default=None), None, None, len(effects))
             yield row(LARGEST, setting, largest, units.pair, 0.0)
-        yield mean_row("P_u", setting, units, f"p_u_{images}")
-        yield mean_row("P_r", setting, units, f"p_r_{images}")
+        yield _mean_row("P_u", setting, units, f"p_u_{images}")
+        yield _mean_row("P_r", setting, units, f"p_r_{images}")
 
 
 def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | None) -> Iterator[Row]:
@@ -271,7 +271,7 @@ def accuracy_rows(units: Units, published: PublishedNumbers, chance: float | Non
     yield accuracy_row(within_shares(mean(values)), "validation images", chance, units.model)
 
 
-def top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
+def _top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     """The canaries that the published tables list; null: the twin with the same rank among twins.
 
     Table 1: the largest M_w, with its probabilities. Which images the paper averaged over is not clear (training images
@@ -280,28 +280,28 @@ def top_canary_rows(units: Units, published: PublishedNumbers) -> Iterator[Row]:
     if published.m_w:
         for images in ("probe", "train"):
             names = {"M_w": f"m_w_{images}", "P_u": f"p_u_{images}", "P_r": f"p_r_{images}"}
-            yield from ranked_score_rows(units.rows, names, {"images": images}, published.m_w)
+            yield from _ranked_score_rows(units.rows, names, {"images": images}, published.m_w)
     if published.m:
-        yield from ranked_score_rows(units.rows, {"M": "m"}, {}, [(m,) for m in published.m])
+        yield from _ranked_score_rows(units.rows, {"M": "m"}, {}, [(m,) for m in published.m])
 
 
-def ranked_score_rows(
+def _ranked_score_rows(
     rows: Sequence[Row], names: dict[str, str], setting: Row, published: Sequence[Sequence[float]]
 ) -> Iterator[Row]:
     """The first of `names` by rank, and the others of the same canary, each beside its published number."""
     first = next(iter(names.values()))
-    canaries, twins = (top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
+    canaries, twins = (_top_pairs(rows, f"{prefix}{first}", len(published)) for prefix in PREFIXES.values())
     for rank, (canary, twin, numbers) in enumerate(zip(canaries, twins, published, strict=False), start=1):
         for (metric, name), number in zip(names.items(), numbers, strict=True):
             setting_ = setting | {"rank": rank}
             yield row(metric, setting_, alone(canary[name]), "training", twin[f"twin_{name}"], published=number)
 
 
-def top_pairs(rows: Sequence[Row], name: str, count: int) -> list[Row]:
+def _top_pairs(rows: Sequence[Row], name: str, count: int) -> list[Row]:
     return sorted((row for row in rows if row[name] is not None), key=lambda row: -row[name])[:count]
 
 
-def mean_row(metric: str, setting: Row, units: Units, name: str) -> Row:
+def _mean_row(metric: str, setting: Row, units: Units, name: str) -> Row:
     """The mean over the canaries' models; null: the mean over their twins."""
     twins = mean(column(units.rows, f"twin_{name}"))
     return row(metric, setting, mean(column(units.rows, name)), units.model, null=twins.value)
@@ -327,7 +327,7 @@ def seed_range_rows(scores: Sequence[Row]) -> Iterator[Row]:
         own, twins = ([column(group, prefix + name) for group in by_canary] for prefix in PREFIXES.values())
         ranges, of_twins = (mean([float(np.ptp(values)) for values in scores]) for scores in (own, twins))
         yield row(f"range of {metric} over seeds", {}, ranges, "canary", of_twins.value)
-        both, by_chance = (proportion(sum(map(changes_sign, scores)), len(scores)) for scores in (own, twins))
+        both, by_chance = (proportion(sum(map(_changes_sign, scores)), len(scores)) for scores in (own, twins))
         yield row(f"rate of {metric} on both sides of 0", {}, both, "canary", by_chance.value)
 
 
@@ -343,5 +343,5 @@ def evaluation_spread_rows(scores: Sequence[Row]) -> Iterator[Row]:
             yield row(f"sd of {metric} over evaluations", {}, own, "training", twins.value)
 
 
-def changes_sign(values: Sequence[float]) -> bool:
+def _changes_sign(values: Sequence[float]) -> bool:
     return min(values) < 0 < max(values)

@@ -226,14 +226,14 @@ class RankedTraining:
     feature: Feature
 
     def __post_init__(self) -> None:
-        check_no_features(self.training)
+        _check_no_features(self.training)
 
     @property
     def epochs(self) -> int:
         return self.training.epochs
 
 
-def check_no_features(training: Training) -> None:
+def _check_no_features(training: Training) -> None:
     """ValueError where a training to which a canary is added carries features already."""
     if training.burnt:
         rows = ", ".join(str(burnt.row) for burnt in training.burnt)
@@ -310,15 +310,15 @@ class Tracing(Ranged):
             given, missing = ("feature", "canary") if self.canary is None else ("canary", "feature")
             yield f"{given} is given and {missing} is not; give both, or neither"
         if self.canary is not None:
-            check_no_features(self.training)
+            _check_no_features(self.training)
 
 
-def tracing_batch_key(config: Tracing) -> Training:
+def _tracing_batch_key(config: Tracing) -> Training:
     """What tracings must share to take about as long as one another."""
     return classifier.batch_key(config.training)
 
 
-@task(version=1, name="unique_feature.influence", gpus=1.0, batch_key=tracing_batch_key, trains=1)
+@task(version=1, name="unique_feature.influence", gpus=1.0, batch_key=_tracing_batch_key, trains=1)
 def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """Every training image's self-influence (INFLUENCE), by row.
 
@@ -326,12 +326,12 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
     """
     from tasks.models.per_example_gradients import squared_gradients
 
-    training = traced_training(config, inputs)
+    training = _traced_training(config, inputs)
     images = load(training.data)
     network, member = classifier.architecture(training, images), classifier.member_of(training, images)
     spec = classifier.spec_of(training, images)
-    pixels, labels = training_images(member, images)
-    losses, weights = trace_training(spec, member)
+    pixels, labels = _training_images(member, images)
+    losses, weights = _trace_training(spec, member)
     start = mean_loss(network, network.initial(training.seed), pixels, labels)
     epochs = checkpoint_epochs([start, *losses], config.checkpoints, config.share)
     squares = squared_gradients(network, [weights[epoch] for epoch in epochs], pixels, labels)  # (checkpoints, images)
@@ -339,7 +339,7 @@ def influence(config: Tracing, inputs: Inputs) -> pa.Table:
         INFLUENCE,
         row=member.rows,
         label=labels,
-        self_influence=learning_rates(spec.recipe, epochs) @ squares,
+        self_influence=_learning_rates(spec.recipe, epochs) @ squares,
         squared_slopes=squares.sum(axis=0),
         checkpoints=[epochs] * len(labels),
     )
@@ -362,19 +362,19 @@ def checkpoint_epochs(losses: Sequence[float], count: int, share: float) -> list
     return [(2 * k * last + number) // (2 * number) for k in range(1, number + 1)]
 
 
-def learning_rates(recipe: Recipe, epochs: Sequence[int]) -> NDArray[np.float64]:
+def _learning_rates(recipe: Recipe, epochs: Sequence[int]) -> NDArray[np.float64]:
     """The learning rate in each of these epochs."""
     return np.array([recipe.learning_rate * recipe.factor(epoch) for epoch in epochs])
 
 
-def traced_training(config: Tracing, inputs: Inputs) -> Training:
+def _traced_training(config: Tracing, inputs: Inputs) -> Training:
     """The training that is traced, the canary's row in place of its rank."""
     if config.canary is None or config.feature is None:
         return config.training
     return resolve_canary(RankedTraining(config.training, config.canary, config.feature), inputs)
 
 
-def training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
+def _training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
     """The images that a training sees, with their features, and their labels."""
     pixels = images.train_images[member.rows]
     for place in np.flatnonzero(np.isin(member.rows, list(member.replaced))):
@@ -382,7 +382,7 @@ def training_images(member: Member, images: Images) -> tuple[Pixels, Labels]:
     return pixels, images.train_labels[member.rows]
 
 
-def trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
+def _trace_training(spec: Spec, member: Member) -> tuple[list[float], dict[int, Weights]]:
     """Each epoch's training loss, and its weights by epoch (from 1); TrainingError where training cannot go on."""
     from tasks.models.networks import model_weights
     from tasks.training.trainer import train_many

@@ -110,25 +110,25 @@ def count_rows(verdicts: Sequence[Row], population: Population) -> Iterator[Row]
     smallest = None if shared else min(each["adjusted_p"] for each in verdicts)
     setting = {"false discovery rate": FDR, **population.setting, **shared}
     yield row(CALLED, setting, alone(called / n, n), "canary", 0.0, smallest)
-    yield beyond_row(BEYOND, [each["p_value"] for each in verdicts], population, shared)
+    yield _beyond_row(BEYOND, [each["p_value"] for each in verdicts], population, shared)
     if not shared:
-        yield bets_row(TOTAL_BETS, [each["p_value"] for each in verdicts])
+        yield _bets_row(TOTAL_BETS, [each["p_value"] for each in verdicts])
     yield tied_row(float(np.mean([each["tied"] for each in verdicts])), n, "canary")
     if all(each["reduced_p"] is not None for each in verdicts):
         memorised = sum(each["memorised"] for each in verdicts)
         yield row(MEMORISED, {"nats": SMALLEST, **setting}, alone(memorised / n, n), "canary", 0.0)
-        yield beyond_row(MEMORISED_BEYOND, [each["reduced_p"] for each in verdicts], population, shared)
+        yield _beyond_row(MEMORISED_BEYOND, [each["reduced_p"] for each in verdicts], population, shared)
         if not shared:
-            yield bets_row(MEMORISED_BETS, [each["reduced_p"] for each in verdicts])
+            yield _bets_row(MEMORISED_BETS, [each["reduced_p"] for each in verdicts])
 
 
-def bets_row(metric: str, p_values: Sequence[float]) -> Row:
+def _bets_row(metric: str, p_values: Sequence[float]) -> Row:
     """The product of bets on all of these p-values, and the p-value that it bounds."""
     total = betting.total_evidence(p_values)
     return row(metric, {}, alone(total, len(p_values)), "canary", 1.0, min(1.0, 1 / total))
 
 
-def beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
+def _beyond_row(metric: str, p_values: Sequence[float], population: Population, shared: dict[str, bool]) -> Row:
     """The share of canaries with a small p-value beyond chance; without an interval and p-value if they share seeds."""
     n, level = len(p_values), max(LEVEL, 1 / population.size)
     small = sum(p_value <= level for p_value in p_values)
@@ -238,11 +238,11 @@ def exact_verdicts(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
     asked = (rank for rank in ranks if (rank["score"], rank["feature"]) == ("pair", "canary"))
     by_canary = group_rows(asked, "canary")
     trainings = [(canary, rank["seed"]) for canary, pairs in by_canary.items() for rank in pairs]
-    found = [exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
+    found = [_exact_verdict_row(canary, pairs) for canary, pairs in by_canary.items()]
     return pa.Table.from_pylist(call_canaries(found, trainings), EXACT_VERDICTS)
 
 
-def exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
+def _exact_verdict_row(canary: int, pairs: Sequence[Row]) -> Row:
     """One canary's row but for what depends on the others."""
     inked = np.array(pairs[0]["ink"], bool)
     slopes = mean_standardised_slopes([np.array(pair["slopes"], np.float64) for pair in pairs])

@@ -85,16 +85,16 @@ def score_rows(table: pa.Table) -> Iterator[Row]:
         about = {"canary": pair["canary"], "seed": pair["seed"]}
         again = second.get((pair["canary"], pair["seed"]))
         for model, prefix in (("canary", ""), ("twin", "twin_")):
-            yield detection_row("M", model, about, pair[f"{prefix}m"])
+            yield _detection_row("M", model, about, pair[f"{prefix}m"])
             p_value = pair[f"{prefix}m_welch_p"]
             if p_value is not None:
                 # By t, since p rounds to 0 for many a model.
                 t = pair[f"{prefix}m_welch_t"]
-                yield detection_row("published t-test", model, about, -p_value if t is None else t, p_value)
-            yield detection_row("M_w", model, about, pair[f"{prefix}m_w_probe"])
+                yield _detection_row("published t-test", model, about, -p_value if t is None else t, p_value)
+            yield _detection_row("M_w", model, about, pair[f"{prefix}m_w_probe"])
             if again is not None:
                 floor = pair[f"{prefix}average_d_r"] - again[f"{prefix}average_d_r"]
-                yield detection_row("random against random", model, about, floor)
+                yield _detection_row("random against random", model, about, floor)
 
 
 def family_rank_rows(table: pa.Table) -> Iterator[Row]:
@@ -108,18 +108,18 @@ def family_rank_rows(table: pa.Table) -> Iterator[Row]:
                 "label-directed rank, label unknown": label_directed_scores(family.log_p[None]),
             }
             for estimator, scores in tests.items():
-                yield rank_row(estimator, model, about, scores)
-        yield rank_row("paired family rank", "canary", about, pair.difference)
+                yield _rank_row(estimator, model, about, scores)
+        yield _rank_row("paired family rank", "canary", about, pair.difference)
         if pair.unseen is not None:
-            yield rank_row("paired family rank", "twin", about, pair.unseen)
+            yield _rank_row("paired family rank", "twin", about, pair.unseen)
 
 
-def rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
+def _rank_row(estimator: str, model: str, about: Row, scores: Array) -> Row:
     p_value = rank_p_value(scores)
-    return detection_row(estimator, model, about, -p_value, p_value)
+    return _detection_row(estimator, model, about, -p_value, p_value)
 
 
-def detection_row(estimator: str, model: str, about: Row, statistic: float, p_value: float | None = None) -> Row:
+def _detection_row(estimator: str, model: str, about: Row, statistic: float, p_value: float | None = None) -> Row:
     return {
         "estimator": estimator,
         "model": model,
@@ -130,13 +130,13 @@ def detection_row(estimator: str, model: str, about: Row, statistic: float, p_va
     }
 
 
-def detection_job(design: Design, trainings: Trainings) -> Job:
+def _detection_job(design: Design, trainings: Trainings) -> Job:
     """Every estimator's word on these pairs."""
     return Job(detection, NoSettings(), (*family_jobs(design, trainings), scores_job(design, trainings)))
 
 
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return (detection_job(design, trainings),) if design.asks_for("family") else ()
+    return (_detection_job(design, trainings),) if design.asks_for("family") else ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
@@ -173,37 +173,37 @@ def detection_rates(detection: Sequence[Row]) -> Iterator[Row]:
     """
     for estimator, words in group_rows(detection, "estimator").items():
         canary, twin = (
-            statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
+            _statistics_by_canary([word for word in words if word["model"] == model]) for model in ("canary", "twin")
         )
         there = [each for each in canary if each in twin]
         if len(there) < LEAST:
             continue
         found, wrongly = (
             [
-                detected_share(models[each], [s for other in there if other != each for s in twin[other]])
+                _detected_share(models[each], [s for other in there if other != each for s in twin[other]])
                 for each in there
             ]
             for models in (canary, twin)
         )
-        setting, rate = {"estimator": estimator}, mean_share(found)
+        setting, rate = {"estimator": estimator}, _mean_share(found)
         if share_seeds((word["canary"], word["seed"]) for word in words):
             rate = Estimate(rate.value, None, None, rate.n)
-        yield row("detection rate at 5 % false positives", setting, rate, "canary", mean_share(wrongly).value)
+        yield row("detection rate at 5 % false positives", setting, rate, "canary", _mean_share(wrongly).value)
 
 
-def statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
+def _statistics_by_canary(words: Sequence[Row]) -> dict[int, list[float]]:
     """The statistics of each canary's models, one for each training seed."""
     by_canary = group_rows(words, "canary")
     return {canary: [word["statistic"] for word in own] for canary, own in by_canary.items()}
 
 
-def detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
+def _detected_share(statistics: Sequence[float], unseen: Sequence[float]) -> float:
     """The share of a canary's models above at least 95 % of the twins of others, themselves counted among these."""
     detected = [1 + sum(other >= one for other in unseen) <= LEVEL * (len(unseen) + 1) for one in statistics]
     return sum(detected) / len(detected)
 
 
-def mean_share(shares: Sequence[float]) -> Estimate:
+def _mean_share(shares: Sequence[float]) -> Estimate:
     """The mean over canaries with Wilson's interval, or a t interval where some of a canary's models are detected."""
     if all(value in (0.0, 1.0) for value in shares):
         return proportion(round(sum(shares)), len(shares))
@@ -257,7 +257,7 @@ def curve(with_it: Array, without: Array) -> Iterator[Row]:
 
 
 def plan_curves(design: Design, trainings: Trainings) -> tuple[Job, ...]:
-    return (Job(curves, NoSettings(), (detection_job(design, trainings),)),) if design.asks_for("family") else ()
+    return (Job(curves, NoSettings(), (_detection_job(design, trainings),)),) if design.asks_for("family") else ()
 
 
 MEASURE = Measure("detection", DETECTION, plan, rows)

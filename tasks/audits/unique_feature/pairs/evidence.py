@@ -183,12 +183,12 @@ class PairEvidence:
     @property
     def later_bets_accuse(self) -> bool:
         """Whether the bets on ranks of effects that matter accuse at a second or later look."""
-        return self.look > 1 and have_decided(self.deciding_bets)
+        return self.look > 1 and _have_decided(self.deciding_bets)
 
     @property
     def later_bets_detect(self) -> bool:
         """Whether the bets on all ranks, of effects of any size, are decided at a second or later look."""
-        return self.look > 1 and have_decided(self.total_bets)
+        return self.look > 1 and _have_decided(self.total_bets)
 
     @property
     def has_interval(self) -> bool:
@@ -222,10 +222,10 @@ def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
     return PairEvidence(
         names=tuple(name_of(row) for row in (effect, called, beyond, bets, *later) if row is not None),
         effect=effect if effect is not None and effect["n"] and effect["estimate"] is not None else None,
-        calls=None if called is None or not called["n"] else read_calls(rows, called, beyond, largest),
-        guarantee=read_guarantee(rows),
+        calls=None if called is None or not called["n"] else _read_calls(rows, called, beyond, largest),
+        guarantee=_read_guarantee(rows),
         published=tuple((numerator(rate), rate["n"]) for rate in rates if rate is not None and rate["n"]),
-        bets=None if bets is None else read_bets(bets, detected),
+        bets=None if bets is None else _read_bets(bets, detected),
         tied=first_row(rows, TIED),
         look=look,
         total_bets=total_bets,
@@ -233,16 +233,16 @@ def read_pair_evidence(rows: Rows, look: int = 1) -> PairEvidence:
     )
 
 
-def have_decided(bets: Row | None) -> bool:
+def _have_decided(bets: Row | None) -> bool:
     return bets is not None and betting.is_decided(bets["estimate"], LEVEL)
 
 
-def read_bets(bets: Row, detected: Row | None) -> Bets:
+def _read_bets(bets: Row, detected: Row | None) -> Bets:
     largest = bets["estimate"] if detected is None else detected["estimate"]
     return Bets(bets["estimate"], read_setting(bets)[BET_LEVEL], bets["n"], largest)
 
 
-def read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None) -> Calls:
+def _read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None) -> Calls:
     setting, memorised = read_setting(called), first_row(rows, MEMORISED)
     return Calls(
         called=numerator(called),
@@ -257,7 +257,7 @@ def read_calls(rows: Rows, called: Row, beyond: Row | None, largest: Row | None)
     )
 
 
-def read_guarantee(rows: Rows) -> Guarantee | None:
+def _read_guarantee(rows: Rows) -> Guarantee | None:
     """At the first level of which there is one."""
     share, bound = first_row(rows, ONE_MODEL), first_row(rows, ALLOWED)
     if share is None or bound is None:

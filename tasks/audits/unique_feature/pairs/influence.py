@@ -48,24 +48,24 @@ from tasks.numerics.statistics import correlation, rank_correlation
 DRAWS = 2000
 
 
-def plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+def _plan_all(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The self-influence of every training image, if canaries are chosen by it."""
     ranking = trainings.ranking
-    return (ranking.influence,) if ranking is not None and is_shown(design) else ()
+    return (ranking.influence,) if ranking is not None and _is_shown(design) else ()
 
 
-def plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+def _plan_chosen(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The canaries chosen by self-influence."""
     ranking = trainings.ranking
-    return (ranking.chosen,) if ranking is not None and is_shown(design) else ()
+    return (ranking.chosen,) if ranking is not None and _is_shown(design) else ()
 
 
-def is_shown(design: Design) -> bool:
+def _is_shown(design: Design) -> bool:
     """Whether self-influence has tables of its own: beside the scores, or if images are traced with the feature."""
-    return design.asks_for("scores") or is_traced_again(design)
+    return design.asks_for("scores") or _is_traced_again(design)
 
 
-def is_traced_again(design: Design) -> bool:
+def _is_traced_again(design: Design) -> bool:
     """Whether the image at either end is traced again with the feature."""
     choice = design.question.choice if isinstance(design.question, CanaryPairs) else None
     return isinstance(choice, SelfInfluenceChoice) and choice.with_feature
@@ -93,11 +93,11 @@ def correlation_rows(canaries: Units, chosen: Sequence[Row], published: Publishe
     ):
         values = column(there, name)
         pearson = correlation(traced, values).estimate.value
-        p_value = None if pearson is None else permutation_p_value(traced, values)
+        p_value = None if pearson is None else _permutation_p_value(traced, values)
         printed = f"correlation of self-influence and {metric}"
         yield row(printed, {"of": "both ends"}, alone(pearson, len(values)), "canary", null, p_value, number)
         spearman = spearman_estimate(traced, values, ends)
-        p_value = None if spearman.value is None else permutation_p_value(rankdata(traced), rankdata(values))
+        p_value = None if spearman.value is None else _permutation_p_value(rankdata(traced), rankdata(values))
         yield row(f"rank {printed}", {"of": "both ends"}, spearman, "canary", rank_null, p_value)
     for which in ("highest", "lowest"):
         pairs = [pair for pair in there if end[pair["canary"]] == which]
@@ -118,21 +118,21 @@ def spearman_estimate(
     a, b = np.array(first), np.array(second)
     groups = [np.flatnonzero(np.array(ends) == end) for end in dict.fromkeys(ends)]
     rows = np.concatenate([random.choice(group, (draws, len(group))) for group in groups], axis=1)
-    rhos = pearson_rows(rankdata(a[rows]), rankdata(b[rows]))
+    rhos = _pearson_rows(rankdata(a[rows]), rankdata(b[rows]))
     low, high = np.nanquantile(rhos, (0.025, 0.975))
     return Estimate(value, float(low), float(high), n)
 
 
-def permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
+def _permutation_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """The two-tailed p-value of Pearson's correlation by DRAWS permutations: (1 + those as large) / (1 + DRAWS)."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     draws = seeds.generator(0, "permutations of a correlation")
     shuffled = draws.permuted(np.tile(a, (DRAWS, 1)), axis=1)
-    found = np.abs(pearson_rows(np.concatenate([a[None], shuffled]), b))
+    found = np.abs(_pearson_rows(np.concatenate([a[None], shuffled]), b))
     return float(np.mean(found >= found[0] - 1e-12))
 
 
-def pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+def _pearson_rows(firsts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Pearson's r of each row of (rows, n) with that of (rows, n), or with (n,); NaN where one has no variance."""
     a, b = (values - values.mean(axis=-1, keepdims=True) for values in (firsts, seconds))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -177,33 +177,33 @@ def influence_change(config: InfluenceChange, inputs: Inputs) -> pa.Table:
     traced_twice = []
     for with_feature, table in ((False, before), (True, after)):
         values = table["self_influence"].to_numpy()
-        (image,) = table.slice(row_index(table, canary), 1).to_pylist()
+        (image,) = table.slice(_row_index(table, canary), 1).to_pylist()
         below = float((values < image["self_influence"]).mean())
         traced_twice.append({"end": config.canary.end, "with_feature": with_feature, "share_below": below} | image)
     return pa.Table.from_pylist(traced_twice, TRACED)
 
 
-def row_index(table: pa.Table, row: int) -> int:
+def _row_index(table: pa.Table, row: int) -> int:
     import pyarrow.compute as pc
 
     return int(pc.index(table["row"], row).as_py())
 
 
-def plan_traced(design: Design, trainings: Trainings) -> tuple[Job, ...]:
+def _plan_traced(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     """The image at either end, traced again with the feature."""
     ranking, pairs = trainings.ranking, design.question
-    if ranking is None or not isinstance(pairs, CanaryPairs) or not is_traced_again(design):
+    if ranking is None or not isinstance(pairs, CanaryPairs) or not _is_traced_again(design):
         return ()
     ends = (RankedImage("highest", 1), RankedImage("lowest", 1))[: pairs.canaries]
-    return tuple(influence_change_job(design, ranking, end) for end in ends)
+    return tuple(_influence_change_job(design, ranking, end) for end in ends)
 
 
-def influence_change_job(design: Design, ranking: Ranking, end: RankedImage) -> Job:
+def _influence_change_job(design: Design, ranking: Ranking, end: RankedImage) -> Job:
     after = Job(influence, Tracing(ranking.training, end, design.carried), (ranking.chosen,))
     return Job(influence_change, InfluenceChange(end), (ranking.chosen, ranking.influence, after))
 
 
-def traced_rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
+def _traced_rows(tables: Tables, about: PublishedCell) -> Iterator[Row]:
     yield from influence_rows(tables.rows(TRACED), about.numbers)
 
 
@@ -219,6 +219,6 @@ def influence_rows(traced: Sequence[Row], published: PublishedNumbers) -> Iterat
         yield row("share of images with less self-influence", setting, alone(image["share_below"]), "training")
 
 
-INFLUENCE_MEASURE = Measure("influence", INFLUENCE, plan_all)
-CHOSEN_MEASURE = Measure("chosen", CHOSEN, plan_chosen, rows)
-TRACED_MEASURE = Measure("traced", TRACED, plan_traced, traced_rows)
+INFLUENCE_MEASURE = Measure("influence", INFLUENCE, _plan_all)
+CHOSEN_MEASURE = Measure("chosen", CHOSEN, _plan_chosen, rows)
+TRACED_MEASURE = Measure("traced", TRACED, _plan_traced, _traced_rows)

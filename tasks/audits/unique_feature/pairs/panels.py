@@ -54,14 +54,14 @@ RATE = (
 )
 
 
-def rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
+def _rate_columns(p_values: Sequence[float], trainings: Iterable[tuple[int, int]]) -> Row:
     """The columns of RATE; the trainings, each the row of its canary and a seed, are those that panels are of."""
     called = proportion(sum(p_value <= LEVEL for p_value in p_values), len(p_values))
     reach = (None, None) if share_seeds(trainings) else (called.low, called.high)
     return dict(zip((name for name, _ in RATE), (called.value, *reach, called.n), strict=True))
 
 
-def rate_row(estimator: str, panel: Row, null: float | None) -> Row:
+def _rate_row(estimator: str, panel: Row, null: float | None) -> Row:
     """The row of the summary of panels of so many `models`."""
     estimate = Estimate(panel["detection_rate"], panel["low"], panel["high"], panel["n"])
     setting = {"estimator": estimator, "models": panel["models"]}
@@ -101,7 +101,7 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
     shuffled = [pairs[index] for index in order]
     trainings = [pair.training for pair in pairs]
     found = [
-        {"estimator": estimator, "model": model, "models": size} | rate_columns(p_values, trainings)
+        {"estimator": estimator, "model": model, "models": size} | _rate_columns(p_values, trainings)
         for size in SIZES
         for estimator, model, p_values in panel_p_values(shuffled, size)
         if len(p_values) >= LEAST
@@ -111,34 +111,34 @@ def panels(config: Panels, inputs: Inputs) -> pa.Table:
 
 def panel_p_values(pairs: Sequence[FamilyPair], size: int) -> Iterator[tuple[str, str, list[float]]]:
     """The p-values of the panels of this size, by estimator and model."""
-    mixed = split_panels(pairs, size)
+    mixed = _split_panels(pairs, size)
     by_label = [
         group
         for label in sorted({pair.label for pair in pairs})
-        for group in split_panels([pair for pair in pairs if pair.label == label], size)
+        for group in _split_panels([pair for pair in pairs if pair.label == label], size)
     ]
     for model in ("canary", "twin"):
-        yield "label-directed rank", model, [known_label_p_value(group, model) for group in mixed]
-        yield "label-directed rank, label unknown", model, [unknown_label_p_value(group, model) for group in by_label]
+        yield "label-directed rank", model, [_known_label_p_value(group, model) for group in mixed]
+        yield "label-directed rank, label unknown", model, [_unknown_label_p_value(group, model) for group in by_label]
         asked = [group for group in mixed if model == "canary" or all(pair.unseen is not None for pair in group)]
-        yield "paired family rank", model, [paired_p_value(group, model) for group in asked]
+        yield "paired family rank", model, [_paired_p_value(group, model) for group in asked]
 
 
-def split_panels(models: Sequence[T], size: int) -> list[Sequence[T]]:
+def _split_panels(models: Sequence[T], size: int) -> list[Sequence[T]]:
     return [models[first : first + size] for first in range(0, len(models) - size + 1, size)]
 
 
-def known_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
+def _known_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
     """The rank of the mean of the models' scores, each towards its own canary's label."""
     scores = [standardise(getattr(pair, model).log_p)[:, pair.label] for pair in group]
     return rank_p_value(np.mean(scores, axis=0))
 
 
-def unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
+def _unknown_label_p_value(group: Sequence[FamilyPair], model: str) -> float:
     return rank_p_value(label_directed_scores(np.stack([getattr(pair, model).log_p for pair in group])))
 
 
-def paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
+def _paired_p_value(group: Sequence[FamilyPair], model: str) -> float:
     """The rank of the mean of the standardised differences; the twins' is that of a feature that no canary carried."""
     if model == "canary":
         scores = [pair.difference for pair in group]
@@ -160,7 +160,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     nulls = {(p["estimator"], p["models"]): p["detection_rate"] for p in panels if p["model"] == "twin"}
     for panel in panels:
         if panel["model"] == "canary":
-            yield rate_row(panel["estimator"], panel, nulls.get((panel["estimator"], panel["models"])))
+            yield _rate_row(panel["estimator"], panel, nulls.get((panel["estimator"], panel["models"])))
 
 
 # Exact ranks
@@ -192,17 +192,17 @@ def exact_panels(config: Panels, inputs: Inputs) -> pa.Table:
         generator = seeds.generator(config.seed, "panels", score)
         asked = [first[at] for at in generator.permutation(len(first))]
         for size in EXACT_SIZES:
-            exact_rows += rates_at_size(score, split_panels(asked, size), generator)
+            exact_rows += _rates_at_size(score, _split_panels(asked, size), generator)
     return pa.Table.from_pylist(exact_rows, EXACT_PANELS)
 
 
-def rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
+def _rates_at_size(score: str, panels: Sequence[Sequence[Row]], generator: np.random.Generator) -> Iterator[Row]:
     alike = [panel for panel in panels if len({rank["inked"] for rank in panel}) == 1]
     if len(alike) < LEAST:
         return
     p_values = [exact_panel_p_value(panel, generator) for panel in alike]
     trainings = [(rank["canary"], rank["seed"]) for panel in panels for rank in panel]
-    yield {"score": score, "models": len(alike[0])} | rate_columns(p_values, trainings)
+    yield {"score": score, "models": len(alike[0])} | _rate_columns(p_values, trainings)
 
 
 def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) -> float:
@@ -210,11 +210,11 @@ def exact_panel_p_value(panel: Sequence[Row], generator: np.random.Generator) ->
     ink = np.array(panel[0]["ink"], bool)
     slopes = [np.array(rank["slopes"], np.float64) for rank in panel]
     own = [np.array(rank["ink"], bool) for rank in panel]
-    moved = [align_to_ink(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
+    moved = [_align_to_ink(ink, mask, values, generator) for mask, values in zip(own, slopes, strict=True)]
     return Subsets(mean_standardised_slopes(moved)).p_value(ink)
 
 
-def align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
+def _align_to_ink(ink: Cells, own: Cells, values: Array, generator: np.random.Generator) -> Array:
     """The values of the cells with those of the `own` ink in the places of `ink`; as they are where both are one."""
     if (own == ink).all():
         return values
@@ -232,7 +232,7 @@ def plan_exact(design: Design, trainings: Trainings) -> tuple[Job, ...]:
 def exact_rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     """The detection rate of panels; null: that of features that left nothing, as p is exact."""
     for panel in tables.rows(EXACT_PANELS):
-        yield rate_row(f"exact rank, {panel['score']}", panel, LEVEL)
+        yield _rate_row(f"exact rank, {panel['score']}", panel, LEVEL)
 
 
 MEASURE = Measure("panels", PANELS, plan, rows)

@@ -40,12 +40,12 @@ def advise_more_canaries(config: UniqueFeature, evidence: PairEvidence | None) -
 
 def ask_question(config: UniqueFeature) -> str:
     return (
-        f"Does a network that is trained in this way keep {name_asked_feature(config)}, if it occurs in one single "
+        f"Does a network that is trained in this way keep {_name_asked_feature(config)}, if it occurs in one single "
         "training image?"
     )
 
 
-def name_asked_feature(config: UniqueFeature) -> str:
+def _name_asked_feature(config: UniqueFeature) -> str:
     return "a feature drawn by chance" if config.draws_features else describe_feature(config.asked_feature)
 
 
@@ -55,11 +55,11 @@ def explain(config: UniqueFeature, evidence: PairEvidence, chance: str = "") -> 
     `chance` is a sentence on how often chance brings as many small ranks, if these decide.
     """
     sentences = (
-        explain_bets(config, evidence),
-        explain_effect(config, evidence),
-        explain_calls(evidence),
+        _explain_bets(config, evidence),
+        _explain_effect(config, evidence),
+        _explain_calls(evidence),
         chance,
-        explain_null(config),
+        _explain_null(config),
     )
     return " ".join(filter(None, sentences))
 
@@ -72,14 +72,14 @@ def explain_small_ranks(config: UniqueFeature, evidence: PairEvidence) -> str:
     return explain(config, evidence, chance)
 
 
-def explain_bets(config: UniqueFeature, evidence: PairEvidence) -> str:
+def _explain_bets(config: UniqueFeature, evidence: PairEvidence) -> str:
     if evidence.bets is None:
         return ""
     words = describe_bets(config, evidence.bets)
     return f"{words[0].upper()}{words[1:]}; 1 is kept on average where nothing is memorised."
 
 
-def explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
+def _explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     if evidence.effect is None:
         return "No effect could be measured yet."
     effect = blank_weak_interval(evidence.effect)
@@ -87,7 +87,7 @@ def explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     if effect["low"] is not None:
         low, high = format_factor(effect["low"]), format_factor(effect["high"])
         interval = f"95 % interval {low} to {high} times"
-    feature = name_asked_feature(config)
+    feature = _name_asked_feature(config)
     carried, probed = ("another feature", f", when shown {feature},") if config.is_null else (feature, "")
     return (
         f"Networks that saw {carried} in one training image gave that image’s label{probed} "
@@ -96,15 +96,17 @@ def explain_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     )
 
 
-def explain_calls(evidence: PairEvidence) -> str:
+def _explain_calls(evidence: PairEvidence) -> str:
     calls = evidence.calls
     return "" if calls is None else f"One by one, {calls.called} of {calls.n} are told from their twins."
 
 
-def explain_null(config: UniqueFeature) -> str:
+def _explain_null(config: UniqueFeature) -> str:
     if not config.is_null:
         return ""
-    return f"They carried another feature than {name_asked_feature(config)}, so this is a null: nothing is to be found."
+    return (
+        f"They carried another feature than {_name_asked_feature(config)}, so this is a null: nothing is to be found."
+    )
 
 
 def format_factor(nats: float) -> str:
@@ -115,13 +117,13 @@ def format_factor(nats: float) -> str:
 # The number that decides, on a line
 
 
-def draw_effect(evidence: PairEvidence) -> NumberLine | None:
+def _draw_effect(evidence: PairEvidence) -> NumberLine | None:
     """The effect; None without an estimate."""
     smallest = Boundary(SMALLEST, "memorised if the interval lies above, not seen if below")
     return line_of(evidence.effect, FACTOR, boundaries=(smallest,))
 
 
-def draw_called(evidence: PairEvidence) -> NumberLine | None:
+def _draw_called(evidence: PairEvidence) -> NumberLine | None:
     """The number of canaries that are called."""
     if evidence.calls is None:
         return None
@@ -130,14 +132,14 @@ def draw_called(evidence: PairEvidence) -> NumberLine | None:
     return NumberLine(title, float(evidence.calls.called), null=0.0, boundaries=(one,))
 
 
-def draw_small_ranks(evidence: PairEvidence) -> NumberLine | None:
+def _draw_small_ranks(evidence: PairEvidence) -> NumberLine | None:
     """How often chance brings as many small ranks."""
     if evidence.calls is None or evidence.calls.deciding_p is None:
         return None
     return chances(evidence.calls.deciding_p, SURELY)
 
 
-def draw_bets(evidence: PairEvidence) -> NumberLine | None:
+def _draw_bets(evidence: PairEvidence) -> NumberLine | None:
     """How far the bets grew."""
     if evidence.bets is None:
         return None
@@ -152,13 +154,13 @@ def draw_bets(evidence: PairEvidence) -> NumberLine | None:
 
 
 LINES: Mapping[str, Callable[[PairEvidence], NumberLine | None]] = {
-    CALLED: draw_called,
-    BEYOND: draw_small_ranks,
-    BETS: draw_bets,
+    CALLED: _draw_called,
+    BEYOND: _draw_small_ranks,
+    BETS: _draw_bets,
 }
 
 
 def draw_metric(evidence: PairEvidence, metric: str) -> NumberLine | None:
     """The number line of a row of this metric; that of the effect if the row has none."""
-    draw = LINES.get(metric, draw_effect)
-    return draw(evidence) or draw_effect(evidence)
+    draw = LINES.get(metric, _draw_effect)
+    return draw(evidence) or _draw_effect(evidence)

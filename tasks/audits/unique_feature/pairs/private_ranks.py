@@ -98,10 +98,10 @@ def private_rank(config: PrivateRank, inputs: Inputs) -> pa.Table:
 def plan(design: Design, trainings: Trainings) -> tuple[Job, ...]:
     if design.privacy is None:
         return ()
-    return tuple(private_rank_job(design, design.privacy, trainings, pair) for pair in trainings.pairs)
+    return tuple(_private_rank_job(design, design.privacy, trainings, pair) for pair in trainings.pairs)
 
 
-def private_rank_job(design: Design, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
+def _private_rank_job(design: Design, privacy: Privacy, trainings: Trainings, pair: Pair) -> Job:
     assert isinstance(pair.canary.image, int)
     ranks = (pair_rank_job(design, trainings, pair),) if design.asks_for("ranks") else ()
     return Job(private_rank, PrivateRank(pair.canary.image, privacy), (pair.model, *ranks))

@@ -49,12 +49,12 @@ def regularisation(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 def comparison_rows(of: Units, plain: Units) -> Iterator[Row]:
     """A row for each score."""
     positive = [[m for m in column(network.rows, "m") if m > 0] for network in (of, plain)]
-    yield comparison_row("M where positive", positive, of.model)
+    yield _comparison_row("M where positive", positive, of.model)
     for score, name in (("M effect", "m_effect"), ("M_w effect", "m_w_probe_effect")):
-        yield comparison_row(score, [column(network.rows, name) for network in (of, plain)], of.pair)
+        yield _comparison_row(score, [column(network.rows, name) for network in (of, plain)], of.pair)
 
 
-def comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:
+def _comparison_row(score: str, samples: list[list[float]], unit: str) -> Row:
     first, plain = samples
     less = difference(first, plain)
     return {

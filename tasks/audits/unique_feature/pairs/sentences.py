@@ -37,24 +37,24 @@ CHOSEN_GLYPH_LIMITS = (
 
 def describe_pairs(config: UniqueFeature, evidence: PairEvidence) -> str:
     """The effect and the ranks, after the bets if there are any."""
-    words = describe_effect(config, evidence)
+    words = _describe_effect(config, evidence)
     if evidence.effect is not None or evidence.calls is not None:
-        words = f"{words}. {describe_calls(evidence.calls)}"
-    return begin_with_bets(config, evidence, words)
+        words = f"{words}. {_describe_calls(evidence.calls)}"
+    return _begin_with_bets(config, evidence, words)
 
 
 def describe_accusation(config: UniqueFeature, evidence: PairEvidence) -> str:
     """The evidence of an answer that accuses, which ranks without an effect can give."""
     if evidence.effect is not None:
         return describe_pairs(config, evidence)
-    return begin_with_bets(config, evidence, describe_calls(evidence.calls))
+    return _begin_with_bets(config, evidence, _describe_calls(evidence.calls))
 
 
 def describe_tied_pairs(config: UniqueFeature, evidence: PairEvidence) -> str:
-    return begin_with_bets(config, evidence, describe_tied_evidence(config, evidence))
+    return _begin_with_bets(config, evidence, describe_tied_evidence(config, evidence))
 
 
-def begin_with_bets(config: UniqueFeature, evidence: PairEvidence, words: str) -> str:
+def _begin_with_bets(config: UniqueFeature, evidence: PairEvidence, words: str) -> str:
     """The words after the bets of a run that ends once it is decided, or of a later look at a fixed number of pairs."""
     later_bets = evidence.deciding_bets or evidence.total_bets
     if evidence.bets is not None:
@@ -90,7 +90,7 @@ def count_canaries(config: UniqueFeature) -> int:
 # Its parts
 
 
-def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
+def _describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     """The effect of the image, and what it decides alone."""
     effect = evidence.effect
     if effect is None:
@@ -125,7 +125,7 @@ def describe_effect(config: UniqueFeature, evidence: PairEvidence) -> str:
     return f"{words}; more than {high:.4g} nats is unlikely"
 
 
-def describe_calls(calls: Calls | None) -> str:
+def _describe_calls(calls: Calls | None) -> str:
     """The number of canaries that are called by their ranks, and what the ranks decide alone."""
     if calls is None:
         return (

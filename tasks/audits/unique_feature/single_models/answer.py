@@ -63,9 +63,9 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
     judged = references if deciding_metrics(config)[0] is not None else family
     return {
         "p": f"{LEVEL:g}",
-        "place": describe_last_place(family),
+        "place": _describe_last_place(family),
         "called": number_per_hundred(family.last_called / family.size),
-        "place_beside": describe_last_place(references),
+        "place_beside": _describe_last_place(references),
         "called_beside": number_per_hundred(references.last_called / references.size),
         "called_at_all": number_per_hundred(judged.last_called / judged.size),
         "all_beside": references.describe(),
@@ -74,7 +74,7 @@ def thresholds(config: UniqueFeature) -> Mapping[str, str]:
     }
 
 
-def describe_last_place(population: Population) -> str:
+def _describe_last_place(population: Population) -> str:
     """The last place at which a feature is called."""
     last = population.last_called
     return f"at place {last:,} or before" if last else "so far in front as no place of so few is"
@@ -91,7 +91,7 @@ def accuse(
     return Case("memorised", when + TOLD_APART, holds, ERROR % rate, scope, applies, steps=plain.TREAT_AS_DISCLOSED)
 
 
-def is_small_beside(evidence: PanelEvidence) -> bool:
+def _is_small_beside(evidence: PanelEvidence) -> bool:
     """Whether the rank that replaces the family's is small, and the feature is distinguished from its look-alikes."""
     return evidence.beside is not None and evidence.beside.is_small and evidence.is_told_apart
 
@@ -112,7 +112,7 @@ RULES = Rules[PanelEvidence](
         accuse(
             "beside the references the feature stands {place_beside} among {all_beside} (a test on one side, p at most "
             "{p}), whatever its rank among the family",
-            is_small_beside,
+            _is_small_beside,
             "called_beside",
             "models that are asked beside references",
             has_references,
@@ -120,7 +120,7 @@ RULES = Rules[PanelEvidence](
         accuse(
             "by the weights of the first layer the feature stands {place_beside} among {all_beside} (a test on one "
             "side, p at most {p}), whatever its rank among the family",
-            is_small_beside,
+            _is_small_beside,
             "called_beside",
             "models whose first layer is read",
             reads_weights,

@@ -164,12 +164,12 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         return None
     found, upper = first_row(rows, FOUND), first_row(rows, UPPER)
     setting = read_setting(push)
-    checks, key = read_checks(rows)
+    checks, key = _read_checks(rows)
     return PanelEvidence(
         names=tuple(name_of(row) for row in (beside, rank, push, others) if row is not None),
         rank=Rank(round(rank["estimate"]), rank["p_value"], Population(others["n"] + 1), rank["n"]),
-        beside=None if beside is None else read_rank_beside(beside),
-        parts=tuple(map(read_part_rank, select_rows(rows, parts_metric))),
+        beside=None if beside is None else _read_rank_beside(beside),
+        parts=tuple(map(_read_part_rank, select_rows(rows, parts_metric))),
         push=Push(
             value=push["estimate"],
             label=None if setting["label known"] else setting["label"],
@@ -180,7 +180,7 @@ def read_panel_evidence(config: UniqueFeature, rows: Rows) -> PanelEvidence | No
         ),
         tied=most_tied(rows),
         checks=checks,
-        unchecked=max(0, count_tables(config) - len(checks)),
+        unchecked=max(0, _count_tables(config) - len(checks)),
         key=key,
         lacks_beside=beside_metric is not None and beside is None,
     )
@@ -193,19 +193,19 @@ def deciding_metrics(config: UniqueFeature) -> tuple[str | None, str]:
     return (BY_WEIGHTS, BY_WEIGHTS_PARTS) if reads_weights(config) else (None, PART_RANK)
 
 
-def read_rank_beside(row: Row) -> Rank:
+def _read_rank_beside(row: Row) -> Rank:
     setting = read_setting(row)
     population = Population.from_setting(setting)
     return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))
 
 
-def read_part_rank(row: Row) -> Rank:
+def _read_part_rank(row: Row) -> Rank:
     setting = read_setting(row)
     population = Population(setting["others"] + 1)
     return Rank(round(row["estimate"]), row["p_value"], population, row["n"], setting.get("references", 0))
 
 
-def read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
+def _read_checks(rows: Rows) -> tuple[tuple[TableCheck, ...], str]:
     """What every table that could be checked says, and the beginning of the key's SHA-256."""
     labels = {read_setting(row)["table"]: row for row in select_rows(rows, LABELS)}
     checks, key = [], ""
@@ -225,26 +225,26 @@ def evaluates_single_models(config: UniqueFeature) -> bool:
 
 
 def asks_one_family(config: UniqueFeature) -> bool:
-    return evaluates_single_models(config) and isinstance(judging_rank(config), AnswerRank)
+    return evaluates_single_models(config) and isinstance(_judging_rank(config), AnswerRank)
 
 
 def has_references(config: UniqueFeature) -> bool:
-    return isinstance(judging_rank(config), ReferenceRank)
+    return isinstance(_judging_rank(config), ReferenceRank)
 
 
 def reads_weights(config: UniqueFeature) -> bool:
-    return isinstance(judging_rank(config), FirstLayerRank)
+    return isinstance(_judging_rank(config), FirstLayerRank)
 
 
 def reads_tables(config: UniqueFeature) -> bool:
-    return count_tables(config) > 0
+    return _count_tables(config) > 0
 
 
-def judging_rank(config: UniqueFeature) -> JudgedBy | None:
+def _judging_rank(config: UniqueFeature) -> JudgedBy | None:
     """The rank by which single models are judged; None if pairs are."""
     return None if config.single_models is None else config.single_models.judged_by
 
 
-def count_tables(config: UniqueFeature) -> int:
+def _count_tables(config: UniqueFeature) -> int:
     """The tables of outputs that an owner returned."""
     return 0 if config.given is None else len(config.given.outputs)

@@ -80,10 +80,10 @@ def single_model_config(config: UniqueFeature, shape: Shape, number: int = 0) ->
         label=question.judged_by.label,
         order=config.picture_order,
     )
-    return replace(single, **given_fields(question, number)) if isinstance(question, Given) else single
+    return replace(single, **_given_fields(question, number)) if isinstance(question, Given) else single
 
 
-def given_fields(question: Given, number: int) -> dict[str, Any]:
+def _given_fields(question: Given, number: int) -> dict[str, Any]:
     """The fields of the config of the third-party model of this number."""
     about: dict[str, Any] = {"interface": question.interface, "classes": question.classes}
     match question.source:
@@ -111,13 +111,13 @@ def burning(config: SingleModelConfig) -> Burning:
 def predictor(config: SingleModelConfig, inputs: Inputs) -> Predictor:
     """The model as a function of a named set of images."""
     if config.outputs is not None:
-        return outputs_predictor(config)
+        return _outputs_predictor(config)
     if config.model is not None:
-        return file_predictor(config)
+        return _file_predictor(config)
     return network_predictor(inputs[0])
 
 
-def file_predictor(config: SingleModelConfig) -> Predictor:
+def _file_predictor(config: SingleModelConfig) -> Predictor:
     from tasks.external.loading import load_model
 
     assert config.model is not None
@@ -125,7 +125,7 @@ def file_predictor(config: SingleModelConfig) -> Predictor:
     return lambda _, images: model.answers(images).log_p
 
 
-def outputs_predictor(config: SingleModelConfig) -> Predictor:
+def _outputs_predictor(config: SingleModelConfig) -> Predictor:
     from tasks.external.outputs import read_outputs
 
     assert config.outputs is not None

@@ -46,12 +46,12 @@ def advise_look_alikes(config: UniqueFeature, _evidence: PanelEvidence) -> tuple
 def advise_more_models(config: UniqueFeature, _evidence: PanelEvidence | None = None) -> tuple[str, ...]:
     return (
         "Ask several models of the same data together, such as the folds of a cross-validation: "
-        f"{name_more_models(config)}.",
+        f"{_name_more_models(config)}.",
         "If you have the data and the training procedure, train pairs: that finds more.",
     )
 
 
-def name_more_models(config: UniqueFeature) -> str:
+def _name_more_models(config: UniqueFeature) -> str:
     """The setting that evaluates several models."""
     match config.single_models:
         case Given(source=ModelFiles()):

@@ -52,11 +52,11 @@ def describe_panel(config: UniqueFeature, evidence: PanelEvidence) -> str:
         f"{push.value:.4g} nats more than the mean of the others{spread}"
     )
     if evidence.beside is not None:
-        words += f"; {describe_rank_beside(evidence.beside)}"
-    return f"{words}{describe_parts(evidence.parts)}" if evidence.deciding_rank.is_small else words
+        words += f"; {_describe_rank_beside(evidence.beside)}"
+    return f"{words}{_describe_parts(evidence.parts)}" if evidence.deciding_rank.is_small else words
 
 
-def describe_parts(parts: tuple[Rank, ...]) -> str:
+def _describe_parts(parts: tuple[Rank, ...]) -> str:
     """The places among the look-alikes of each part; empty if there are none."""
     if not parts:
         return ""
@@ -67,7 +67,7 @@ def describe_parts(parts: tuple[Rank, ...]) -> str:
     return f"; among look-alikes that share all parts with it but one, it is {' and '.join(places)}"
 
 
-def describe_rank_beside(rank: Rank) -> str:
+def _describe_rank_beside(rank: Rank) -> str:
     """The rank compared with references, or by the first layer."""
     ranked = f"it ranks {rank.place:,} of {rank.population.describe()}"
     if not rank.references:
@@ -118,10 +118,10 @@ def end_with_gap(_config: UniqueFeature, evidence: PanelEvidence) -> str:
 
 def describe_limits(config: UniqueFeature, evidence: PanelEvidence | None) -> str:
     """The limits of the answer, and of what the owner could have known."""
-    return LIMITS if evidence is None else " ".join(list_limits(config, evidence))
+    return LIMITS if evidence is None else " ".join(_list_limits(config, evidence))
 
 
-def list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
+def _list_limits(config: UniqueFeature, evidence: PanelEvidence) -> Iterator[str]:
     yield LIMITS
     if evidence.beside is not None:
         yield BESIDE_LIMITS if evidence.beside.references else WEIGHT_LIMITS
