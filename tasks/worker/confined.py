@@ -151,7 +151,7 @@ def limit_memory(limit: int) -> None:
             resource.setrlimit(kind, (lowest, lowest))
 
 
-def _serve_table(asked: Mapping[str, Any]) -> None:
+def serve_table(asked: Mapping[str, Any]) -> None:
     """In the child: run the function that is asked for, and write its table, and as JSON what it raises."""
     import pyarrow as pa
 

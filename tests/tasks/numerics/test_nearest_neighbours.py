@@ -246,7 +246,7 @@ def test_which_library_is_taken_depends_on_the_machine_and_on_a_gpu_on_the_sizes
     monkeypatch.setattr(nearest_neighbours, "onednn_is_faster", lambda: onednn)
     monkeypatch.setattr(nearest_neighbours, "faiss_gpus", lambda: gpus)
     taken = nearest_neighbours.library("auto", torch.device(device), **sizes)
-    assert getattr(nearest_neighbours, f"{expected}_finder") is taken
+    assert getattr(nearest_neighbours, f"_{expected}_finder") is taken
 
 
 def test_threads_are_as_many_afterwards_as_before() -> None:
