@@ -1,8 +1,7 @@
 """What versions of tasks are held by does not rest on how one processor rounds.
 
-Each setting is a process whose libraries compute as on another processor, and the tests of versions that are marked
-`trained` run in it. Together the settings have each instruction set and each library, on one thread and on two; all
-other tests run on one thread of this processor. What else is marked `trained` takes minutes and runs in one setting.
+Each setting is a process whose libraries compute as on another processor; in it the tests of versions that are marked
+`trained` run with each of some roundings. What else is marked so takes minutes and runs in one setting.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ ALL = "AVX2"  # the setting in which every test that is marked runs
 # AVX-512, where it computes as on this processor, or SSE. MKL, which only torch for x86-64 has, obeys
 # MKL_ENABLE_INSTRUCTIONS on Intel's processors alone.
 SETTINGS = {
-    "this processor": ({}, ("noise",)),
+    "this processor": ({}, ("onednn on 2 threads", "noise")),
     "AVX2": (
         {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
         ("torch",),
     ),
     "SSE": (
         {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
-        ("torch on 2 threads", "onednn on 2 threads"),
+        ("torch on 2 threads", "onednn"),
     ),
 }
 
