@@ -78,7 +78,20 @@ def fields_of_answer(audit: Audit) -> frozenset[str]:
     that these modules import are included, unless they make the plan.
     """
     functions = (audit.verdict, audit.wording.certificate, audit.wording.names)
-    return _fields_read_by(tuple(function.__module__ for function in functions if hasattr(function, "__module__")))
+    return _fields_read_by(tuple(sorted({module for function in functions for module in _modules_behind(function)})))
+
+
+def _modules_behind(value: Any) -> Iterator[str]:
+    """The modules of a function; of a method the modules of all functions that its object holds, at any depth."""
+    owner = getattr(value, "__self__", value)
+    if dataclasses.is_dataclass(owner) and not isinstance(owner, type):
+        for field in dataclasses.fields(owner):
+            yield from _modules_behind(getattr(owner, field.name))
+    elif isinstance(value, tuple):
+        for element in value:
+            yield from _modules_behind(element)
+    elif callable(value) and getattr(value, "__module__", None):
+        yield value.__module__
 
 
 @functools.cache  # modules are imported once, so that later changes of their files do not matter

@@ -14,6 +14,7 @@ from orchestrator.spec.config_parts import flatten
 from orchestrator.spec.fields import replace_fields
 from orchestrator.spec.resolve import Cell, pin_cells, resolve_cells
 from orchestrator.spec.specification import Spec
+from tasks.audits.membership.answer import ANSWERING
 from tests.support.shell import ROOT
 
 OURS = sorted(folder.parent.name for folder in (ROOT / "tasks" / "audits").glob("*/config.py"))
@@ -43,3 +44,11 @@ def test_every_threshold_of_an_answer_names_the_run(audit: str) -> None:
             other = dataclasses.replace(cell, config=replace_fields(cell.config, {path: value * 0.9}))
             assert name_of_run(other) != name_of_run(cell), path
     assert thresholds or audit == "unique_feature"
+
+
+def test_methods_of_an_answering_read_as_the_functions_that_call_it() -> None:
+    audit = audits.find("membership").audit
+    wording = dataclasses.replace(audit.wording, certificate=ANSWERING.certificate)
+    methods = dataclasses.replace(audit, verdict=ANSWERING.verdict, wording=wording)
+    assert "training.guarantee" in fields_of_answer(methods)  # which a case of canaries reads
+    assert fields_of_answer(methods) == fields_of_answer(audit)
