@@ -19,7 +19,7 @@ from tasks.audits.relational.presets import (
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
-from tasks.question_answering.question_sets import Corruption
+from tasks.question_answering.question_sets import AnswerRemoval
 from tasks.training.recipe import Privacy
 from tests.support.settings import with_settings
 
@@ -83,7 +83,7 @@ def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -
         with_settings(TABLE_2_SQUAD, split="drawn"),
         with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
         with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
-        with_settings(TABLE_2_SQUAD, corruption=Corruption("answers")),
+        with_settings(TABLE_2_SQUAD, corruption=AnswerRemoval()),
         with_settings(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
         with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
         Relational(Linear()),
