@@ -20,7 +20,7 @@ from tasks.datasets.dataset import Dataset
 from tasks.language_models.language_model import LanguageModel
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import AnswerRemoval
-from tasks.training.recipe import Privacy
+from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 from tests.support.settings import with_settings
 
 # Those whose data and models are embedded, or that need none.
@@ -29,7 +29,7 @@ from tests.support.settings import with_settings
 def test_the_private_trainings_differ_in_privacy_alone() -> None:
     plain, *private = AUDIT.cells("private")
     assert len(private) == len(EPSILONS)
-    assert {with_settings(config, privacy=None) for config in private} == {plain}
+    assert {with_settings(config, privacy=LinkedTraining()) for config in private} == {plain}
 
 
 COLUMNS = [(name, cell) for of_model in TABLE_2.values() for name, cell in of_model.items()]
@@ -84,7 +84,7 @@ def test_whoevers_predictions_on_drop_are_given_stand_beside_those_of_numnet() -
         with_settings(TABLE_2_SQUAD, model=LanguageModel("hub:t5-base")),
         with_settings(TABLE_2_SQUAD, data=Dataset("facts-stated")),
         with_settings(TABLE_2_SQUAD, corruption=AnswerRemoval()),
-        with_settings(TABLE_2_SQUAD, privacy=Privacy(3.0), link=0),
+        with_settings(TABLE_2_SQUAD, privacy=DifferentialPrivacy(3.0)),
         with_settings(TABLE_2_SQUAD, given=Predictions("answered")),
         Relational(Linear()),
     ],
