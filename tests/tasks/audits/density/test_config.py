@@ -12,6 +12,7 @@ from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.audits.density.config import (
     Memorization,
+    ModelTraining,
     NeighbourMeasure,
     PublishedFolds,
     SingleRows,
@@ -39,15 +40,26 @@ RELEASED = PublishedFolds()
             "no such partition of the first 9 images of mnist; .* and examples 0, all of",
         ),
         ({"estimator": RELEASED, "repetitions": 11}, "^repetitions is 11; it must be at most 10, the released part"),
-        ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
-        ({"model": DensityModel("conv-vae"), "width": 2.0}, "width is 2 and model is conv-vae; model must be one of"),
-        ({"model": DensityModel("no function:here")}, "model is 'no function:here'; one of your own is written"),
     ],
     ids=str,
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
         replace(Memorization(), **changed)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "message"),
+    [
+        ("gan", 1.0, "model is 'gan'; it must be one of vae, conv-vae"),
+        ("conv-vae", 2.0, "width is 2 and model is conv-vae; model must be one of"),
+        ("no function:here", 1.0, "model is 'no function:here'; one of your own is written"),
+    ],
+)
+def test_models_that_cannot_be_trained_are_refused_in_one_line(model: str, width: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        ModelTraining(DensityModel(model), width)
     assert "\n" not in str(refused.value)
 
 
@@ -81,4 +93,4 @@ def test_alternatives_and_their_fields_are_named(settings: dict[str, object], me
 def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
     epochs: int, every: int, expected: tuple[int, ...]
 ) -> None:
-    assert expected == Memorization(epochs=epochs, every=every).recorded
+    assert ModelTraining(epochs=epochs, every=every).recorded == expected
