@@ -11,12 +11,14 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.audits.density.config import (
+    Density,
     Memorization,
     ModelTraining,
     NeighbourMeasure,
     PublishedFolds,
     SingleRows,
 )
+from tasks.audits.density.presets import PRESETS
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 
@@ -76,6 +78,16 @@ def test_models_that_cannot_be_trained_are_refused_in_one_line(model: str, width
 def test_alternatives_and_their_fields_are_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         resolve_cells(Spec("density", "smoke", settings))
+
+
+@pytest.mark.parametrize("name", ["epochs", "training.epochs", "question.epochs", "question.training.epochs"])
+def test_settings_of_the_training_have_short_names(name: str) -> None:
+    (cell,) = resolve_cells(Spec("density", "smoke", {name: "7"}))
+    smoke = PRESETS["smoke"]
+    assert isinstance(smoke, Density)
+    assert isinstance(smoke.question, Memorization)
+    training = replace(smoke.question.training, epochs=7)
+    assert cell.config == Density(replace(smoke.question, training=training))
 
 
 @pytest.mark.parametrize(
