@@ -27,7 +27,7 @@ import torch
 from measurement.report import measurement_facts, publish_counts
 from studies.interface import study_parser
 from tasks.audits.density import AUDIT, plan
-from tasks.audits.density.config import Density, KFold, Memorization, ScoreMeasure
+from tasks.audits.density.config import Density, KFold, Memorization, ModelTraining, ScoreMeasure
 from tasks.audits.density.measures.scores import PLANTED_CALLED
 from tasks.audits.density.presets import QUICKSTART
 from tasks.audits.density.tail import LEAST_DRAWS
@@ -50,12 +50,13 @@ PLANTED = {
     "two images with another label": "#mislabelled2",
 }
 SMALL = replace(
-    QUICKSTART, estimator=KFold(4, asked="test"), measures=(ScoreMeasure(),), repetitions=5, epochs=10, every=0,
-    samples=16, draws=8, width=0.1, batch=60, learning_rate=3e-3, permutations=LEAST_DRAWS,
+    QUICKSTART, training=ModelTraining(width=0.1, epochs=10, every=0, batch=60, learning_rate=3e-3),
+    estimator=KFold(4, asked="test"), measures=(ScoreMeasure(),), repetitions=5, samples=16, draws=8,
+    permutations=LEAST_DRAWS,
 )  # fmt: skip
 WITH_PLANTED = replace(
-    QUICKSTART, measures=(ScoreMeasure(),), examples=60, epochs=15, every=0, samples=16, draws=8, width=0.25, batch=20,
-    learning_rate=3e-3, permutations=LEAST_DRAWS,
+    QUICKSTART, training=ModelTraining(width=0.25, epochs=15, every=0, batch=20, learning_rate=3e-3),
+    measures=(ScoreMeasure(),), examples=60, samples=16, draws=8, permutations=LEAST_DRAWS,
 )  # fmt: skip
 
 

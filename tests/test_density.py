@@ -186,6 +186,7 @@ def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here)
     assert {"sweep", "densities", "courses", "losses"} == drawn
     first, second = (cell["run"] for cell in swept["cells"])
     said = here("compare", first, second, "--out", "both.html").stdout
-    assert ["config", "question.learning_rate", "0.01", "0.001"] in [line.split() for line in said.splitlines()]
+    difference = ["config", "question.training.learning_rate", "0.01", "0.001"]
+    assert difference in [line.split() for line in said.splitlines()]
     assert said.count("over 2 random partitions into 3 folds") == 2
     assert "generalisation gap of log p" in (here.folder / "both.html").read_text()

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from orchestrator.errors import SpecError
 from orchestrator.spec.config_parts import plain, walk
-from orchestrator.spec.fields import alternatives, field_types, nearest, required_fields, text
+from orchestrator.spec.fields import alternatives, field_types, most_similar, required_fields, text
 from tasks.contract.alternatives import TYPE, tag_of, tagged_members
 from tasks.contract.audit import Audit
 from tasks.contract.ranges import Ranged, describe_range
@@ -106,11 +106,20 @@ def find_fields(
 ) -> list[DescribedField]:
     """The field of this path and all below it. Raises SpecError with the nearest name where there is none."""
     if path not in fields:
-        names = [each.rpartition(".")[2] for each in fields]
-        near = next((each for each in fields if each.endswith(f".{path}")), "")
-        hint = f"; did you mean {near!r}?" if near else nearest(path, [*presets, *fields]) or nearest(path, names)
-        raise SpecError(f"{audit} has no field or preset {path!r}{hint or '; engram show ' + audit + ' lists them'}")
+        near = _most_similar_path(path, fields, presets)
+        hint = f"did you mean {near!r}?" if near else f"engram show {audit} lists them"
+        raise SpecError(f"{audit} has no field or preset {path!r}; {hint}")
     return [described for each, described in fields.items() if each == path or each.startswith(f"{path}.")]
+
+
+def _most_similar_path(path: str, fields: Iterable[str], presets: Iterable[str]) -> str:
+    """The field or preset that a wrong path may mean: by its end, as a whole, or by its last part; empty for none."""
+    ends: dict[str, str] = {}
+    for known in fields:
+        if known.endswith(f".{path}"):
+            return known
+        ends.setdefault(known.rpartition(".")[2], known)
+    return most_similar(path, [*presets, *fields]) or ends.get(most_similar(path, ends), "")
 
 
 def _fields(kind: Any, value: Any, audit: Audit, above: str, of: str, tag: str = "") -> Iterator[DescribedField]:

@@ -32,8 +32,13 @@ TRUTHS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` if a similar name is known, else an empty text."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    name = most_similar(word, known)
+    return f"; did you mean {name!r}?" if name else ""
+
+
+def most_similar(word: str, known: Iterable[str]) -> str:
+    """The known name that is most similar to a word; empty if none is similar."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), "")
 
 
 def alternatives(to: Any) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from dashboards.gallery import Gallery, Picture
 from dashboards.page import gallery
 from dashboards.run import Run
 from orchestrator.store import Store
-from tasks.audits.density.config import Density, KFold, Memorization, SingleRows
+from tasks.audits.density.config import Density, KFold, Memorization, ModelTraining, SingleRows
 from tasks.audits.density.highly_memorised import highly_memorised_mask
 from tasks.datasets.catalog import load, pin
 from tasks.datasets.dataset import Dataset
@@ -287,7 +287,7 @@ def cells(store: Store, count: int) -> Run:
                 store,
                 f"density-{at}",
                 scored.tables(300, spread=1.0 + at, seed=at),
-                scored.embedded(learning_rate=10.0**-at),
+                scored.embedded(training=ModelTraining(learning_rate=10.0**-at)),
                 {"learning_rate": 10.0**-at},
                 audit="density",
             )

@@ -77,7 +77,7 @@ def about(config: Memorization) -> About:
         planned=config.repetitions * config.models,
         smallest=smallest_p_value(config.repetitions, config.models),
         published=repeats(config),
-        privacy=config.guarantee if pair else None,
+        privacy=config.training.guarantee if pair else None,
         planted="" if config.planting is None else str(config.planting),
         together=not pair and (every or config.permutations >= LEAST_DRAWS),
     )
@@ -86,7 +86,7 @@ def about(config: Memorization) -> About:
 def subject(config: Density) -> str:
     match config.question:
         case Memorization() as question:
-            return f"{question.model} of {question.data.name}"
+            return f"{question.training.model} of {question.data.name}"
         case NearDuplicates() as question:
             return question.data.name
         case KernelDensity():
@@ -97,7 +97,7 @@ def stand_in(config: Density) -> str:
     question = config.question
     if not isinstance(question, Memorization):
         return ""
-    return stand_in_trained(question.data, question.model.name, "density model")
+    return stand_in_trained(question.data, question.training.model.name, "density model")
 
 
 AUDIT = Audit(

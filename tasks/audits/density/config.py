@@ -15,7 +15,7 @@ from tasks.datasets.planting import Planting
 from tasks.models.catalog import DensityModel
 from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
-from tasks.training.recipe import Count, Privacy, Rate, Recipe
+from tasks.training.recipe import Count, Privacy, Rate
 
 RELEASED = ("mnist", "cifar10", "celeba")  # the data whose partitions the paper's code draws
 
@@ -91,6 +91,53 @@ M = TypeVar("M")
 
 
 @dataclass(frozen=True)
+class ModelTraining(Ranged):
+    """A density model trained by Engram.
+
+    The defaults are the published setting for MNIST. Another way of training is another type: the field `training` then
+    has alternatives, which their tags distinguish.
+    """
+
+    tag: ClassVar[str] = "density"
+
+    model: DensityModel = DensityModel("vae")
+    """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    width: Annotated[float, Finite()] = 1.0
+    """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
+    epochs: Count = 100
+    """Epochs of training."""
+    every: Annotated[int, AtLeast(0)] = 5
+    """Epochs between estimates of log p; 0: after the last alone."""
+    batch: Count = 64
+    """Images a step."""
+    learning_rate: Rate = 1e-3
+    """The learning rate of Adam."""
+    outliers: Annotated[float, Share(one=False)] = 0.0
+    """The share of an outlier component in the likelihood (section 5); 0: none."""
+    privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
+    """Whether training is differentially private (section 5), or can be divided into links."""
+
+    def conflicts(self) -> Iterator[str]:
+        self.model.check(self.width)
+        yield from ()
+
+    @property
+    def guarantee(self) -> Privacy | None:
+        """The guarantee of differential privacy; None without one."""
+        return guarantee_of(self.privacy)
+
+    @property
+    def link(self) -> int:
+        """Epochs for each link of a training; 0 for one job."""
+        return link_of(self.privacy)
+
+    @property
+    def recorded(self) -> tuple[int, ...]:
+        """The epochs after which log p is estimated, the last among them."""
+        return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
+
+
+@dataclass(frozen=True)
 class Memorization(Ranged):
     """Which observations does a density model memorise? Models are trained here, each without some of the data.
 
@@ -101,10 +148,8 @@ class Memorization(Ranged):
 
     data: Dataset = Dataset("mnist")
     """The observations: images."""
-    model: DensityModel = DensityModel("vae")
-    """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
-    width: Annotated[float, Finite()] = 1.0
-    """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
+    training: ModelTraining = ModelTraining()
+    """How models are trained."""
     estimator: KFold | PublishedFolds | SingleRows = KFold()
     """What each model leaves out: a fold of the data (kfold), one of the paper's folds (released), or
     one observation (loo)."""
@@ -114,14 +159,6 @@ class Memorization(Ranged):
     """The measures; scores are always computed."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Ours: train on the first so many training images; 0: all."""
-    epochs: Count = 100
-    """Epochs of training."""
-    every: Annotated[int, AtLeast(0)] = 5
-    """Epochs between estimates of log p; 0: after the last alone."""
-    batch: Count = 64
-    """Images a step."""
-    learning_rate: Rate = 1e-3
-    """The learning rate of Adam."""
     samples: Annotated[int, AtLeast(1)] = 256
     """Codes with which log p of an observation is estimated."""
     afresh: bool = False
@@ -137,22 +174,16 @@ class Memorization(Ranged):
     below 9,999 p-values are not counted together."""
     draws: Annotated[int, AtLeast(1)] = 64
     """Ours: draws whose mean the matched-count score is."""
-    outliers: Annotated[float, Share(one=False)] = 0.0
-    """The share of an outlier component in the likelihood (section 5); 0: none."""
-    privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
-    """Whether training is differentially private (section 5), or can be divided into links."""
     seed: Annotated[int, AtLeast(0)] = 0
     """Ours: the only source of chance."""
 
     def conflicts(self) -> Iterator[str]:
-        _ = self.recipe  # its ranges are checked on construction
         if not self.detectable > self.negligible:
             yield f"detectable is {self.detectable}; it must be above negligible, {self.negligible}"
         if isinstance(self.estimator, SingleRows) and self.measure(NeighbourMeasure) is not None:
             yield "measures has neighbours; estimator must be kfold for it, which trains a model to draw from"
         if self.has_released_partitions:
             yield from self._released_conflicts()
-        self.model.check(self.width)
 
     def _released_conflicts(self) -> Iterator[str]:
         """What the paper's released code drew no partitions for."""
@@ -164,21 +195,6 @@ class Memorization(Ranged):
             )
         if self.repetitions > REPETITIONS:
             yield f"repetitions is {self.repetitions}; it must be at most {REPETITIONS}, the released partitions"
-
-    @property
-    def guarantee(self) -> Privacy | None:
-        """The guarantee of differential privacy; None without one."""
-        return guarantee_of(self.privacy)
-
-    @property
-    def link(self) -> int:
-        """Epochs for each link of a training; 0 for one job."""
-        return link_of(self.privacy)
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe of the models' training; ValueError where it is impossible."""
-        return Recipe(self.epochs, self.batch, self.learning_rate)
 
     def measure(self, kind: type[M]) -> M | None:
         """The requested measure of this kind; None if it is not requested."""
@@ -212,11 +228,6 @@ class Memorization(Ranged):
     def planting(self) -> Planting | None:
         """What is planted in the images that the models are asked about."""
         return split_name(self.data.name)[1].planting if self.asked == "train" else None
-
-    @property
-    def recorded(self) -> tuple[int, ...]:
-        """The epochs after which log p is estimated, the last among them."""
-        return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from tasks.audits.density.config import (
     Density,
     KernelDensity,
     KFold,
     Memorization,
+    ModelTraining,
     NearDuplicates,
     NeighbourMeasure,
     OutlierMeasure,
@@ -34,47 +36,45 @@ from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 AROUND = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure())
 LARGE = (ScoreMeasure(), OutlierMeasure(500.0), NeighbourMeasure(50.0))  # bins for larger images
 MNIST3 = Memorization(measures=AROUND, afresh=True)
-MNIST4 = replace(MNIST3, learning_rate=1e-4)
+MNIST4 = replace(MNIST3, training=ModelTraining(learning_rate=1e-4))
 CIFAR10 = Memorization(
     data=Dataset("cifar10"),
-    model=DensityModel("conv-vae"),
+    training=ModelTraining(DensityModel("conv-vae"), every=50, privacy=LinkedTraining(50)),
     measures=LARGE[:2],
-    every=50,
-    privacy=LinkedTraining(50),
     samples=128,
     afresh=True,
 )
 CELEBA = replace(
     CIFAR10,
     data=Dataset("celeba"),
-    model=DensityModel("conv-vae-one-scale"),
+    training=ModelTraining(DensityModel("conv-vae-one-scale"), epochs=50, every=25, privacy=LinkedTraining(25)),
     measures=LARGE,
-    epochs=50,
-    every=25,
-    privacy=LinkedTraining(25),
 )
 QUICKSTART = Memorization(
     data=Dataset("digits"),
+    training=ModelTraining(epochs=50, every=25),
     estimator=KFold(5),
     measures=(ScoreMeasure(), OutlierMeasure(25.0), NeighbourMeasure(5.0)),
     repetitions=6,
-    epochs=50,
-    every=25,
     samples=64,
 )
 # By leaving one out, on little data: the check of epsilon is of a few observations, each left out of many trainings.
-ALONE = Memorization(data=Dataset("digits"), estimator=SingleRows(10), repetitions=20, epochs=20, every=0, samples=64)
+ALONE = Memorization(
+    data=Dataset("digits"),
+    training=ModelTraining(epochs=20, every=0),
+    estimator=SingleRows(10),
+    repetitions=20,
+    samples=64,
+)
 PRIVATE = DifferentialPrivacy(epsilon=8.0)
 # The same beside several epsilons. Of few and small images each is missed the most, and a training takes a second.
 LADDER = replace(
     ALONE,
     data=Dataset("digits#8x8"),
+    training=ModelTraining(epochs=100, every=0, batch=20, learning_rate=3e-3),
     estimator=SingleRows(4),
     repetitions=6,
     examples=20,
-    epochs=100,
-    learning_rate=3e-3,
-    batch=20,
 )
 EPSILONS = (64.0, 8.0, 1.0)
 
@@ -82,6 +82,11 @@ EPSILONS = (64.0, 8.0, 1.0)
 def _with_one_view(config: Memorization) -> Memorization:
     """The same with one view of an observation for all models, so that log p varies by the models alone."""
     return replace(config, afresh=False)
+
+
+def _with_training(config: Memorization, **settings: Any) -> Memorization:
+    """The same with other settings of the training."""
+    return replace(config, training=replace(config.training, **settings))
 
 
 def only(config: Memorization, *tags: str) -> Memorization:
@@ -97,7 +102,14 @@ QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
         replace(only(QUICKSTART, "scores"), data=Dataset("digits#inverted10")),
         replace(only(QUICKSTART, "scores"), data=Dataset("digits#duplicated10")),
     ),
-    "smoke": replace(QUICKSTART, estimator=KFold(3), repetitions=2, examples=200, epochs=4, every=2, samples=8),
+    "smoke": replace(
+        QUICKSTART,
+        training=ModelTraining(epochs=4, every=2),
+        estimator=KFold(3),
+        repetitions=2,
+        examples=200,
+        samples=8,
+    ),
     "mnist3": MNIST3,
     "mnist4": MNIST4,
     "cifar10": CIFAR10,
@@ -121,12 +133,12 @@ QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
     "figure13": only(MNIST4, "scores", "neighbours"),
     "mitigation": (
         PLAIN,
-        replace(PLAIN, outliers=0.05),
-        replace(PLAIN, privacy=PRIVATE),
+        _with_training(PLAIN, outliers=0.05),
+        _with_training(PLAIN, privacy=PRIVATE),
         ALONE,
-        replace(ALONE, privacy=PRIVATE),
+        _with_training(ALONE, privacy=PRIVATE),
     ),
-    "ladder": (LADDER, *(replace(LADDER, privacy=DifferentialPrivacy(epsilon)) for epsilon in EPSILONS)),
+    "ladder": (LADDER, *(_with_training(LADDER, privacy=DifferentialPrivacy(epsilon)) for epsilon in EPSILONS)),
 }
 
 
@@ -181,7 +193,7 @@ CELLS: Mapping[str, tuple[Memorization, Numbers]] = {
 }
 
 
-OPEN = ("measures", "every", "negligible", "detectable", "permutations", "draws", "seed")
+OPEN = ("measures", "negligible", "detectable", "permutations", "draws", "seed")
 
 
 def repeats(config: Memorization) -> str:
@@ -200,8 +212,9 @@ def numbers(cell: str) -> Numbers:
 def comparable_config(config: Memorization) -> Memorization:
     """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
     estimator = KFold(config.estimator.folds) if isinstance(config.estimator, PublishedFolds) else config.estimator
-    privacy = config.privacy if config.guarantee else LinkedTraining()
-    return with_defaults(config, OPEN, data=Dataset(config.data.name), estimator=estimator, privacy=privacy)
+    privacy = config.training.privacy if config.training.guarantee else LinkedTraining()
+    training = with_defaults(config.training, ("every",), privacy=privacy)
+    return with_defaults(config, OPEN, data=Dataset(config.data.name), training=training, estimator=estimator)
 
 
 def tiny(config: Density) -> Density:
@@ -216,17 +229,21 @@ def tiny(config: Density) -> Density:
 
 
 def _tiny_observations(config: Memorization) -> Memorization:
-    slow = config.model.name.startswith("conv")
+    training = config.training
+    slow = training.model.name.startswith("conv")
     planted = "" if config.planting is None else f"#{config.planting}"
     return replace(
         config,
         data=Dataset("photos#32x32#rgb" if slow else f"digits{planted}"),
+        training=replace(
+            training,
+            epochs=min(training.epochs, 2),
+            every=1 if training.every else 0,
+            privacy=LinkedTraining(1) if training.link else training.privacy,
+        ),
         estimator=_tiny_estimator(config, 2 if slow else 3),
         repetitions=2,
         examples=48 if slow else 120,
-        epochs=min(config.epochs, 2),
-        every=1 if config.every else 0,
-        privacy=LinkedTraining(1) if config.link else config.privacy,
         samples=min(config.samples, 8),
         permutations=min(config.permutations, 99),
         draws=min(config.draws, 8),

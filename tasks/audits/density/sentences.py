@@ -133,8 +133,8 @@ def remarks(config: Memorization, beside: Background) -> Iterator[str]:
             f"{FEW_SAMPLES} (median over an observation's models, n = {median['n']:,}); a score is then of the encoder "
             "as well as of the density."
         )
-    if config.guarantee is not None:
-        yield _describe_privacy(config.guarantee, beside)
+    if config.training.guarantee is not None:
+        yield _describe_privacy(config.training.guarantee, beside)
     if beside.planted is not None:
         yield _describe_planted(config, beside.planted)
 

@@ -85,7 +85,7 @@ def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chai
 
 def draws(config: Memorization) -> bool:
     """Whether images are drawn, which a user's own model may not support."""
-    return not is_own(config.model.name) or config.measure(NeighbourMeasure) is not None
+    return not is_own(config.training.model.name) or config.measure(NeighbourMeasure) is not None
 
 
 def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
@@ -112,7 +112,7 @@ def left_out(config: Memorization, estimator: SingleRows, images: Images, count:
 def observations(config: Memorization, images: Images) -> int:
     """How many observations have a score; ValueError where the data have too few for the config, or
     images that the model is not for."""
-    config.model.check_size(*images.shape[:2])
+    config.training.model.check_size(*images.shape[:2])
     there = len(images.train_images)
     count = config.examples or there
     asked = len(images.test_images) if config.asked == "test" else count
@@ -143,26 +143,26 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
     kind = partial(RefinedTraining, refine=config.refine) if config.refine else DensityTraining
     return kind(
         data=config.data,
-        model=config.model,
+        model=config.training.model,
         asked=config.asked,
         examples=config.examples,
-        epochs=config.epochs,
-        recorded=config.recorded,
-        batch=config.batch,
-        learning_rate=config.learning_rate,
+        epochs=config.training.epochs,
+        recorded=config.training.recorded,
+        batch=config.training.batch,
+        learning_rate=config.training.learning_rate,
         samples=config.samples,
         view=seeds.derive(config.seed, "view"),
         afresh=config.afresh,
-        outliers=config.outliers,
-        privacy=config.guarantee,
-        width=config.width,
+        outliers=config.training.outliers,
+        privacy=config.training.guarantee,
+        width=config.training.width,
         joins_copies=joins_copies,
     )
 
 
 def _link_training(config: Memorization, whole: DensityTraining) -> Chain:
     """The training as links of `link` epochs, each asked at its own epochs."""
-    return chain(fit, whole, config.link, part=link)
+    return chain(fit, whole, config.training.link, part=link)
 
 
 def link(whole: DensityTraining, before: int, end: int) -> DensityTraining:

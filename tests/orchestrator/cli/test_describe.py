@@ -63,7 +63,8 @@ def test_an_unknown_name_is_refused_with_the_nearest(engram: Here) -> None:
     for arguments, line in (
         (("unique_featur",), "unknown audit 'unique_featur'; there are"),
         (("density", "quickstat"), "density has no field or preset 'quickstat'; did you mean 'quickstart'?"),
-        (("density", "epoch"), "density has no field or preset 'epoch'; did you mean 'question.epochs'?"),
+        (("density", "epoch"), "density has no field or preset 'epoch'; did you mean 'question.training.epochs'?"),
+        (("text", "epoch"), "text has no field or preset 'epoch'; did you mean 'question.tuning.epochs'?"),
     ):
         said = engram("show", *arguments, code=2).stderr
         assert line in said

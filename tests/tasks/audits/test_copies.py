@@ -17,7 +17,7 @@ from PIL import Image
 from tasks.audits.deja_vu import AUDIT as DEJA_VU
 from tasks.audits.deja_vu import DejaVu
 from tasks.audits.density import AUDIT as DENSITY
-from tasks.audits.density.config import Density, KFold, Memorization
+from tasks.audits.density.config import Density, KFold, Memorization, ModelTraining
 from tasks.audits.density.trainings import trainings as density_trainings
 from tasks.audits.forgetting import AUDIT as FORGETTING
 from tasks.audits.forgetting import Forgetting
@@ -116,7 +116,8 @@ def membership(folder: Path, copies: int) -> Membership:
 
 
 def density(folder: Path, copies: int) -> Density:
-    return Density(Memorization(user_folder(folder, copies), estimator=KFold(3), repetitions=2, epochs=1, every=0))
+    training = ModelTraining(epochs=1, every=0)
+    return Density(Memorization(user_folder(folder, copies), training, KFold(3), repetitions=2))
 
 
 def forgetting(folder: Path, copies: int) -> Forgetting:

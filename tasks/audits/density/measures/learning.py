@@ -146,7 +146,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
     config = trainings.config
-    constant = Constant(config.data, config.model, config.examples, config.asked)
+    constant = Constant(config.data, config.training.model, config.examples, config.asked)
     return Job(learning, constant, (scores.job(trainings),))
 
 

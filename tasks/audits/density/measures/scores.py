@@ -277,7 +277,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 def job(trainings: Trainings) -> Job:
     config = trainings.config
     drawn = config.permutations, config.draws, trainings.seed, config.negligible
-    return Job(scores, Scores(trainings.models, config.epochs, *drawn), trainings.fits)
+    return Job(scores, Scores(trainings.models, config.training.epochs, *drawn), trainings.fits)
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from tasks.audits.density.config import (
     KernelDensity,
     KFold,
     Memorization,
+    ModelTraining,
     NearDuplicates,
     Question,
     SingleRows,
@@ -268,7 +269,7 @@ def test_a_null_run_says_that_it_is_one() -> None:
 
 
 def test_differential_privacy_is_said_to_bound_no_single_score(golden: Golden) -> None:
-    private = Density(replace(ALONE, privacy=DifferentialPrivacy(8.0, 1e-5)))
+    private = Density(replace(ALONE, training=ModelTraining(privacy=DifferentialPrivacy(8.0, 1e-5))))
     given = called()
     promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")

@@ -11,11 +11,14 @@ from orchestrator.errors import SpecError
 from orchestrator.spec.resolve import resolve_cells
 from orchestrator.spec.specification import Spec
 from tasks.audits.density.config import (
+    Density,
     Memorization,
+    ModelTraining,
     NeighbourMeasure,
     PublishedFolds,
     SingleRows,
 )
+from tasks.audits.density.presets import PRESETS
 from tasks.datasets.dataset import Dataset
 from tasks.models.catalog import DensityModel
 
@@ -39,15 +42,26 @@ RELEASED = PublishedFolds()
             "no such partition of the first 9 images of mnist; .* and examples 0, all of",
         ),
         ({"estimator": RELEASED, "repetitions": 11}, "^repetitions is 11; it must be at most 10, the released part"),
-        ({"model": DensityModel("gan")}, "model is 'gan'; it must be one of vae, conv-vae"),
-        ({"model": DensityModel("conv-vae"), "width": 2.0}, "width is 2 and model is conv-vae; model must be one of"),
-        ({"model": DensityModel("no function:here")}, "model is 'no function:here'; one of your own is written"),
     ],
     ids=str,
 )
 def test_what_cannot_be_asked_for_is_refused_in_one_line(changed: Mapping[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message) as refused:
         replace(Memorization(), **changed)  # type: ignore[arg-type]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "message"),
+    [
+        ("gan", 1.0, "model is 'gan'; it must be one of vae, conv-vae"),
+        ("conv-vae", 2.0, "width is 2 and model is conv-vae; model must be one of"),
+        ("no function:here", 1.0, "model is 'no function:here'; one of your own is written"),
+    ],
+)
+def test_models_that_cannot_be_trained_are_refused_in_one_line(model: str, width: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refused:
+        ModelTraining(DensityModel(model), width)
     assert "\n" not in str(refused.value)
 
 
@@ -66,6 +80,16 @@ def test_alternatives_and_their_fields_are_named(settings: dict[str, object], me
         resolve_cells(Spec("density", "smoke", settings))
 
 
+@pytest.mark.parametrize("name", ["epochs", "training.epochs", "question.epochs", "question.training.epochs"])
+def test_settings_of_the_training_have_short_names(name: str) -> None:
+    (cell,) = resolve_cells(Spec("density", "smoke", {name: "7"}))
+    smoke = PRESETS["smoke"]
+    assert isinstance(smoke, Density)
+    assert isinstance(smoke.question, Memorization)
+    training = replace(smoke.question.training, epochs=7)
+    assert cell.config == Density(replace(smoke.question, training=training))
+
+
 @pytest.mark.parametrize(
     ("epochs", "every", "expected"),
     [
@@ -81,4 +105,4 @@ def test_alternatives_and_their_fields_are_named(settings: dict[str, object], me
 def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
     epochs: int, every: int, expected: tuple[int, ...]
 ) -> None:
-    assert expected == Memorization(epochs=epochs, every=every).recorded
+    assert ModelTraining(epochs=epochs, every=every).recorded == expected

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks.audits.density.config import KFold, Memorization, SingleRows
+from tasks.audits.density.config import KFold, Memorization, ModelTraining, SingleRows
 from tasks.audits.density.log_densities import Folds, LeaveOneOut, LogDensities
 from tasks.audits.density.trainings import trainings
 from tasks.contract.job import Job
@@ -19,7 +19,11 @@ from tests.tasks.audits.density import made_up
 
 # The first five of these digits stand there a second time in the place of the next five.
 COPIED = Memorization(
-    data=pin(Dataset("digits#duplicated5")), estimator=KFold(3), examples=30, repetitions=2, epochs=1, every=0
+    data=pin(Dataset("digits#duplicated5")),
+    training=ModelTraining(epochs=1, every=0),
+    estimator=KFold(3),
+    examples=30,
+    repetitions=2,
 )
 PAIRS = [(row, row + 5) for row in range(5)]
 

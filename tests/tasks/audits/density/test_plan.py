@@ -15,6 +15,7 @@ from tasks.audits.density.config import (
     KFold,
     Measured,
     Memorization,
+    ModelTraining,
     NearDuplicates,
     NeighbourMeasure,
     OutlierMeasure,
@@ -27,7 +28,9 @@ from tasks.training.density_config import DensityTraining, Row
 from tasks.training.privacy_config import LinkedTraining
 from tests.tasks.audits.density.made_up import DIGITS
 
-FOLDS = Memorization(DIGITS, estimator=KFold(3), repetitions=2, examples=30, epochs=4, every=2, samples=4)
+FOLDS = Memorization(
+    DIGITS, ModelTraining(epochs=4, every=2), estimator=KFold(3), repetitions=2, examples=30, samples=4
+)
 ALONE = replace(FOLDS, estimator=SingleRows(2))
 
 
@@ -97,9 +100,10 @@ def test_more_than_the_data_have_is_refused(changed: Mapping[str, object], messa
 
 
 def test_links_end_at_every_so_many_epochs_and_are_asked_at_their_own() -> None:
-    linked = plan(Density(replace(FOLDS, epochs=5, every=2, privacy=LinkedTraining(2))))
+    training = ModelTraining(epochs=5, every=2)
+    linked = plan(Density(replace(FOLDS, training=replace(training, privacy=LinkedTraining(2)))))
     found = one(linked, "scores").inputs[:3]
     assert [(job.config.epochs, job.config.recorded) for job in found] == [(2, (2,)), (4, (4,)), (5, (5,))]
     assert [None, found[0], found[1]] == [job.after for job in found]
-    unbroken = one(plan(Density(replace(FOLDS, epochs=5, every=2))), "scores").inputs[0].config
+    unbroken = one(plan(Density(replace(FOLDS, training=training))), "scores").inputs[0].config
     assert unbroken == replace(found[-1].config, recorded=(2, 4, 5))

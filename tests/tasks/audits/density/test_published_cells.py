@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.planning.plan import Plan
 from tasks.audits.density import AUDIT, PRESETS, tiny
-from tasks.audits.density.config import Density, KFold, Memorization, PublishedFolds, ScoreMeasure, SingleRows
+from tasks.audits.density.config import (
+    Density,
+    KFold,
+    Memorization,
+    ModelTraining,
+    PublishedFolds,
+    ScoreMeasure,
+    SingleRows,
+)
 from tasks.audits.density.log_densities import ReleasedFolds
 from tasks.audits.density.presets import CELLS, numbers, repeats
 from tasks.contract.job import marks
@@ -93,8 +102,7 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
     assert (repeats(ours), changed(ours, afresh=True)) == ("", config)
     same = {
         "estimator": PublishedFolds(),
-        "every": 10,
-        "privacy": LinkedTraining(25),
+        "training": replace(config.training, every=10, privacy=LinkedTraining(25)),
         "measures": (ScoreMeasure(),),
         "detectable": 20.0,
         "permutations": 99,
@@ -108,16 +116,28 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
 @pytest.mark.parametrize(
     "other",
     [
-        {"repetitions": 2}, {"estimator": KFold(5)}, {"samples": 64}, {"epochs": 99}, {"batch": 128},
-        {"learning_rate": 3e-4}, {"examples": 1000}, {"outliers": 0.05}, {"privacy": DifferentialPrivacy(8.0)},
-        {"estimator": KFold(asked="test")}, {"afresh": False}, {"data": Dataset("digits")},
-        {"model": DensityModel("package.module:factory")},
+        {"repetitions": 2}, {"estimator": KFold(5)}, {"samples": 64}, {"examples": 1000}, {"afresh": False},
+        {"estimator": KFold(asked="test")}, {"data": Dataset("digits")},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
 def test_no_number_of_the_paper_stands_beside_other_settings(name: str, other: dict[str, object]) -> None:
     (config,) = questions(name)
     assert repeats(changed(config, **other)) == ""
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": DensityModel("package.module:factory")}, {"epochs": 99}, {"batch": 128}, {"learning_rate": 3e-4},
+        {"outliers": 0.05}, {"privacy": DifferentialPrivacy(8.0)},
+    ],
+    ids=lambda other: next(iter(other)),
+)  # fmt: skip
+def test_no_number_of_the_paper_stands_beside_other_trainings(name: str, other: dict[str, object]) -> None:
+    (config,) = questions(name)
+    assert repeats(trained_with(config, **other)) == ""
 
 
 @pytest.mark.parametrize("name", [name for name in TRAINED if name.startswith("figure")])
@@ -142,16 +162,21 @@ def changed(config: Memorization, **fields: object) -> Memorization:
     return replace(config, **fields)  # type: ignore[arg-type]
 
 
+def trained_with(config: Memorization, **settings: Any) -> Memorization:
+    return replace(config, training=replace(config.training, **settings))
+
+
 def test_the_mitigations_stand_beside_the_plain_model() -> None:
     plain, outliers, private, alone, private_alone = questions("mitigation")
-    assert plain == changed(outliers, outliers=0.0) == changed(private, privacy=LinkedTraining())
-    assert alone == changed(private_alone, privacy=LinkedTraining())
+    assert plain == trained_with(outliers, outliers=0.0) == trained_with(private, privacy=LinkedTraining())
+    assert alone == trained_with(private_alone, privacy=LinkedTraining())
 
 
 def test_the_ladder_is_one_audit_at_several_epsilons() -> None:
     plain, *private = questions("ladder")
-    assert [config.guarantee.epsilon for config in private if config.guarantee] == [64.0, 8.0, 1.0]
-    assert {plain} == {changed(config, privacy=LinkedTraining()) for config in private}
+    guarantees = [config.training.guarantee for config in private]
+    assert [guarantee.epsilon for guarantee in guarantees if guarantee] == [64.0, 8.0, 1.0]
+    assert {plain} == {trained_with(config, privacy=LinkedTraining()) for config in private}
 
 
 def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
@@ -171,7 +196,8 @@ def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
 
-KEPT = ("model", "asked", "measures", "batch", "learning_rate", "afresh", "outliers", "guarantee", "seed")
+KEPT = ("asked", "measures", "afresh", "seed")
+KEPT_IN_TRAINING = ("model", "width", "batch", "learning_rate", "outliers", "guarantee")
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -181,23 +207,25 @@ def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
         assert isinstance(small, Memorization)
         assert repeats(small) == ""
         assert type(small.estimator) is type(config.estimator)
-        assert [getattr(config, field) for field in KEPT] == [getattr(small, field) for field in KEPT]
-        assert bool(config.link) == bool(small.link)
-        assert bool(config.every) == bool(small.every)
+        assert [getattr(small, field) for field in KEPT] == [getattr(config, field) for field in KEPT]
+        before, after = config.training, small.training
+        kept = [(getattr(after, field), getattr(before, field)) for field in KEPT_IN_TRAINING]
+        assert all(value == expected for value, expected in kept), kept
+        assert (bool(after.link), bool(after.every)) == (bool(before.link), bool(before.every))
         assert (small.repetitions, small.models <= 3, small.examples <= 120) == (2, True, True)
-        assert (len(small.recorded), small.epochs) == (2 if config.every else 1, 2)
+        assert (len(after.recorded), after.epochs) == (2 if before.every else 1, 2)
         assert small.data.name in ("digits", "photos#32x32#rgb", config.data.name)
         assert str(config.planting) == str(small.planting)
 
 
 def test_tiny_never_makes_anything_larger() -> None:
     for estimator in (KFold(2), SingleRows(1)):
-        least = Memorization(Dataset("digits"), estimator=estimator, epochs=1, samples=1, permutations=1, draws=1)
+        training = ModelTraining(epochs=1)
+        least = Memorization(Dataset("digits"), training, estimator, samples=1, permutations=1, draws=1)
         small = tiny(Density(least)).question
         assert isinstance(small, Memorization)
         assert small.estimator == estimator
-        for name in ("epochs", "samples", "permutations", "draws"):
-            assert getattr(small, name) == 1
+        assert (small.training.epochs, small.samples, small.permutations, small.draws) == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize(

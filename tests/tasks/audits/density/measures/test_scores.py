@@ -19,7 +19,7 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import expit
 
-from tasks.audits.density.config import About, KFold, Memorization
+from tasks.audits.density.config import About, KFold, Memorization, ModelTraining
 from tasks.audits.density.log_densities import Folds
 from tasks.audits.density.measures.distribution import Distribution, distribution
 from tasks.audits.density.measures.losses import losses
@@ -184,13 +184,10 @@ def test_leave_one_out_scores_the_rows_that_were_left_out() -> None:
 def test_what_trainings_say_is_scored(link: int) -> None:
     density = Memorization(
         made_up.DIGITS,
-        estimator=KFold(2),
+        ModelTraining(epochs=2, every=1, batch=20, privacy=LinkedTraining(link)),
+        KFold(2),
         repetitions=2,
         examples=60,
-        epochs=2,
-        every=1,
-        privacy=LinkedTraining(link),
-        batch=20,
         samples=4,
     )
     planned = trainings(density)
