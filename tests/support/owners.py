@@ -152,12 +152,12 @@ OWNERS = (
     ),
     Owner(
         "text",
-        ("secrets=6", "references=119", "examples=40", f"secret={SECRET}"),
+        ("question=planted", "secrets=6", "references=119", f"secret={SECRET}"),
         f"secret={OTHER_SECRET}",
         "outputs",
         "log_p.csv",
         score_texts,
-        "identifiers",
+        "smoke",
     ),
     Owner(
         "deja_vu",
