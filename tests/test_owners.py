@@ -1,4 +1,4 @@
-"""Owners of models: what they are handed, what they return, and tampered answers, for every audit with a handout."""
+"""Probes, returned answers and tampered answers, for every audit with a handout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Owners of models for every audit with a handout: the settings of the audit, a toy's answers and the file of them.
+"""A toy model and its returned file for every audit with a handout.
 
-The toy answers by the content that it is given, so that an image, text or question that is handed out twice gets the
-same answer twice.
+The toy hashes the content of an image, text or question, so repeated probes get equal answers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Answers:
-    """What an owner returns: the names of the columns, of which the first holds the ids, and the rows."""
+    """The content of a returned file: the names of the columns, ids first, and the rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -89,10 +88,10 @@ def answer_questions(folder: Path) -> Answers:
 
 @dataclass(frozen=True)
 class Owner:
-    """An audit of a model that stays with its owner.
+    """The audit of an external model, and the program that answers its probes.
 
-    `settings` are those of the audit, `other_setting` makes another folder of them, `field` takes the returned file,
-    `file`, and `respond` is the owner's program. `given` are settings that only a run takes.
+    `settings` configure the audit, `other_setting` changes the probes, `field` takes the returned file,
+    `file`, and `respond` is the owner's program. `given` lists settings for runs alone.
     """
 
     audit: str
