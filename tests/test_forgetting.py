@@ -184,38 +184,6 @@ def test_a_model_its_probabilities_and_its_confidences_alone_are_judged_alike(he
     assert [rows[0]["rho"]] * 3 == pytest.approx([row["rho"] for row in rows], abs=0.05)
 
 
-HEADER = ["image", *(f"p{k}" for k in range(10))]
-SET = handout_order(config("smoke").probes).name
-NAMES = [f"{SET}/{row:06d}.png" for row in range(132)]
-EVEN = ["0.1"] * 10
-
-
-@pytest.mark.parametrize(
-    ("header", "rows", "says"),
-    [
-        (["image", "a", "b"], [[name, 0.2, 0.8] for name in NAMES], "sent.csv has no confidences; it takes image and"),
-        (
-            ["name", "p0", "p1"],
-            [[name, 0.2, 0.8] for name in NAMES],
-            "no column image; it has name, p0, p1",
-        ),
-        (HEADER, [[name, *EVEN] for name in NAMES[:-2]], "sent.csv has no row for 'pictures-"),
-        (["image", "label", "confidence"], [[name, 10, 0.1] for name in NAMES], "label of image 'pictures-"),
-        (["image", "confidence"], [[name, 1] for name in NAMES], "has no decimals in its confidences; it must say how"),
-        (["image", "confidence"], [[name, 1.2] for name in NAMES], "is 1.2; it must be in [0, 1]; 132 of 132 are not"),
-        (["image", "confidence"], [], "sent.csv "),
-    ],
-)
-def test_a_table_that_says_something_else_is_refused_before_anything_is_trained(
-    header: Sequence[str], rows: Sequence[Sequence[object]], says: str, tmp_path: Path
-) -> None:
-    write(tmp_path / "sent.csv", header, rows)
-    said = Here(tmp_path)(*RUN, "given.outputs=sent.csv", code=2).stderr
-    assert says in said
-    assert len(refusals(said)) == 1
-    assert "Traceback" not in said
-
-
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [

@@ -247,54 +247,6 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
     assert "it is number 1 of 4 models, the others references (p = 0.25)" in text
 
 
-def missing_row(ids: list[str], exact: np.ndarray) -> pa.Table:
-    return pa.table({"image": ids[1:], "embedding": list(exact[1:])})
-
-
-def with_nan(ids: list[str], exact: np.ndarray) -> pa.Table:
-    exact = exact.copy()
-    exact[3, 2] = np.nan
-    return pa.table({"image": ids, "embedding": list(exact)})
-
-
-def shorter(ids: list[str], exact: np.ndarray) -> pa.Table:
-    return pa.table({"image": ids, "embedding": [list(row[: 17 if at == 5 else 18]) for at, row in enumerate(exact)]})
-
-
-def null(ids: list[str], exact: np.ndarray) -> pa.Table:
-    return pa.table({"image": ids, "embedding": [None if at == 2 else list(row) for at, row in enumerate(exact)]})
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (missing_row, "1 of 500 are missing"),
-        (with_nan, "has a number that is missing or not finite; 1 of 500 have"),
-        (shorter, "has 17 numbers and that of"),
-        (null, "has no embedding; 1 have none"),
-        (lambda ids, exact: pa.table({"image": ids}), "has no column embedding; it has image alone"),
-        (lambda ids, exact: pa.table({"image": ids, "embedding": exact[:, 0]}), "it must be lists of numbers"),
-        (lambda ids, exact: pa.table({"name": ids, "embedding": list(exact)}), "has no column image; it has name"),
-        (
-            lambda ids, exact: pa.table({"image": ids[:1] * 2 + ids[2:], "embedding": list(exact)}),
-            "has more than one row",
-        ),
-    ],
-)
-def test_a_table_that_does_not_serve_is_refused_in_a_line(make: Any, says: str, here: Here) -> None:
-    pq.write_table(make(handed(here), embedded(here, "innocent.pt")), here.folder / "bad.parquet")
-    told = here(*RUN, "given.embeddings=bad.parquet", "given.reference=reference.pt", code=2).stderr
-    assert says in told
-    assert len(refusals(told)) == 1
-
-
-def test_a_table_made_for_other_crops_is_refused(here: Here) -> None:
-    settings = table(here, "exact.parquet", handed(here), embedded(here, "innocent.pt"))
-    told = here(*RUN, "crop=corner", settings, "given.reference=reference.pt", code=2).stderr
-    assert "embeddings " in told
-    assert "has no row for 'crops-" in told
-
-
 @pytest.mark.parametrize(
     ("settings", "code", "says"),
     [

@@ -133,34 +133,10 @@ def test_two_answers_to_one_question_are_seen(engram: Here) -> None:
     assert "got two answers" not in engram(*GIVEN, SECRET).stdout
 
 
-def test_predictions_that_cannot_be_used_are_one_line(engram: Here) -> None:
-    engram("probes", *SMOKE, SECRET, "--out", "handed")
-    done = engram(*GIVEN, SECRET, code=1)
-    assert "there is no folder" in done.stderr
-    path = answer_all(engram.folder, lambda *_: "4")
-    sent = json.loads(path.read_text())
-    first = next(iter(sent))
-    for wrong, settings, said in (
-        (
-            {id_: sent[id_] for id_ in list(sent)[1:]},
-            (SECRET,),
-            f"{path.name} has no answer to 1 of 264 questions, the first of them {first!r}",
-        ),
-        (
-            {**sent, "other": "4"},
-            (SECRET,),
-            f"{path.name} answers 1 questions that are not of its set, the first of them 'other'",
-        ),
-        ({**sent, first: 4}, (SECRET,), f"{path.name}, {first} is 4; it must be text, or a list of texts"),
-        (
-            sent,
-            ("secret=fedcba9876543210",),
-            "answers questions-",
-        ),
-        (sent, ("secret=short",), "secret has 5 characters; it must have at least 16"),
-    ):
-        path.write_text(json.dumps(wrong))
-        done = engram(*GIVEN, *settings, code=1 if settings == (SECRET,) else 2)
-        assert said in done.stderr
-        assert "Traceback" not in done.stderr
-        assert len(refusals(done.stderr)) == 1, done.stderr
+def test_missing_folder_and_short_secret_are_refused(engram: Here) -> None:
+    assert "there is no folder" in engram(*GIVEN, SECRET, code=1).stderr
+    (engram.folder / "predictions").mkdir()
+    (engram.folder / "predictions" / "any.json").write_text("{}")
+    refused = engram(*GIVEN, "secret=short", code=2).stderr
+    assert "secret has 5 characters; it must have at least 16" in refused
+    assert len(refusals(refused)) == 1

@@ -73,14 +73,22 @@ SHOWN = 3  # sets that a message names
 
 
 def check_sets(name: str, sent: Iterable[str], asked: Iterable[str]) -> None:
-    """Raise ValueError if the ids that were sent are of other sets than those that were handed out."""
+    """Raise ValueError if sets that were handed out are not answered and others of their kinds are."""
     answered, generated = _set_names(sent), _set_names(asked)
-    if answered and generated and not set(answered) & set(generated):
+    absent = [each for each in generated if each not in answered]
+    kinds = {_set_kind(each) for each in absent}
+    foreign = [each for each in answered if each not in generated and _set_kind(each) in kinds]
+    if foreign:
         raise ValueError(
-            f"{name} answers {', '.join(answered[:SHOWN])}; these settings and this secret generate "
-            f"{', '.join(generated[:SHOWN])}: data, seed, secret and the other settings must be those that engram "
+            f"{name} answers {', '.join(foreign[:SHOWN])}; these settings and this secret generate "
+            f"{', '.join(absent[:SHOWN])}: data, seed, secret and the other settings must be those that engram "
             "probes was given"
         )
+
+
+def _set_kind(name: str) -> str:
+    """What a set holds, such as `pictures`."""
+    return name.rpartition("-")[0]
 
 
 def _set_names(ids: Iterable[str]) -> list[str]:

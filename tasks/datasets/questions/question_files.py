@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -81,13 +83,32 @@ class JsonValue:
 
 
 def parse_json(path: Path, content: bytes) -> JsonValue:
-    """The whole file's value; DatasetError where it is no JSON in UTF-8."""
+    """The whole file's value.
+
+    Raises DatasetError for a file that is no JSON in UTF-8 and for an object with two values of one name: `json` would
+    keep the last one.
+    """
     try:
-        return JsonValue(json.loads(content.decode("utf-8-sig")), path)
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=partial(_unique_fields, path))
+        return JsonValue(value, path)
+    except DatasetError:
+        raise
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is no text in UTF-8: {error}") from None
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{path} is no JSON: {error}") from None
+
+
+def _unique_fields(path: Path, fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(fields)
+    if len(unique) < len(fields):
+        counts = Counter(name for name, _ in fields)
+        repeated = [name for name, count in counts.items() if count > 1]
+        raise DatasetError(
+            f"{path} has more than one value for {repeated[0]!r}; {len(repeated)} names are repeated, and each must be "
+            "there once"
+        )
+    return unique
 
 
 SQUAD_VERSION = "1.1"

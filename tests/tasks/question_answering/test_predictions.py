@@ -119,6 +119,13 @@ def test_missing_and_unknown_ids_are_counted_and_named(tmp_path: Path, changed: 
         answers_table(put(tmp_path, **changed), SET)
 
 
+def test_two_answers_to_one_id_are_refused(tmp_path: Path) -> None:
+    given = put(tmp_path)
+    (tmp_path / "validation.json").write_text('{"v": "x", "v": "y"}')
+    with pytest.raises(DatasetError, match=r"validation\.json has more than one value for 'v'; 1 names are repeated"):
+        answers_table(given, SET)
+
+
 def test_the_digest_is_of_the_content_and_of_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = put(tmp_path / "one").pin({}), put(tmp_path / "two").pin({})
     assert first.digest == second.digest == first.identity()

@@ -68,11 +68,11 @@ def read_log_p(outputs: File, handed: HandedOut) -> Returned:
     if LOG_P not in sent.columns:
         raise ValueError(f"{sent.name} has no column {LOG_P}; it has {', '.join([ID, *sent.columns])}")
     log_p = sent.numbers(LOG_P)
-    wrong = np.flatnonzero(~(log_p <= 0))
+    wrong = np.flatnonzero(~(np.isfinite(log_p) & (log_p <= 0)))
     if len(wrong):
         raise ValueError(
             f"{sent.name}: {LOG_P} of {sent.ids[wrong[0]]!r} is {log_p[wrong[0]]:g}; it must be a log probability in "
-            f"nats, at most 0; {len(wrong)} of {len(log_p)} are not"
+            f"nats, finite and at most 0; {len(wrong)} of {len(log_p)} are not"
         )
     again, repeats = np.full(len(handed.ids), np.nan), handed.repeats
     again[list(repeats)] = log_p[sent.rows(list(repeats.values()))]

@@ -208,21 +208,6 @@ def test_the_share_of_ties_is_1_of_equal_numbers_and_small_of_different_ones() -
     assert share_tied(np.arange(5.0)) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("id,p\na,1\n", "has no column log_p; it has id, p"),
-        ("id,log_p\na,0.5\n", "log_p of 'a' is 0.5; it must be a log probability in nats, at most 0"),
-        ("id,log_p\na,-1\n", "has no row for 'texts-"),
-    ],
-)
-def test_a_table_that_does_not_answer_is_refused_in_one_line(rows: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "log_p.csv"
-    path.write_text(rows)
-    with pytest.raises(ValueError, match=message):
-        score_planted(replace(planted_of(CONFIG), outputs=files.pin(File(str(path)), {})), ())
-
-
 def test_a_public_page_names_the_secrets_that_are_found_and_holds_none_of_them(tmp_path: Path, engram: Here) -> None:
     asked = ["question=planted", "pattern=Card {number}: {digits:8}, valid.", "secrets=6", "references=199", "seed=7"]
     engram.json("probes", "text", *asked, "--out", "probes")

@@ -179,6 +179,7 @@ def test_an_answer_that_is_not_in_its_context_cannot_be_written() -> None:
     ("content", "message"),
     [
         (b"{", "train-v1.1.json is no JSON: "),
+        (b'{"data": [], "data": []}', "train-v1.1.json has more than one value for 'data'; 1 names are repeated"),
         (b"\xff\xfe", "train-v1.1.json is no text in UTF-8: "),
         (b"[" * 100_000, "train-v1.1.json is no JSON: "),
         (b"[]", r"train-v1.1.json is \[\]; it must be an object with the field data"),
@@ -281,6 +282,7 @@ def test_questions_of_a_context_may_be_corrupted_differently() -> None:
     ("content", "message"),
     [
         (b"{", "drop_dataset_dev.json is no JSON: "),
+        (b'{"p": {}, "p": {}, "q": {}}', "drop_dataset_dev.json has more than one value for 'p'; 1 names are repeated"),
         (b"[]", r"drop_dataset_dev.json is \[\]; it must be an object"),
         (b'{"p": {"qa_pairs": []}}', "drop_dataset_dev.json, p has no field passage; its fields are qa_pairs"),
         (b'{"p": {"passage": "a"}}', "p has no field qa_pairs"),

@@ -179,22 +179,6 @@ def test_a_table_about_d_q_and_the_control_set_is_read_by_the_names_that_were_ha
     assert table["right"].null_count == 40  # confidences alone do not say it
 
 
-def test_a_table_for_another_order_is_refused(tmp_path: Path) -> None:
-    held = Remainder(Part(DIGITS, 10, 40), 0.25, 3)
-    handed = handout_order(ProbeSet(held, seed=1))
-    names = [*handed.ids, *handed.repeats.values()]
-    (tmp_path / "said.csv").write_text("\n".join(["image,confidence", *(f"{name},0.25" for name in names), ""]))
-    with pytest.raises(ValueError, match=r"answers pictures-.*generate pictures-"):
-        ask(Ask(ModelId("target", 0, 0), ProbeSet(held, seed=2), outputs=File(str(tmp_path / "said.csv"))), [])
-
-
-def test_a_table_without_all_of_the_query_set_is_refused(tmp_path: Path) -> None:
-    file = csv(tmp_path / "said.csv", "image,confidence", ["0.25"] * 29)
-    with pytest.raises(ValueError, match=r"said\.csv") as caught:
-        ask(Ask(ModelId("target", 0, 0), QUERY, outputs=file), [])
-    assert "\n" not in str(caught.value)
-
-
 def test_images_of_one_patient_have_one_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_loaded", {})
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
