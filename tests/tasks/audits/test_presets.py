@@ -20,7 +20,7 @@ from orchestrator.spec import audits
 from orchestrator.spec.config_parts import flatten, plain
 from tasks.contract.job import Job, Roots, marks
 from tasks.datasets import catalog
-from tests.support import plans
+from tests.support import plans, published_data
 from tests.support.golden import Golden
 from tests.support.published_data import acdc, black, celeba, cifar10, mnist, svhn
 
@@ -88,9 +88,10 @@ def audit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """An audit; ENGRAM_DATA is a folder with its published data."""
     name = str(request.param)
     root = tmp_path_factory.mktemp(name)
-    if name in WRITERS:
-        WRITERS[name](root)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published_data, "numbered", 0)  # the same images whichever tests ran before
+        if name in WRITERS:
+            WRITERS[name](root)
         patch.setattr(catalog, "_loaded", {})
         patch.setattr(plans, "DIGESTS", {})
         patch.setenv("ENGRAM_DATA", str(root))
