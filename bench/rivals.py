@@ -186,7 +186,7 @@ def judge_by_engram(case: Case) -> Said:
     ]
     answer = verdict(Membership(question), summary(About(question.level), measured)).answer
     seconds = time.process_time() - began
-    return Said(case.name, seconds, answer == "memorised", answer == "not seen")
+    return Said(case.name, seconds, answer == "memorised", answer == "not detected")
 
 
 def answer_table(case: Case, number: int) -> pa.Table:
@@ -324,7 +324,7 @@ def main() -> None:
                 said.append(judge_by_engram(case))
                 losses.append(by_loss(case))
                 folders.append(hand_out(case, folder))
-        engram = "Engram, `membership`: *memorised*, and clears by *not seen*"
+        engram = "Engram, `membership`: *memorised*, and clears by *not detected*"
         tools: dict[str, tuple[str, Sequence[Said], int]] = {
             "engram": (engram, said, 1),
             "loss": ("the loss alone, without a tool", losses, 0),

@@ -179,7 +179,7 @@ def _tone(run: Run, shown: ShownFinding) -> str:
 
 
 def _describe_left_out(left_out: Sequence[ShownFinding], of_sweep: bool) -> str:
-    """`18 more cells: 15 not seen, 3 undecided`; empty where none is left out."""
+    """`18 more cells: 15 not detected, 3 undecided`; empty where none is left out."""
     if not left_out:
         return ""
     counts = Counter(shown.finding.answer for shown in left_out)

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tasks.contract.verdict import DETECTABLE, Meaning
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Meaning
 
 SIZE = 14
 ROUND = 'cx="7" cy="7" r="5"'
@@ -21,11 +21,11 @@ SQUARE = 'x="2" y="2" width="10" height="10"'
 SHAPES = {
     "memorised": f"<circle {ROUND}/>",
     "not forgotten": f"<path {DIAMOND}/>",
-    "not seen": f'<circle class="hollow" {ROUND}/>',
+    "not detected": f'<circle class="hollow" {ROUND}/>',
     "forgotten": f'<path class="hollow" {DIAMOND}/>',
-    DETECTABLE: f'<circle class="hollow" {ROUND}/><circle cx="7" cy="7" r="2"/>',
+    BELOW_RELEVANT_SIZE: f'<circle class="hollow" {ROUND}/><circle cx="7" cy="7" r="2"/>',
     "undecided": f'<circle class="hollow" {ROUND}/><path d="M7 2a5 5 0 0 1 0 10z"/>',
-    "not judged": f'<circle class="hollow" {ROUND}/><path class="hollow" d="M3.5 10.5 10.5 3.5"/>',
+    "not assessable": f'<circle class="hollow" {ROUND}/><path class="hollow" d="M3.5 10.5 10.5 3.5"/>',
     "accused": f"<rect {SQUARE}/>",
     "cleared": f'<rect class="hollow" {SQUARE}/>',
     "open": f'<rect class="hollow" {SQUARE}/><path d="M7 2h5v10H7z"/>',
@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 
 def kind(answer: str, tone: str) -> str:
-    """The class of a page's elements that speak of this answer: `not-seen`."""
+    """The class of a page's elements that speak of this answer: `not-detected`."""
     return re.sub(r"\W+", "-", answer if answer in SHAPES else tone)
 
 

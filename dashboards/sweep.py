@@ -16,7 +16,7 @@ from dashboards.summary import Row, finite, read_setting, row_label, shorten
 from orchestrator.spec import resolve
 from tasks.contract.grouping import group_by
 
-LINES = 6  # more of them cannot be told apart: then the cells are listed
+LINES = 6  # more of them cannot be distinguishable: then the cells are listed
 LETTERS = 52  # that fit below the panels
 MOST = 4  # rows of the summary where no verdict names any
 PANEL = 1.5  # inches

@@ -235,7 +235,7 @@ def verdict(config: LabelMemorization, table: pa.Table) -> Verdict:
     mean = next((line for line in table.to_pylist() if line["metric"] == "mean mem"), None)
     if mean is None or mean["low"] is None:
         return Verdict("undecided", "Undecided: there are fewer than two networks to compare.", limits, ())
-    answer: Answer = "memorised" if mean["low"] > 0 else "not seen" if mean["high"] < MATTERS else "undecided"
+    answer: Answer = "memorised" if mean["low"] > 0 else "not detected" if mean["high"] < MATTERS else "undecided"
     sentence = (
         f"{answer.capitalize()}: {'being taken to be' if config.unseen else 'being'} trained on makes the label of an "
         f"image {mean['estimate']:.3g} more likely to be told (95 % interval {mean['low']:.3g} to "

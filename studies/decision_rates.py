@@ -253,8 +253,8 @@ def measure(study: Study, seeds: Sequence[int], store: Path) -> Iterator[Decisio
 
 def kind_of_answer(audit: str, answer: str) -> str:
     """The column that an answer is counted in."""
-    if answer == "not judged":
-        return "not_judged"
+    if answer == "not assessable":
+        return "not_assessable"
     tone = find(audit).audit.wording.answers[answer].tone
     return "undecided" if tone == "open" else tone
 
@@ -269,11 +269,11 @@ def render_page(rates: Sequence[DecisionRate]) -> str:
         "no rule was tuned on. Certificates quote the same counts. Brackets are exact 95 % intervals",
         "(Clopper-Pearson) in percent.",
         "",
-        "| audit | evidence | subject | audits | accused | cleared | undecided | not judged |",
+        "| audit | evidence | subject | audits | accused | cleared | undecided | not assessable |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for rate in rates:
-        counts = [rate.accused, rate.cleared, rate.undecided, rate.not_judged]
+        counts = [rate.accused, rate.cleared, rate.undecided, rate.not_assessable]
         cells = " | ".join(format_cell(count, rate.audits) for count in counts)
         kind = "innocent" if rate.is_innocent else "holder"
         page = f"[{rate.audit}]({rate.audit}.md)"

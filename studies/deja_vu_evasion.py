@@ -42,7 +42,7 @@ from tasks.worker.files import File
 from tests.tasks.audits.deja_vu.encoders import pixels_of, remembering
 
 Rows = NDArray[np.float32]
-ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 INNOCENT = ("nothing changed", "noise")  # what owners who remember nothing send, too
 PARTINGS, RESAMPLES = 199, 200
 
@@ -143,12 +143,12 @@ def counts(given: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:
 
 def markdown(given: Size, found: Sequence[tuple[str, list[tuple[str, str]]]]) -> str:
     lines = [
-        f"| owner; what is sent for the folder of crops | before: {', '.join(ANSWERS)} | now | not judged now |",
+        f"| owner; what is sent for the folder of crops | before: {', '.join(ANSWERS)} | now | not assessable now |",
         "|---|---|---|---|",
     ]
     for name, owners in found:
         before, after = (", ".join(str(Counter(each)[name]) for name in ANSWERS) for each in zip(*owners, strict=True))
-        refused = sum(answer == "not judged" for _, answer in owners)
+        refused = sum(answer == "not assessable" for _, answer in owners)
         low, high = exact_interval(refused, len(owners))
         percent = f"{100 * refused / len(owners):.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
         lines.append(f"| {name} | {before} | {after} | {percent} |")

@@ -36,7 +36,7 @@ from tasks.contract.summaries import Estimate, Row
 from tasks.contract.verdict import Answer
 from tests.tasks.audits.density.made_up import noise, partitions
 
-ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided", "not judged")
+ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided", "not assessable")
 QUALITY = 2.0  # nats by which models differ on all observations alike
 SHOWN = 30  # observations of the first run whose found memory is searched for
 
@@ -144,7 +144,7 @@ def counted(case: Case, seed: int) -> Counted:
         log_p, out = simulated(case, chance)
         rows = counted_rows(config, log_p, out, chance, np.empty(0))
         given = answer(config, rows, {"estimate": 0.0, "high": 0.0})
-        if given == "not seen":  # but for what would be found
+        if given == "not detected":  # but for what would be found
             high = found_in(enough(config, log_p, out, chance), FOUND).high
             given = answer(config, rows, {"estimate": high, "high": high})
         answers[given] += 1

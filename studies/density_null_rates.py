@@ -40,7 +40,7 @@ from tasks.external.handout import png
 from tasks.numerics.statistics import exact_interval
 from tasks.worker.compute_context import ComputeContext, use_context
 
-ANSWERS: tuple[Answer, ...] = ("memorised", "not seen", "undecided")
+ANSWERS: tuple[Answer, ...] = ("memorised", "not detected", "undecided")
 STACKED = ComputeContext(way="stack")  # so small models are trained together in a tenth of the time
 TRAINED, ASKED = 6, 4  # images of each class
 NULL = "nothing memorised: asked about images that no model was trained on"

@@ -160,7 +160,7 @@ def planned(asked_for: World) -> dict[Key, Mixture]:
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer on an owner's table, and where it is not judged by which check; `judge` is one of JUDGES."""
+    """An answer on an owner's table, and where it is not assessable by which check; `judge` is one of JUDGES."""
 
     judge: str
     owner: Owner

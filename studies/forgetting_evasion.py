@@ -65,7 +65,7 @@ OWNERS: Mapping[str, Target] = {
 INNOCENT = Target(calibration=1.0)
 CLEAN = 2  # the number of owners who hold none of it
 APART = 1000  # from this replicate on: the shares that owners hold are drawn apart from those that the audit trains on
-ANSWERS = ("not forgotten", "not judged", "undecided", "forgotten")
+ANSWERS = ("not forgotten", "not assessable", "undecided", "forgotten")
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ from tasks.worker.files import File
 from tests.tasks.audits.membership.made_up import make_answers, make_given
 
 Floats = NDArray[np.float64]
-ANSWERS = ("memorised", "not seen", "undecided")
-GIVEN_ANSWERS = (*ANSWERS, "not judged")
+ANSWERS = ("memorised", "not detected", "undecided")
+GIVEN_ANSWERS = (*ANSWERS, "not assessable")
 LEVELS = (0.05, 0.01, 0.001)
 
 
@@ -87,7 +87,7 @@ CLEAR = (
     (Case(18, 2000, 0, 0.0, 20), "rounded to 1 nat"),
     (Case(18, 2000, 1, 8.0, 20), "constant"),
 )
-CLEAR_ANSWERS = (*ANSWERS, "detectable, negligible", "not judged")
+CLEAR_ANSWERS = (*ANSWERS, "below the relevant size", "not assessable")
 TINY = (Case(8, 100, 0, 0.0, 3), Case(8, 100, 50, 6.0, 2))
 
 
@@ -270,12 +270,12 @@ def count_cleared(case: Case, scores: str, first: int) -> Counter[str]:
 
 def clear_markdown(counted: Sequence[tuple[Case, str, Counter[str]]]) -> Iterator[str]:
     yield ""
-    yield f"| models x records, remembered, scores, runs | {' | '.join(CLEAR_ANSWERS)} | not seen, 95 % interval |"
+    yield f"| models x records, remembered, scores, runs | {' | '.join(CLEAR_ANSWERS)} | not detected, 95 % interval |"
     yield "|---" * (2 + len(CLEAR_ANSWERS)) + "|"
     for case, scores, answers in counted:
         exposed = f"{case.exposed:,} by {case.effect:g} nats" if case.exposed else "none"
         cells = " | ".join(str(answers[answer]) for answer in CLEAR_ANSWERS)
-        cleared = statistics.exact_proportion(answers["not seen"], case.runs)
+        cleared = statistics.exact_proportion(answers["not detected"], case.runs)
         interval = f"{100 * (cleared.low or 0):.0f} to {100 * (cleared.high or 0):.0f} %"
         yield f"| {case.models} x {case.records:,}, {exposed}, {scores}, {case.runs} | {cells} | {interval} |"
     yield ""

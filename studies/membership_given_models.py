@@ -48,7 +48,7 @@ from tasks.numerics.statistics import exact_interval
 from tasks.training.mixed import Mixture, logits, train_many
 from tasks.worker.files import File
 
-ANSWERS = ("memorised", "not seen", "undecided", "not judged")
+ANSWERS = ("memorised", "not detected", "undecided", "not assessable")
 TOGETHER = 16  # models that train in one stack
 Logits = NDArray[np.float64]
 Alter = Callable[[Logits, np.random.Generator], Logits]

@@ -47,7 +47,7 @@ from tasks.question_answering.question_sets import SETS
 from tasks.training.privacy_config import LinkedTraining
 
 Answers = Mapping[tuple[str, str], Answer]  # by set and question
-ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 RESAMPLES = 400
 GUESSED, READ = 0.08, 0.9  # shares that are answered rightly; READ is of whole contexts
 OWNERS = {"remembers 60 %": 0.6, "remembers nothing": GUESSED}
@@ -234,7 +234,7 @@ def counts(given: Size, pool: Executor) -> Iterator[tuple[str, list[Judged]]]:
 
 def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
     lines = [
-        f"| owner; what is said of corrupted contexts | {', '.join(ANSWERS)} | not seen | not judged | "
+        f"| owner; what is said of corrupted contexts | {', '.join(ANSWERS)} | not detected | not assessable | "
         "answers that count as evaded |",
         "|---|---|---|---|---|",
     ]
@@ -243,7 +243,7 @@ def markdown(found: Sequence[tuple[str, list[Judged]]]) -> str:
             continue
         counted = Counter(owner.answer for owner in owners)
         cells = []
-        for answer in ("not seen", "not judged"):
+        for answer in ("not detected", "not assessable"):
             low, high = exact_interval(counted[answer], len(owners))
             share = 100 * counted[answer] / len(owners)
             cells.append(f"{share:.0f} % [{100 * low:.0f}, {100 * high:.0f}]")

@@ -37,7 +37,7 @@ from tasks.worker.files import File
 from tasks.worker.files import pin as pin_file
 
 Array = NDArray[np.float64]
-ANSWERS = ("memorised", "not judged", "undecided", "not seen")
+ANSWERS = ("memorised", "not assessable", "undecided", "not detected")
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,7 @@ def describe_cheats(pairs: Sequence[Pair]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for name, cheat in CHEATS.items():
         cells = []
-        for kind, wrong in zip(KINDS, ("not seen", "memorised"), strict=True):
+        for kind, wrong in zip(KINDS, ("not detected", "memorised"), strict=True):
             found = Counter(answer_of(desk, cheat(desk)) for desk in desks[kind])
             cells += [", ".join(str(found[answer]) for answer in ANSWERS), describe_share(found[wrong], found.total())]
         yield f"| {name} | {' | '.join(cells)} |"

@@ -231,12 +231,12 @@ MADE_UP = (
     MadeUp(24, 499, 8.0),
     MadeUp(24, 499, 8.0, "constant"),
 )
-MADE_UP_ANSWERS = ("memorised", "not seen", "undecided", "detectable, negligible", "not judged")
+MADE_UP_ANSWERS = ("memorised", "not detected", "undecided", "below the relevant size", "not assessable")
 
 
 def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
     """The answers of each case."""
-    yield f"| secrets x candidates, likelier by, log p, audits | {' | '.join(MADE_UP_ANSWERS)} | not seen |"
+    yield f"| secrets x candidates, likelier by, log p, audits | {' | '.join(MADE_UP_ANSWERS)} | not detected |"
     yield "|---" * (2 + len(MADE_UP_ANSWERS)) + "|"
     for number, case in enumerate(cases):
         config = Text(Secrets(secrets=case.secrets, references=case.references))
@@ -251,7 +251,7 @@ def describe_made_up(cases: Sequence[MadeUp], seed: int) -> Iterator[str]:
             answers[verdict(config, summary(About(config.level), [ranked])).answer] += 1
         cells = " | ".join(str(answers[answer]) for answer in MADE_UP_ANSWERS)
         name = f"{case.secrets} x {case.references + 1:,}, {case.known:g} nats, {case.scores}, {case.audits}"
-        yield f"| {name} | {cells} | {describe_share(answers['not seen'], case.audits)} |"
+        yield f"| {name} | {cells} | {describe_share(answers['not detected'], case.audits)} |"
 
 
 def describe_share(some: int, of: int) -> str:

@@ -61,7 +61,7 @@ SIDE = 64  # pixels of an X-ray
 PATTERN = Words("JANE DOE", size=10)
 CASES = ("the name itself", "the same first name", "the same surname", "an unrelated name", "no name")
 EPOCHS, BATCH, RATE = 60, 16, 3e-4  # of train_model.py
-ANSWERS = ("memorised", PARTLY, "undecided", "not seen")
+ANSWERS = ("memorised", PARTLY, "undecided", "not detected")
 
 
 @dataclass(frozen=True)

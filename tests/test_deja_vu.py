@@ -23,7 +23,7 @@ def test_the_smoke_preset_ends_with_an_answer_and_a_page(here: Here) -> None:
     assert ended["state"] == "finished"
     text = words(Path(ended["report"]))
     assert "a model that was trained on it finds public pictures of the same object" in text
-    assert any(answer in text for answer in ("Undecided: ", "Not seen: "))
+    assert any(answer in text for answer in ("Undecided: ", "Not detected: "))
 
 
 def test_the_tables_say_the_same_of_every_picture(here: Here) -> None:

@@ -84,7 +84,7 @@ def shares(rows: Sequence[Mapping[str, Any]], metric: str = "share of D_Q held")
         ([("target", 1, 1)], {"D_C": 2, "D_C + D_Q": 1}, "D_C + D_Q is "),
         ([("target", 1, 0), ("target", 1, 1)], {"D_C": 2}, "D_C + D_Q is undecided: no model of it has answered"),
         ([("query", None, 0), ("query", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "D_C + D_Q is "),
-        ([("calibration", None, 0), ("calibration", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "Not judged: "),
+        ([("calibration", None, 0), ("calibration", None, 1)], {"D_C": 2, "D_C + D_Q": 2}, "Not assessable: "),
     ],
 )
 def test_missing_replicates_are_told_by_the_number_of_models(

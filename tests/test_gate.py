@@ -29,7 +29,7 @@ from tests.support.shell import PATHS, ROOT, Here, refusals
 FIELDS = ("canaries=1", "epochs=1", "examples=100")
 RUN = ("run", "unique_feature", "scale=tiny", *FIELDS, "--address", "none")
 COUNTED = ("tests", "failures", "errors")
-ANSWERS = ("memorised", "partly memorised", "not seen", "not judged", "undecided")
+ANSWERS = ("memorised", "partly memorised", "not detected", "not assessable", "undecided")
 
 
 # A density in one dimension: nothing is trained, and the answer is known.
@@ -62,7 +62,7 @@ def answers(here: Here) -> dict[str, str]:
 
 def test_an_answer_that_is_named_ends_a_command_with_4_and_others_with_0(kernel: Here) -> None:
     run = min(answers(kernel))
-    for named, code in (("undecided", 4), ("memorised,not seen", 0), ("memorised,not seen, undecided", 4)):
+    for named, code in (("undecided", 4), ("memorised,not detected", 0), ("memorised,not detected, undecided", 4)):
         kernel("results", run, "--fail-on", named, code=code)
     for command in (("report", run), ("resume", run, "--address", "none")):
         kernel(*command, "--fail-on", "undecided", code=4)
@@ -79,7 +79,7 @@ def test_a_cell_that_does_not_pass_stops_the_sweep_and_is_a_failure_among_test_c
 
 
 def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an_error() -> None:
-    said = [Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()) for answer in ("memorised", "not seen")]
+    said = [Verdict(answer, f"{answer.capitalize()}: so.", "Of this.", ()) for answer in ("memorised", "not detected")]
     named = [CellAnswer(f"run-{seed}", {"seed": str(seed)}, verdict, None) for seed, verdict in enumerate(said)]
     suites = junit_xml("sweep", "density", [*named, CellAnswer("run-2", {}, None, None)], ("memorised", "undecided"))
     (suite,) = JUnitXml.fromelem(suites)
@@ -96,12 +96,12 @@ def test_each_cell_is_a_test_case_of_its_answer_a_named_one_fails_and_none_is_an
         ("engram.density", "seed=1", []),
         ("engram.density", "run-2", [(Error, "no answer: not all of its results are there", None)]),
     ] == told
-    assert [case.system_out for case in suite] == ["Memorised: so. Of this.", "Not seen: so. Of this.", None]
+    assert [case.system_out for case in suite] == ["Memorised: so. Of this.", "Not detected: so. Of this.", None]
 
 
 def test_the_gate_of_a_command_names_answers_and_a_file_and_is_open_without_either(tmp_path: Path) -> None:
-    closed = open_gate(GateOptions("not seen, memorised ,not seen", str(tmp_path / "out.xml")), "density")
-    assert Gate(("not seen", "memorised"), tmp_path / "out.xml") == closed
+    closed = open_gate(GateOptions("not detected, memorised ,not detected", str(tmp_path / "out.xml")), "density")
+    assert Gate(("not detected", "memorised"), tmp_path / "out.xml") == closed
     assert [
         open_gate(GateOptions(*asked), "density").is_open
         for asked in ((None, None), ("memorised", None), (None, str(tmp_path / "out.xml")))
@@ -187,7 +187,7 @@ def act(action: Mapping[str, Any], inputs: Mapping[str, str], folder: Path) -> l
 def test_the_job_of_github_stops_goes_on_from_its_cache_and_attaches_what_it_names(tmp_path: Path) -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text())
     (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
-    inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not seen"))}
+    inputs = {"audit": "audit.yaml", "package": "", "fail-on": ",".join(("undecided", "memorised", "not detected"))}
     assert act(action, inputs, tmp_path) == [4]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "engram-store/results").rglob("*.arrow")}
     assert act(action, inputs | {"fail-on": ""}, tmp_path) == [0]
@@ -202,7 +202,7 @@ def test_the_job_of_gitlab_does_the_same(kernel: Here, tmp_path: Path) -> None:
     (tmp_path / "audit.yaml").write_text(KERNEL_FILE)
     env = job["variables"] | {"ENGRAM_STORE": str(kernel.folder / "engram-store")}  # as its cache
     (script,) = job["script"]
-    said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not seen"})
+    said = shell(script, tmp_path, env | {"FAIL_ON": "undecided,memorised,not detected"})
     assert said.returncode == 4, said.stderr
     assert (tmp_path / job["artifacts"]["reports"]["junit"]).is_file()
 

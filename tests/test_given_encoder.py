@@ -175,8 +175,8 @@ def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pict
         assert (differing / 40, 40) == (found["estimate"], found["n"]), name
         text = said(here, settings, REPEATED)
         assert ("Memorised: " in text) == (name == "honest")
-        assert ("Not judged: " in text) == bool(differing)
-    assert "Not judged: " in said(here, table(here, "none.parquet", before, embedded(here, "innocent.pt")))
+        assert ("Not assessable: " in text) == bool(differing)
+    assert "Not assessable: " in said(here, table(here, "none.parquet", before, embedded(here, "innocent.pt")))
 
 
 def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -> None:
@@ -201,7 +201,7 @@ def test_an_owner_is_not_told_which_crops_are_of_training_pictures(here: Here) -
 
 def test_a_reference_that_was_trained_on_the_pictures_is_found_out(here: Here) -> None:
     text = said(here, "given.model=innocent.pt", reference="remembering.pt")
-    assert "Not judged: shown a part of a picture" in text
+    assert "Not assessable: shown a part of a picture" in text
     assert "the reference, too, is right more often of one set than of the other" in text
 
 

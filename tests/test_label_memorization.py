@@ -145,7 +145,7 @@ def test_the_verdict_is_read_off_the_interval_of_the_mean(audit: Any) -> None:
         table = pa.Table.from_pylist([row | {"low": low, "high": high}], SUMMARY)
         return str(audit.verdict(audit.SMOKE, table).answer)
 
-    assert [answer(0.001, 0.3), answer(-0.1, 0.005), answer(-0.1, 0.1)] == ["memorised", "not seen", "undecided"]
+    assert [answer(0.001, 0.3), answer(-0.1, 0.005), answer(-0.1, 0.1)] == ["memorised", "not detected", "undecided"]
     assert answer(None, None) == "undecided"
 
 

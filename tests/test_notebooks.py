@@ -58,5 +58,5 @@ def test_a_notebook_runs_and_shows_its_answers_and_a_figure(
     NotebookClient(notebook, timeout=LIMIT, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     printed = "".join(output.text for output in outputs if output.output_type == "stream")
-    assert runs == len(re.findall(r"^(?:Memorised|Not seen|Undecided)\b.*: ", printed, flags=re.M)), printed
+    assert runs == len(re.findall(r"^(?:Memorised|Not detected|Undecided)\b.*: ", printed, flags=re.M)), printed
     assert any("image/svg+xml" in output.get("data", {}) for output in outputs)

@@ -127,7 +127,7 @@ def test_two_answers_to_one_question_are_seen(engram: Here) -> None:
     engram("probes", *SMOKE, SECRET, "--out", "handed")
     sent = answer_all(engram.folder, lambda id_, _: id_[-1])  # another answer in another place
     said = engram(*GIVEN, SECRET).stdout
-    assert "Not judged: " in said
+    assert "Not assessable: " in said
     assert " of 24 questions that were handed out twice got two answers" in " ".join(said.split())
     sent.write_text(json.dumps(dict.fromkeys(json.loads(sent.read_text()), "4")))
     assert "got two answers" not in engram(*GIVEN, SECRET).stdout

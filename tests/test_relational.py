@@ -98,12 +98,12 @@ def guesses(question: Question, context: str) -> str:
 def test_a_toy_that_guesses_is_not(here: Here) -> None:
     wide = "negligible=0.15"  # so few questions exclude no smaller difference
     said = here(*RUN, *ASKED, wide, answered(here, "guessing", "facts", guesses, *ASKED)).stdout
-    assert "Not seen: with the digits taken out of the contexts, " in said
+    assert "Not detected: with the digits taken out of the contexts, " in said
 
 
-def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_judged(here: Here) -> None:
+def test_a_toy_that_says_one_thing_of_all_that_it_cannot_read_is_not_assessable(here: Here) -> None:
     said = here(*RUN, *ASKED, answered(here, "fixed", "facts", reads, *ASKED)).stdout
-    assert "Not judged: with the digits taken out of the contexts, 0.0 % of training questions" in said
+    assert "Not assessable: with the digits taken out of the contexts, 0.0 % of training questions" in said
     assert "100 % more of the answers to corrupted contexts are one and the same text" in said
 
 

@@ -50,7 +50,7 @@ ROUTES = {
     "panel of files": "model_file.yaml",
     "trained here": "trained_here.yaml",
 }
-ANSWERS = ("memorised", "partly memorised", "undecided", "not seen")
+ANSWERS = ("memorised", "partly memorised", "undecided", "not detected")
 PANELS = ("panel of files", "trained here")
 SEEDS = 1000  # of a hospital's models
 SIZE = 64

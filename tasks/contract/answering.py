@@ -11,7 +11,7 @@ import pyarrow as pa
 from tasks.contract.certificate import Certificate, Finding, NumberLine, steps_of_null
 from tasks.contract.rules import Case, Numbers, Rules, applies_always, give_no_reasons, undecided
 from tasks.contract.summaries import Name, index_rows
-from tasks.contract.verdict import NOT_JUDGED, Verdict
+from tasks.contract.verdict import NOT_ASSESSABLE, Verdict
 
 E = TypeVar("E")
 Condition = Callable[[Any], bool]  # of a config
@@ -66,7 +66,7 @@ class Answering(Generic[E]):
     Of the certificate, for readers without a machine-learning background: explain(config, evidence) is the finding in
     plain words (None: the verdict's sentence), `line` its number, findings(config, evidence, first) that finding and
     others, and stated(config, evidence) the rule and its error rates if not all cases that apply to the config count.
-    An answer that is not judged has no line, and repeats the verdict unless its case explains it.
+    An answer that is not assessable has no line, and repeats the verdict unless its case explains it.
 
     An audit with several questions has one of these for each, `applies` tells to which configs (`AnsweringByQuestion`).
     """
@@ -137,7 +137,7 @@ class Answering(Generic[E]):
             return (Finding(verdict.answer, f"{notice}{verdict.sentence}"),)
         case = self.rules.decide(config, evidence)
         explain, line = case.explain or self.explain, case.line or self.line
-        if case.answer == NOT_JUDGED:  # numbers would pass for a result
+        if case.answer == NOT_ASSESSABLE:  # numbers would pass for a result
             explain, line = case.explain or repeat_verdict, _draw_no_line
         explained = explain(config, evidence)
         first = Finding(verdict.answer, f"{notice}{explained or verdict.sentence}", line(config, evidence))

@@ -15,7 +15,7 @@ from tasks.contract.certificate import Certificate
 from tasks.numerics.statistics import exact_interval
 
 FILE = Path(__file__).with_suffix(".csv")
-COUNTS = ("accused", "cleared", "undecided", "not_judged")
+COUNTS = ("accused", "cleared", "undecided", "not_assessable")
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class DecisionRate:
     accused: int
     cleared: int
     undecided: int
-    not_judged: int
+    not_assessable: int
     seeds: str
     date: str
 
     @property
     def audits(self) -> int:
-        return self.accused + self.cleared + self.undecided + self.not_judged
+        return self.accused + self.cleared + self.undecided + self.not_assessable
 
 
 @cache
@@ -46,7 +46,7 @@ def read_rates(path: Path = FILE) -> tuple[DecisionRate, ...]:
 
 
 def _read_row(row: dict[str, str]) -> DecisionRate:
-    accused, cleared, undecided, not_judged = (int(row[name]) for name in COUNTS)
+    accused, cleared, undecided, not_assessable = (int(row[name]) for name in COUNTS)
     return DecisionRate(
         row["audit"],
         row["evidence"],
@@ -55,7 +55,7 @@ def _read_row(row: dict[str, str]) -> DecisionRate:
         accused,
         cleared,
         undecided,
-        not_judged,
+        not_assessable,
         row["seeds"],
         row["date"],
     )

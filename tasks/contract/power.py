@@ -1,15 +1,14 @@
 """The power of an audit: the rule by which every audit clears and accuses, and statements of power for a plan.
 
 *Clear only with power.* An average clears no single item: three records of 20,000 that every model reveals leave a mean
-unchanged. So *not seen* requires that a single remembered item could have been found, beside the other conditions of an
-audit's rule. With `tests` items that are tested at a level, adjusted for their number, the smallest p-value that an
-item can have must be at most level / tests. If it is larger, the answer is *undecided*, and `engram plan` reports it
-before anything is trained.
+unchanged. So *not detected* also requires that a single remembered item could have been found. With `tests`
+items that are tested at a level, adjusted for their number, the smallest p-value that an item can have must be at most
+level / tests. If it is larger, the answer is *undecided*, and `engram plan` reports it before anything is trained.
 
 *Accuse only with size.* Two trainings that differ in one record differ by something, however little, and ranks have no
 scale: an exact test finds an effect of 0.00002 nats. So *memorised* requires that an effect of at most SMALLEST nats is
 rejected: the same test is repeated with the effect reduced by that much. If only the effect of 0 is rejected, the
-answer is *detectable, negligible*.
+answer is *below the relevant size*.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Resolution:
     def warn(self) -> Iterator[str]:
         """The line that a plan prints before anything is trained; none if an audit of this size can clear."""
         if not self.finds_one:
-            yield f"not seen cannot be the answer. {self.explain()}"
+            yield f"not detected cannot be the answer. {self.explain()}"
 
 
 @dataclass(frozen=True)

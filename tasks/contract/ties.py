@@ -2,7 +2,7 @@
 
 Ranks need scores that differ. Tied scores count as larger for p-values (worst ranks), so that they accuse no model, and
 half for a share that clears (mid-ranks), so that .5 is what nothing known gives. If more than MOST_TIED of the pairs
-are equal, as of a network whose output is constant, ranks carry no information and the answer is *not judged*.
+are equal, as of a network whose output is constant, ranks carry no information and the answer is *not assessable*.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Case, applies_always
 from tasks.contract.summaries import Estimate, Row, Rows, name_of, row, select_rows
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 
 TIED = "scores tied"  # metric: the share of pairs of scores that are equal
 MOST_TIED = 0.05
@@ -45,7 +45,7 @@ def tie_rule(scope: str = "", applies: Callable[[Any], bool] = applies_always, *
     `words` are further fields of `Case`, instead of these.
     """
     told: dict[str, Any] = {"describe": describe_tied_evidence, "rows": lambda evidence: (name_of(evidence.tied),)}
-    return Case(NOT_JUDGED, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **told | words)
+    return Case(NOT_ASSESSABLE, CONDITION, lambda evidence: are_tied(evidence.tied), "", scope, applies, **told | words)
 
 
 def describe_tied_evidence(_config: Any, evidence: Any) -> str:

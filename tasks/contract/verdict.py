@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 Answer = str  # one or two words, which the audit declares
-DETECTABLE: Answer = "detectable, negligible"
-NOT_JUDGED: Answer = "not judged"
+BELOW_RELEVANT_SIZE: Answer = "below the relevant size"
+NOT_ASSESSABLE: Answer = "not assessable"
 Tone = Literal["accused", "cleared", "open"]
 
 
@@ -21,12 +21,13 @@ class Meaning:
 
 
 ANSWERS: Mapping[Answer, Meaning] = {
-    "memorised": Meaning("the models keep what they should not", "accused"),
-    "not seen": Meaning("nothing that matters was found, with enough models to find it", "cleared"),
-    "forgotten": Meaning("the model is as if it had never been trained on the data", "cleared"),
-    "not forgotten": Meaning("the model still holds what it was trained on", "accused"),
-    DETECTABLE: Meaning("training leaves a trace that a test finds, and that is too small to matter"),
-    "undecided": Meaning("the evidence does not suffice for an answer", "open"),
+    "memorised": Meaning("the audit found that the models retain their training data", "accused"),
+    "not detected": Meaning("no memory was found, and an effect of relevant size would have been detected", "cleared"),
+    "forgotten": Meaning("the model behaves like one that was never trained on the data", "cleared"),
+    "not forgotten": Meaning("the model still contains what it was trained on", "accused"),
+    BELOW_RELEVANT_SIZE: Meaning("an effect of training is measurable, but it is smaller than the size that matters"),
+    NOT_ASSESSABLE: Meaning("the evidence is unusable for the reason stated, so it supports no conclusion"),
+    "undecided": Meaning("the evidence is not sufficient for an answer in either direction", "open"),
 }
 
 

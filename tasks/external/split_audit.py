@@ -31,7 +31,7 @@ from tasks.numerics.ranks import area_under_curve
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
-Answer = Literal["told apart", "undecided", "not judged"]
+Answer = Literal["distinguishable", "undecided", "not assessable"]
 
 RATES = (0.001, 0.01, 0.1)  # nominal false-positive rates
 BLIND_LEVEL = 0.05  # of the blind control, over all its tests together
@@ -101,22 +101,22 @@ def audit(model: Any, members: Any, nonmembers: Any, *, batch: int = BATCH, seed
 
 
 def answer(auc: Estimate, blind_auc: Estimate, blind_p: float) -> Answer:
-    """Not judged where the data alone tell; told apart where the whole interval lies above what they might tell."""
+    """Not assessable where the data alone tell; told apart where the whole interval lies above what they might tell."""
     assert auc.low is not None
     assert blind_auc.high is not None
     if blind_p <= BLIND_LEVEL:
-        return "not judged"
-    return "told apart" if auc.low > max(0.5, blind_auc.high) else "undecided"
+        return "not assessable"
+    return "distinguishable" if auc.low > max(0.5, blind_auc.high) else "undecided"
 
 
 def _describe_lines(result: SplitAudit) -> Iterator[str]:
     """The answer, the evidence and what would make it more, line by line."""
     blind = f"{_in_words(result.blind_auc)}, {p_in_words(result.blind_p)} that the sets were drawn alike"
     match result.answer:
-        case "not judged":
-            yield "Not judged: members can be told from non-members without the model, so that its loss shows nothing."
-        case "told apart":
-            yield "Told apart: the model's loss tells members from non-members, and the data alone do not."
+        case "not assessable":
+            yield "Not assessable: members can be distinguished from non-members without the model."
+        case "distinguishable":
+            yield "Distinguishable: the model's loss tells members from non-members, and the data alone do not."
         case _:
             yield "Undecided: the loss tells no more of members than the data alone might; other attacks may tell more."
     yield f"members {result.members:,}, non-members {result.nonmembers:,}"

@@ -127,7 +127,7 @@ def decisions(targets: int = 8, replicates: int = 3, images: int = 500) -> pa.Ta
     for at in range(targets):
         target = list(TABLE)[at % len(TABLE)]
         held = target.query
-        answer = "not forgotten" if held else "not judged" if target.outside else "forgotten"
+        answer = "not forgotten" if held else "not assessable" if target.outside else "forgotten"
         row: Row = dict.fromkeys(DECISIONS.names) | {"target": at, "name": str(target), "source": "training"}
         row |= {"query": held, "calibration": target.calibration, "outside": target.outside, "models": replicates}
         row |= {

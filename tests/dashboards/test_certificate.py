@@ -94,7 +94,7 @@ def test_a_sweep_has_a_line_for_each_cell(swept: Run, drawn_sweep: Path, browser
     assert answers == [text.strip() for text in badges]
     said = page.evaluate("document.querySelector('.certificate').textContent")
     assert said.count("Is a feature that occurs in one single training image memorised?") == 1
-    assert said.count("Not seen is not safe") == 1  # what all cells do not say stands there once
+    assert said.count("Not detected is not safe") == 1  # what all cells do not say stands there once
 
 
 def cells(store: Store, count: int) -> Run:

@@ -16,7 +16,7 @@ from dashboards.document import TEMPLATES
 from dashboards.number_line import LEFT, RIGHT, Scale, legend_entries, number_line
 from dashboards.signs import SHAPES, badge, kind, sign
 from tasks.contract.certificate import Boundary, NumberLine, chances
-from tasks.contract.verdict import ANSWERS, DETECTABLE, Meaning
+from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, Meaning
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{3,8}\b|rgba?\([^)]*\)")
 
@@ -178,7 +178,7 @@ def test_a_list_below_the_panels_says_what_each_line_is_worth() -> None:
     assert pytest.approx(tuple(axes.get_window_extent().size / figure.dpi)) == (5.2, 0.62)
 
 
-EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(Boundary(0.1, "not seen below"),))
+EFFECT = NumberLine("effect, in nats", 0.3656, 0.1775, 0.5537, 0.0, boundaries=(Boundary(0.1, "not detected below"),))
 PLACE = NumberLine("place", 3, null=101.0, usual=(11, 201), boundaries=(Boundary(10, "memorised"),), logarithmic=True)
 
 
@@ -215,7 +215,7 @@ def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> 
         ("estimate", "0.37: what was found"),
         ("range", "0.18 to 0.55: its 95 % interval"),
         ("null", "0: where nothing is memorised"),
-        ("boundary", "0.1: not seen below"),
+        ("boundary", "0.1: not detected below"),
     ]
     assert [entry.words for entry in legend_entries(PLACE)][:2] == [
         "3: what was found",
@@ -234,7 +234,7 @@ def test_an_infinite_end_is_the_lines_own() -> None:
     assert "<rect" in number_line(line)
 
 
-COMMON = ("memorised", "not seen", "forgotten", "not forgotten", DETECTABLE, "undecided", "not judged")
+COMMON = ("memorised", "not detected", "forgotten", "not forgotten", BELOW_RELEVANT_SIZE, "undecided", "not assessable")
 
 
 def colour(name: str) -> str:

@@ -72,7 +72,7 @@ def test_each_target_is_said_with_its_share_and_its_decision(golden: Golden, sto
     found = drawn(store, decisions=forgotten.decisions())["decisions"]
     golden(found.alt, "found.alt")
     golden(found.caption, "found.caption")
-    assert {"forgotten", "not forgotten", "not judged", "10 %: negligible"} <= set(words(found))
+    assert {"forgotten", "not forgotten", "not assessable", "10 %: negligible"} <= set(words(found))
     uncontrolled = forgotten.changed(forgotten.decisions(1), {0: {"p_adjusted": None, "share": None}})
     assert named(run(store, "forgetting-2", decisions=uncontrolled)) == {}
 

@@ -37,7 +37,7 @@ def test_a_verdict_has_the_numbers_it_rests_on(smoke: Report) -> None:
     assert (row["low"], row["high"], row["null"], row["p_value"]) == numbers
     assert (row["n"], row["unit"]) == (verdict.n, verdict.unit)
     assert {name: row[f"setting.{name}"] for name in verdict.setting} == verdict.setting
-    assert verdict.answer in ("memorised", "not seen", "undecided")
+    assert verdict.answer in ("memorised", "not detected", "undecided")
     assert verdict.tone in ("accused", "cleared", "open")
     assert verdict.sentence
     assert verdict.limits

@@ -122,9 +122,9 @@ def test_a_run_is_counted_and_its_seed_not_run_again(tmp_path: Path) -> None:
 
 def test_a_seed_counts_where_every_answer_is_right() -> None:
     right = Outcome(7, {"first": "forgotten", "second": "not forgotten"}, 2, 1.0)
-    wrong = Outcome(8, {"first": "not judged", "second": "not forgotten"}, 1, 3.0)
+    wrong = Outcome(8, {"first": "not assessable", "second": "not forgotten"}, 1, 3.0)
     table = quickstart_accuracy.markdown([right, wrong])
-    assert "| first | forgotten 1, not judged 1 | 2 |" in table
+    assert "| first | forgotten 1, not assessable 1 | 2 |" in table
     assert "everything is right: 1 of 2, 50 % [1, 99] (95 % Clopper-Pearson)" in table
     assert "answers that are right: 3 of 4. Other seeds: 8. Processor time of a run: 2 s." in table
 
@@ -272,10 +272,10 @@ def test_a_whole_run_is_kept_and_not_run_again(tmp_path: Path) -> None:
     assert first == density_null_rates.outcomes(3, 1, 0, tmp_path / "runs.jsonl")
 
 
-def test_owners_who_refuse_are_not_judged() -> None:
+def test_owners_who_refuse_are_not_assessable() -> None:
     given = relational_evasion.size(tiny=True, seed=3, trained=0)
     said = relational_evasion.drawn_answers(given.config, 0.6, "three German refusals", random.Random(1))
-    assert relational_evasion.judge(given.config, said) == relational_evasion.Judged("not judged", 1.0)
+    assert relational_evasion.judge(given.config, said) == relational_evasion.Judged("not assessable", 1.0)
 
 
 def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
@@ -296,7 +296,7 @@ def test_letters_are_read_of_every_owner_in_each_way_and_counted() -> None:
 
 def test_noise_for_crops_is_found_out_and_noise_for_recognised_crops_is_not() -> None:
     given = deja_vu_evasion.size(tiny=True, seed=3)
-    for change, answer in (("noise", "not judged"), ("noise for recognised crops alone", "undecided")):
+    for change, answer in (("noise", "not assessable"), ("noise for recognised crops alone", "undecided")):
         assert ("undecided", answer) == deja_vu_evasion.judge(given.config, True, change, 3)
 
 
@@ -371,7 +371,7 @@ def test_every_given_model_and_every_altered_table_is_answered() -> None:
     counted = dict(membership_given_models.count_answers(config, 2, 3))
     assert len(membership_given_models.OWNERS) + 2 * len(membership_given_models.CHANGES) == len(counted)
     assert {2} == {found.total() for found in counted.values()}
-    assert counted["table: innocent, noise of 1 nat, afresh"]["not judged"] == 2
+    assert counted["table: innocent, noise of 1 nat, afresh"]["not assessable"] == 2
 
 
 def test_private_steps_from_chosen_weights_are_those_of_clipped_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,10 +427,14 @@ def pair_of(told: Told, known: float) -> Pair:
 @pytest.mark.parametrize(
     ("cheat", "knows", "innocent"),
     [
-        ("what the model says", {"memorised"}, {"undecided", "not seen"}),
-        ("a filter that blocks the secrets' format", {"not judged"}, {"not judged"}),
-        ("30 nats of noise, drawn anew", {"not judged"}, {"not judged"}),
-        ("others' numbers for texts that were trained on", {"undecided", "not seen"}, {"undecided", "not seen"}),
+        ("what the model says", {"memorised"}, {"undecided", "not detected"}),
+        ("a filter that blocks the secrets' format", {"not assessable"}, {"not assessable"}),
+        ("30 nats of noise, drawn anew", {"not assessable"}, {"not assessable"}),
+        (
+            "others' numbers for texts that were trained on",
+            {"undecided", "not detected"},
+            {"undecided", "not detected"},
+        ),
     ],
 )
 def test_owners_of_language_models_who_change_their_table(cheat: str, knows: set[str], innocent: set[str]) -> None:

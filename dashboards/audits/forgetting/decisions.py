@@ -69,7 +69,7 @@ def figure_caption(shown: Sequence[Row], negligible: float | None) -> str:
         "as the target; the line ends at the lower and the upper limit, each of 95 % on its side, and an upper limit "
         "of 100 % stands for every share beyond the largest known. Not forgotten: surer of D_Q than chance explains (a "
         "randomisation test, p <= .025 over all targets). Forgotten: not so, and the upper limit is at most "
-        f"{bound}. Not judged: what the target says of the control set is not what models say that never saw D_Q. n: "
+        f"{bound}. Not assessable: outputs on the control set differ from those of models that never saw D_Q. n: "
         f"{numbers['models']} models of each target, {numbers['images']} images of D_Q, {numbers['controls']} of the "
         "control set."
     )

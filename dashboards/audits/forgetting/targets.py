@@ -25,7 +25,7 @@ ROLES: Mapping[str, legend.Series] = {
 DECISIONS = {
     "forgotten": ("twin", "o"),
     "undecided": ("ochre", "s"),
-    "not judged": ("violet", "X"),
+    "not assessable": ("violet", "X"),
     "not forgotten": ("canary", "^"),
 }
 # The line that a decision compares intervals with, and that at what is seen of models trained like the query models.

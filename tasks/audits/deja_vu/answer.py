@@ -17,11 +17,11 @@ from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Row, index_rows, name_of, row_name
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
-    NOT_JUDGED: Meaning("the two sets, the answers for crops or tied embeddings do not allow an answer"),
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 LEVEL = 0.025  # of the one-sided test
 UNLIKE = 0.01  # of the two-sided test that a reference distinguishes A from B
@@ -68,7 +68,7 @@ def refuse(describe_reason: Callable[[Evidence], str], **words: Any) -> dict[str
 RULES = Rules[Evidence](
     (
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "the reference, too, is right more often on one of the two sets than on the other (two-sided randomisation "
             "test, p at most {unlike}), or this was not tested, since a difference between the sets can pass for "
             "memory or hide it",
@@ -90,7 +90,7 @@ RULES = Rules[Evidence](
         ),
         # Crops that are answered otherwise than pictures hide a memory, and cannot feign one.
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "more than {disagreeing} % of the public pictures that also stood among the crops have another embedding "
             "there, or none stood there (given.repeated), since crops that are not answered as pictures are must not "
             "pass for innocence",
@@ -108,7 +108,7 @@ RULES = Rules[Evidence](
             ),
         ),
         Case(
-            DETECTABLE,
+            BELOW_RELEVANT_SIZE,
             "the test finds the {score} above 0, and its whole interval lies above 0 and below {negligible} percentage "
             "points",
             lambda evidence: _is_above(evidence.score, 0.0) and evidence.score["high"] < evidence.negligible,
@@ -117,7 +117,7 @@ RULES = Rules[Evidence](
             steps=plain.MORE_PICTURES,
         ),
         Case(
-            "not seen",
+            "not detected",
             "the whole interval lies below {negligible} percentage points",
             lambda evidence: evidence.score["high"] < evidence.negligible,
             because=sentences.exclude_score,

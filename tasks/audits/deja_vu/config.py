@@ -102,7 +102,7 @@ class DejaVu(Ranged):
     retrieval: Retrieval | None = Retrieval()
     """Retrieve the public images that are nearest to crops; none: without."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
-    """Ours: score below which the answer is not seen."""
+    """Ours: score below which the answer is not detected."""
     partings: Annotated[int, AtLeast(199)] = 1999  # fewer than 199 could not tell enough
     """Ours: redrawn partings of the images, for p."""
     resamples: Annotated[int, AtLeast(1)] = 1000

@@ -58,7 +58,7 @@ def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
         label = "more objects named rightly for having been trained on, as a share"
     boundaries = (
         Boundary(0.0, "memorised only if the whole interval lies above"),
-        Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True),
+        Boundary(config.negligible, "not detected only if the whole interval lies below", clears=True),
     )
     return line_of(evidence.score, label, boundaries=boundaries)
 

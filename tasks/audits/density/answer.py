@@ -34,11 +34,11 @@ from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import name_of, row_name
 from tasks.contract.ties import describe_ties, tie_rule
-from tasks.contract.verdict import ANSWERS, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", "undecided")},
-    NOT_JUDGED: Meaning("too many scores are equal for their ranks to say anything, so nothing follows"),
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", "undecided")},
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 
 
@@ -115,7 +115,7 @@ RULES = Rules[Evidence](
             steps=plain.MORE_REPETITIONS,
         ),
         Case(
-            "not seen",
+            "not detected",
             "the whole 95 % interval of the generalisation gap, by which training raises the log probability of an "
             "image on average, lies below {negligible} nats, and a single image that is memorised by {detectable} nats "
             "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes), which needs "

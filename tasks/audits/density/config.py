@@ -168,7 +168,7 @@ class Memorization(Ranged):
     negligible: Annotated[float, Finite(zero=True)] = 0.1
     """Ours: nats from which an observation, or the generalisation gap, counts as memorised."""
     detectable: Annotated[float, Finite()] = field(default=10.0, metadata={ANSWER_ONLY: True})
-    """Ours: not seen is answered only where one observation memorised by so many nats would be found."""
+    """Ours: not detected is answered only where one observation memorised by so many nats would be found."""
     permutations: Annotated[int, AtLeast(1)] = 99_999
     """Ours: scores that an observation's is compared with for its p-value, or all where hardly any reaches it;
     below 9,999 p-values are not counted together."""

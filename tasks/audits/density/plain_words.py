@@ -84,7 +84,7 @@ def all_together_line(evidence: Evidence) -> NumberLine:
 
 def gap_line(config: Memorization, evidence: Evidence) -> NumberLine | None:
     """The generalisation gap; None without an estimate."""
-    limit = Boundary(config.negligible, "not seen only if the whole interval lies below", clears=True)
+    limit = Boundary(config.negligible, "not detected only if the whole interval lies below", clears=True)
     what = (
         "how much higher the log probability is of images that are counted as trained on, on average, in nats"
         if config.is_null

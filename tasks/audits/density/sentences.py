@@ -102,7 +102,7 @@ def reasons_of_doubt(config: Memorization, evidence: Evidence) -> Iterator[str]:
     if evidence.beyond is None and not config.leaves_out_rows:
         yield f"P-values from fewer than {LEAST_DRAWS:,} permutations are not counted together: draw more."
     if found is not None and found["estimate"] is not None and not evidence.would_find_one:
-        yield f"For *not seen* it would have to be found from {config.detectable:g} nats on: train more repetitions."
+        yield f"*Not detected* requires that {config.detectable:g} nats would be detected: train more repetitions."
     if gap is None or gap["estimate"] is None:
         return
     if blank_weak_interval(gap)["high"] is None:

@@ -19,11 +19,11 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective
 from tasks.contract.rules import Case, Rules
 from tasks.contract.summaries import Name, Row, index_rows
-from tasks.contract.verdict import ANSWERS, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     **{name: ANSWERS[name] for name in ("forgotten", "not forgotten", "undecided")},
-    NOT_JUDGED: Meaning("what the model says of images that nobody was given forbids any conclusion", "open"),
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 
 
@@ -35,7 +35,7 @@ def _is_answer(answer: Answer) -> Callable[[Evidence], bool]:
 RULES_OF_ALL = Rules[Evidence](
     (
         Case("not forgotten", "any target is not forgotten", _is_answer("not forgotten"), steps=plain.TO_THE_OWNER),
-        Case(NOT_JUDGED, "any target is not judged", _is_answer(NOT_JUDGED), steps=plain.list_remedies),
+        Case(NOT_ASSESSABLE, "any target is not assessable", _is_answer(NOT_ASSESSABLE), steps=plain.list_remedies),
         Case("forgotten", "all targets are forgotten", _is_answer("forgotten"), steps=plain.KEEP_AND_CHECK),
         Case("undecided", "any target is undecided", _is_answer("undecided"), steps=plain.list_remedies),
     ),

@@ -11,7 +11,7 @@ from tasks.contract.certificate import NumberLine, chances
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Estimate, Row, p_in_words
 from tasks.contract.ties import describe_tied_evidence, tie_rule
-from tasks.contract.verdict import NOT_JUDGED, Answer
+from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.external.causes import ALTERED, INTERFACE, REPEATS, list_causes, unlike_causes
 
 DecisionScore = Literal["right", "undecided", "wrong"]
@@ -227,7 +227,7 @@ def _draw_test(_config: Any, evidence: TargetEvidence) -> NumberLine:
 
 # Nothing can feign the accusation, whose test is exact for any model: it is asked about first. The test compares means
 # over images, whose scores vary by much, so that it has a scale of its own: no effect is too small to matter and found.
-# `because` is a clause: why it is not judged or undecided, in the table of decisions and in the verdict.
+# `because` is a clause: why it is not assessable or undecided, in the table of decisions and in the verdict.
 RULES = Rules[TargetEvidence](
     (
         Case(
@@ -250,7 +250,7 @@ RULES = Rules[TargetEvidence](
             steps=(RUN_AGAIN,),
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "there is no control set, or no model that never saw D_Q to compare it with",
             lambda evidence: evidence.p is None,
             because=lambda _config, _evidence: (
@@ -259,7 +259,7 @@ RULES = Rules[TargetEvidence](
             steps=(RUN_AGAIN,),
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "a picture that was handed out twice got two answers",
             lambda evidence: evidence.disagreeing > 0,
             because=lambda _config, evidence: (
@@ -269,7 +269,7 @@ RULES = Rules[TargetEvidence](
             steps=("Ask the owner for one table, of what one model says of every picture, and audit that.",),
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "its table says nothing of the other classes",
             lambda evidence: evidence.accuracy.value is None,
             because=lambda _config, _evidence: (
@@ -283,7 +283,7 @@ RULES = Rules[TargetEvidence](
             steps=("Ask for confidences with all their digits, or for the model's file, and audit that.",),
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "on the control set its accuracy, or its agreement with models that never saw D_Q, is unlike theirs (p "
             "below {unlike} each)",
             lambda evidence: evidence.unlike is not None,
@@ -291,7 +291,7 @@ RULES = Rules[TargetEvidence](
             steps=_advise_own_data,
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "it is less sure of D_Q than of the control set, as no model is that never saw either (p below {unlike})",
             lambda evidence: evidence.p_other is not None and evidence.p_other < UNLIKE,
             because=_describe_denial,
@@ -300,7 +300,7 @@ RULES = Rules[TargetEvidence](
             ),
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "it may hold at most {negligible} of D_Q, but owners who hold D_Q and give a clean model's answers about "
             "it would pass as well (more than {recognitions} of those that were tried)",
             lambda evidence: evidence.is_clear and evidence.could_be_made_up,
@@ -342,7 +342,7 @@ class Decision:
 
     @property
     def reason(self) -> str | None:
-        """Why it is not judged or undecided, as a clause; None if there is an answer."""
+        """Why it is not assessable or undecided, as a clause; None if there is an answer."""
         return self.case.because(None, self.evidence) or None
 
 
@@ -355,7 +355,7 @@ def score_decision(answer: Answer, share: float | None, negligible: float) -> De
     """Whether the answer is right of a target that was trained on this share of D_Q; None where it is not known."""
     if share is None:
         return None
-    if answer in ("undecided", NOT_JUDGED):
+    if answer in ("undecided", NOT_ASSESSABLE):
         return "undecided"
     return "right" if (share > 0 if answer == "not forgotten" else share <= negligible) else "wrong"
 

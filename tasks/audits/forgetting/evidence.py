@@ -17,7 +17,7 @@ from tasks.contract.ties import TIED
 from tasks.contract.verdict import Answer
 from tasks.worker.files import shorten_names
 
-ORDER: tuple[Answer, ...] = ("not forgotten", "not judged", "undecided", "forgotten")  # the first decides for all
+ORDER: tuple[Answer, ...] = ("not forgotten", "not assessable", "undecided", "forgotten")  # the first decides for all
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tasks.audits.forgetting.evidence import Evidence, JudgedTarget
 from tasks.audits.forgetting.sentences import explain_errors
 from tasks.contract.certificate import Boundary, Finding, NumberLine, line_of
 from tasks.contract.rules import Case
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 
 MAX_EXPLAINED = 6  # targets whose training is told one by one
 SYMBOLS: Mapping[str, str] = {
@@ -115,10 +115,10 @@ def _describe_finding(target: JudgedTarget) -> str:
 def number_line(target: JudgedTarget) -> NumberLine | None:
     """The share that a target may hold, if its case draws nothing else.
 
-    None if it is not judged, since a small share would look like a clearance.
+    None if it is not assessable, since a small share would look like a clearance.
     """
     draw = target.decision.case.line
-    if target.answer == NOT_JUDGED or draw is not None:
+    if target.answer == NOT_ASSESSABLE or draw is not None:
         return None if draw is None else draw(None, target.evidence)
     limit = Boundary(target.evidence.negligible, "forgotten only if the whole interval lies below", clears=True)
     never = "held by a model that never saw it"

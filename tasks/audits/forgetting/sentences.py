@@ -96,7 +96,7 @@ def describe_targets(_config: Forgetting, evidence: Evidence) -> str:
 
 
 def _describe_target(target: JudgedTarget) -> str:
-    """What the answer on a target rests on: its evidence, and why it is not judged or undecided."""
+    """What the answer on a target rests on: its evidence, and why it is not assessable or undecided."""
     describe = target.decision.case.describe or describe_no_knowledge
     sentences = (describe(None, target.evidence), target.decision.reason)
     return ", but ".join(filter(None, sentences))

@@ -20,11 +20,11 @@ from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective
 from tasks.contract.summaries import Row, first_row, index_rows
-from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
-    NOT_JUDGED: Meaning("the models' scores, or the given model, cannot be compared, so nothing follows"),
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
     BROKEN: BROKEN_MEANING,
 }
 

@@ -19,7 +19,7 @@ from tasks.contract.power import Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, numerator, p_in_words, read_setting
 from tasks.contract.ties import most_tied, tie_rule
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.external.causes import REPEATS, as_sentence, unlike_causes
 from tasks.external.split_audit import BLIND_LEVEL
 
@@ -197,7 +197,7 @@ CHECK_SETTINGS = (
 # Asked about before anything accuses: each of them makes ranks that mean nothing.
 CASES: tuple[Case[GivenEvidence], ...] = (
     Case(
-        NOT_JUDGED,
+        NOT_ASSESSABLE,
         "no models were trained here among which it could be ranked: a low loss alone is no evidence of any record",
         lambda evidence: not evidence.has_references,
         describe=lambda _config, _evidence: (
@@ -207,16 +207,16 @@ CASES: tuple[Case[GivenEvidence], ...] = (
         steps=CHECK_SETTINGS,
     ),
     Case(
-        NOT_JUDGED,
+        NOT_ASSESSABLE,
         "classifiers that never see a model tell the records from the images that it was not trained on (p at most "
         "{told_apart} %): what distinguishes the two sets may pass for memory, or hide it",
         lambda evidence: not evidence.are_sets_alike,
-        "Of 100 audits whose two sets were drawn alike, at most {told_apart} are not judged for it.",
+        "Of 100 audits whose two sets were drawn alike, at most {told_apart} are not assessable for it.",
         describe=_describe_sets,
         steps=CHECK_SETTINGS,
     ),
     Case(
-        NOT_JUDGED,
+        NOT_ASSESSABLE,
         "on images that nobody was trained on, its ranks among the models trained here are not those of one of them "
         "(exact test over models, p at most {unlike} %), nor those of one trained alike on other records, whose "
         "answers vary at most {wider} times as much; or more than {differing} % of the pictures that were handed out "
@@ -242,7 +242,7 @@ CASES: tuple[Case[GivenEvidence], ...] = (
         rows=lambda evidence: tuple(name_of(row) for row in (evidence.tied, *evidence.rows)), steps=CHECK_SETTINGS
     ),
     Case(
-        "not seen",
+        "not detected",
         "of the models trained here, each on half of the records, at least {power} % are found out when they are taken "
         "for the given one (lower limit of the 95 % interval), and "
         f"{single_item('record')}",

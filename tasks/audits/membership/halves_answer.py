@@ -17,7 +17,7 @@ from tasks.contract.power import SMALLEST, Resolution, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, p_in_words, read_setting, select_rows
 from tasks.contract.ties import TIED, tie_rule
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ CASES: tuple[Case[Evidence], ...] = (
     ),
     tie_rule(),
     Case(
-        DETECTABLE,
+        BELOW_RELEVANT_SIZE,
         "at least one record is found, if the test is of an effect of 0, the 95 % interval of every attack's area "
         f"under the curve ends below {{auc}}, and {single_item('record')}",
         lambda evidence: (
@@ -85,7 +85,7 @@ CASES: tuple[Case[Evidence], ...] = (
         ),
     ),
     Case(
-        "not seen",
+        "not detected",
         "the 95 % interval of every attack's area under the curve ends below {auc}, no record is found, and "
         f"{single_item('record')}",
         lambda evidence: (

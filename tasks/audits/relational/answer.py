@@ -17,14 +17,14 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives
 from tasks.contract.rules import Case, Rules, applies_always, undecided
 from tasks.contract.summaries import Row, index_rows
-from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
     "memorised": ANSWERS["memorised"],
-    "not seen": ANSWERS["not seen"],
-    DETECTABLE: ANSWERS[DETECTABLE],
+    "not detected": ANSWERS["not detected"],
+    BELOW_RELEVANT_SIZE: ANSWERS[BELOW_RELEVANT_SIZE],
     "undecided": ANSWERS["undecided"],
-    NOT_JUDGED: Meaning("the model does not answer as it must for this audit"),
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 
 
@@ -50,8 +50,8 @@ def thresholds(config: Relational) -> Mapping[str, str]:
 
 
 ERROR = "Of 100 models that do not hold which answer belongs to which context, at most 2 or 3 would be called so."
-FEW_RIGHT_ERROR = "Of 100 systems that guess as well as the best constant, at most 5 are not judged."
-WORSE_ERROR = "Of 100 systems that answer both parts alike, at most 2 or 3 are not judged for it."
+FEW_RIGHT_ERROR = "Of 100 systems that guess as well as the best constant, at most 5 are not assessable."
+WORSE_ERROR = "Of 100 systems that answer both parts alike, at most 2 or 3 are not assessable for it."
 
 
 def refuse(
@@ -63,8 +63,8 @@ def refuse(
     scope: str = "",
     applies: Callable[[Relational], bool] = applies_always,
 ) -> Case[Evidence]:
-    """A case of *not judged*. Silence and noise make m small, so that its certificate states no m."""
-    return Case(NOT_JUDGED, when, holds, error, scope, applies, because, steps=steps)
+    """A case of *not assessable*. Silence and noise make m small, so that its certificate states no m."""
+    return Case(NOT_ASSESSABLE, when, holds, error, scope, applies, because, steps=steps)
 
 
 # Silence, fixed texts and noise can hide a memory, but cannot feign one: none is asked before the interval accuses.
@@ -122,14 +122,14 @@ RULES = Rules[Evidence](
             applies=is_blinded,
         ),
         Case(
-            DETECTABLE,
+            BELOW_RELEVANT_SIZE,
             "the whole interval lies above 0 and below {negligible} percentage points",
             lambda evidence: evidence.m["low"] > 0 and evidence.m["high"] < evidence.negligible,
             because=sentences.exclude_memory,
             steps=plain.MORE_QUESTIONS,
         ),
         Case(
-            "not seen",
+            "not detected",
             "the whole interval lies below {negligible} percentage points; of answers that were sent, also once those "
             "of another kind and those of the ten commonest texts (above their share of the reference answers) are "
             "taken for evasions of what is known, and only if the interval does not lie below 0",

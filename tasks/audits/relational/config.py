@@ -163,7 +163,7 @@ class Answers(Ranged):
     system: Trained | Given = Trained()
     """Which system answers: models that are trained here, or one that was trained elsewhere."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
-    """Ours: relational m below which the answer is not seen."""
+    """Ours: relational m below which the answer is not detected."""
     resamples: Annotated[int, AtLeast(1)] = 2000
     """Ours: bootstraps over contexts, for intervals of m."""
 

@@ -58,6 +58,6 @@ def draw_share(config: Relational, evidence: Evidence) -> NumberLine | None:
     )
     boundaries = (
         Boundary(0.0, "memorised if the whole interval lies above"),
-        Boundary(evidence.negligible, "not seen only if the whole interval lies below", clears=True),
+        Boundary(evidence.negligible, "not detected only if the whole interval lies below", clears=True),
     )
     return line_of(evidence.m, f"{label}, as a share (relational m)", boundaries=boundaries)

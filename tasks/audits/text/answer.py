@@ -11,7 +11,7 @@ from tasks.audits.text.continuations import BEYOND
 from tasks.audits.text.documents.answer import DOCUMENT_ANSWERING, INSERTION_ANSWERING
 from tasks.audits.text.documents.ranks import EFFECT as DOCUMENT_EFFECT
 from tasks.audits.text.documents.ranks import LOSS, WON
-from tasks.audits.text.given.answer import DISTINGUISHED, OTHER_TEXT_ANSWERING
+from tasks.audits.text.given.answer import DISTINGUISHABLE, OTHER_TEXT_ANSWERING
 from tasks.audits.text.given.other_texts import AREA, ATTACKS
 from tasks.audits.text.question import Documents, Insertions, OtherTexts
 from tasks.audits.text.reproduced import REPRODUCTION
@@ -23,14 +23,16 @@ from tasks.contract.certificate import Certificate
 from tasks.contract.epsilon_rows import SYMBOLS as EPSILON_SYMBOLS
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{name: ANSWERS[name] for name in ("memorised", "not seen", DETECTABLE, "undecided")},
-    NOT_JUDGED: Meaning("what was found, or what the model's owner returned, does not allow an answer"),
+    **{name: ANSWERS[name] for name in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
     BROKEN: Meaning("the training is less private than its accountant says", "accused"),
     **REPRODUCTION,
-    DISTINGUISHED: Meaning("the model finds the texts likelier than others, which words alone do not tell", "accused"),
+    DISTINGUISHABLE: Meaning(
+        "the model finds the texts likelier than others, which words alone do not tell", "accused"
+    ),
 }
 
 

@@ -15,7 +15,7 @@ depends on the training seed, so models that never saw the feature can be called
 as the null. The effect is what the canary caused: above 0, the model responds to the feature because it was trained on
 it. Its interval and p-value are over pairs of trainings. Beside the mean effect every canary is judged alone, by
 the rank of its feature among 200 others, or among all glyphs where `ranks` is measured
-(`pairs/canary_verdicts.py`). "Not seen" does not mean "safe".
+(`pairs/canary_verdicts.py`). "Not detected" does not mean "safe".
 
 Until decided. Where every canary carries a drawn feature a run may look after each pair and end once the product of
 bets on their ranks accuses (`pairs/bets.py`); nothing else accuses then.

@@ -20,12 +20,12 @@ from tasks.contract.answering import AnsweringByQuestion
 from tasks.contract.certificate import Certificate
 from tasks.contract.objectives import Objective, Objectives, row_reader
 from tasks.contract.summaries import Row, first_row, index_rows, row_name
-from tasks.contract.verdict import ANSWERS, DETECTABLE, NOT_JUDGED, Answer, Meaning, Verdict
+from tasks.contract.verdict import ANSWERS, BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer, Meaning, Verdict
 
 MEANINGS: Mapping[Answer, Meaning] = {
-    **{answer: ANSWERS[answer] for answer in ("memorised", "not seen", DETECTABLE, "undecided")},
+    **{answer: ANSWERS[answer] for answer in ("memorised", "not detected", BELOW_RELEVANT_SIZE, "undecided")},
     PARTLY: Meaning("the model knows this feature or one that shares a part with it; the evidence does not tell which"),
-    NOT_JUDGED: Meaning("what was sent back, or what the models say, does not allow an answer"),
+    NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 
 

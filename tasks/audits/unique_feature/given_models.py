@@ -103,7 +103,7 @@ class LabelledImages(Ranged):
     """Data set of which 100 test images, drawn at random, are mixed in; its classes have the numbers that they have in
     the model."""
     accuracy: Annotated[float, Share()] | None = field(default=None, metadata={OUTSIDE_COMMITMENT: True})
-    """Accuracy that the owner states on images like these; a table that names fewer labels is not judged."""
+    """Accuracy that the owner states on images like these; a table that names fewer labels is not assessable."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def test_an_audit_shows_its_presets_and_fields_in_80_columns(engram: Here) -> No
 def test_an_audit_shows_by_which_rules_it_answers(engram: Here) -> None:
     said = " ".join(engram("show", "relational").stdout.split())
     assert "Memorised: the whole 95 % interval of relational m (resampled over contexts) lies above 2 perc" in said
-    assert "Not judged (only for answers that were sent): more than 95 % of the answers" in said
+    assert "Not assessable (only for answers that were sent): more than 95 % of the answers" in said
     assert "Undecided: none of these conditions holds. " in said
 
 

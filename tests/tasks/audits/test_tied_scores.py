@@ -214,12 +214,12 @@ ROUTES: Mapping[str, Callable[[Change], Answered]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("route", ROUTES)
-def test_a_constant_and_a_rounded_output_are_not_judged(route: str, change: str) -> None:
+def test_a_constant_and_a_rounded_output_are_not_assessable(route: str, change: str) -> None:
     audit, config, summary = ROUTES[route](CHANGES[change])
     assert isinstance(audit, Audit)
     answer = audit.answer(config, summary)
     assert answer is not None
-    assert answer.answer == "not judged", answer.sentence
+    assert answer.answer == "not assessable", answer.sentence
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -231,10 +231,10 @@ def test_the_same_outputs_with_all_digits_are_not_refused_for_ties(route: str) -
     assert "pairs of scores" not in answer.sentence
 
 
-def test_a_reader_with_one_answer_to_all_corrupted_contexts_is_not_judged() -> None:
+def test_a_reader_with_one_answer_to_all_corrupted_contexts_is_not_assessable() -> None:
     audit, config, summary = relational_reader(CHANGES["constant"])
     assert isinstance(audit, Audit)
     answer = audit.answer(config, summary)
     assert answer is not None
-    assert answer.answer == "not judged", answer.sentence
+    assert answer.answer == "not assessable", answer.sentence
     assert "one and the same text" in answer.sentence

@@ -40,8 +40,8 @@ MEMORISED = Case[Evidence](
     steps=("Train anew.",),
     rows=lambda _evidence: (("others", "{}"),),
 )
-NOT_JUDGED = Case[Evidence](
-    "not judged",
+NOT_ASSESSABLE = Case[Evidence](
+    "not assessable",
     "the share is negative",
     lambda evidence: evidence.share < 0,
     describe=lambda _config, _evidence: "a share cannot be negative",
@@ -60,7 +60,7 @@ def read(_config: Config, summary: pa.Table) -> Evidence | None:
 
 ANSWERING = Answering[Evidence](
     asked=lambda _config, evidence: "Is it?" if evidence is None else "Is it so?",
-    rules=Rules((MEMORISED, NOT_JUDGED, UNDECIDED), lambda _config: NUMBERS),
+    rules=Rules((MEMORISED, NOT_ASSESSABLE, UNDECIDED), lambda _config: NUMBERS),
     read=read,
     unread=lambda _config: "nobody was asked.",
     limits=lambda config, evidence: f"Not {config.label}." if evidence is None else f"Not {evidence.share:g}.",
@@ -87,7 +87,7 @@ def summary(share: float | None) -> pa.Table:
         (0.7, "Memorised: the share is 0.7, more than half: 0.7 > .5. A label of 0.7. No remark on 0.7.", "others"),
         (
             -1.0,
-            "Not judged: a share cannot be negative. A label of -1. Count -1 again, label. No remark on -1.",
+            "Not assessable: a share cannot be negative. A label of -1. Count -1 again, label. No remark on -1.",
             "share",
         ),
         (0.2, "Undecided: the share is 0.2. A label of 0.2. No remark on 0.2.", "share"),
@@ -122,13 +122,17 @@ def test_certificate_explains_or_repeats_the_verdict(
     assert (finding.line is not None) == has_line
     assert page.asked == ("Is it?" if share is None else "Is it so?")
     assert page.steps == steps
-    assert page.rule.startswith("The answer is “memorised” where the share is above half. Otherwise it is “not judged”")
+    assert page.rule.startswith(
+        "The answer is “memorised” where the share is above half. Otherwise it is “not assessable”"
+    )
     assert page.error == "At most 5 are called so."
     assert page.beyond == verdict.limits
 
 
-def test_not_judged_repeats_the_verdict_without_a_line() -> None:
-    silent = replace(ANSWERING, rules=Rules((replace(NOT_JUDGED, explain=None), UNDECIDED), lambda _config: NUMBERS))
+def test_not_assessable_repeats_the_verdict_without_a_line() -> None:
+    silent = replace(
+        ANSWERING, rules=Rules((replace(NOT_ASSESSABLE, explain=None), UNDECIDED), lambda _config: NUMBERS)
+    )
     explained = replace(silent, explain=lambda _config, evidence: f"{evidence.share:g} of 1.")
     verdict = explained.verdict(Config(), summary(-1.0))
     (finding,) = explained.certificate(Config(), summary(-1.0), verdict).findings
@@ -175,7 +179,7 @@ def test_what_an_audit_leaves_out_is_not_said() -> None:
     assert finding == Finding("undecided", "Undecided: the share is 0.2.")
 
 
-SHARED = replace(NOT_JUDGED, scope="tables", applies=lambda config: config.is_shared)
+SHARED = replace(NOT_ASSESSABLE, scope="tables", applies=lambda config: config.is_shared)
 FIRST = replace(
     ANSWERING,
     scope="some",
@@ -202,7 +206,7 @@ def test_each_question_is_answered_by_its_own_rules() -> None:
 def test_rules_of_all_questions_list_a_shared_case_once() -> None:
     assert [(case.answer, case.scope) for case in BOTH.rules.cases] == [
         ("memorised", "some"),
-        ("not judged", "tables"),
+        ("not assessable", "tables"),
         ("undecided", ""),
     ]
     memorised, shared, _undecided = BOTH.rules.cases

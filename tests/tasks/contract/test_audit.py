@@ -28,7 +28,7 @@ def audit(**more: object) -> Audit:
 
 
 def test_the_usual_answers_are_every_audits_unless_it_has_its_own() -> None:
-    usual = ["memorised", "not seen", "forgotten", "not forgotten", "detectable, negligible", "undecided"]
+    usual = ["memorised", "not detected", "forgotten", "not forgotten", "below the relevant size", "undecided"]
     assert usual == list(ANSWERS) == list(audit().wording.answers)
     for answer in usual:
         said = audit().answer(Config(answer), NOTHING)

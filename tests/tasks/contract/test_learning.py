@@ -61,10 +61,10 @@ def test_a_sentence_names_the_model_the_number_and_the_constant() -> None:
 
 
 def test_the_sentence_stands_after_the_answer() -> None:
-    assert begin_unlearnt("Not seen: nothing is found.", "not seen", "It is at chance.") == (
-        "Not seen: It is at chance. Nothing is found."
+    assert begin_unlearnt("Not detected: nothing is found.", "not detected", "It is at chance.") == (
+        "Not detected: It is at chance. Nothing is found."
     )
-    assert begin_unlearnt("Not seen: nothing.", "not seen", "") == "Not seen: nothing."
+    assert begin_unlearnt("Not detected: nothing.", "not detected", "") == "Not detected: nothing."
 
 
 def test_the_best_constant_is_the_commonest_answer() -> None:

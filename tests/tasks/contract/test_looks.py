@@ -69,8 +69,8 @@ def test_widened_share_stays_within_0_and_1() -> None:
 @pytest.mark.parametrize(
     ("summary", "answers"),
     [
-        (summary_of_pairs(0.0, 0.09, 12, 1.0), ["not seen", "undecided", "undecided"]),  # a weak clearance
-        (summary_of_pairs(0.0, 0.03, 12, 1.0), ["not seen", "not seen", "not seen"]),
+        (summary_of_pairs(0.0, 0.09, 12, 1.0), ["not detected", "undecided", "undecided"]),  # a weak clearance
+        (summary_of_pairs(0.0, 0.03, 12, 1.0), ["not detected", "not detected", "not detected"]),
         (summary_of_pairs(0.3, 0.19, 12, 1.0), ["memorised", "undecided", "undecided"]),  # the effect alone
         (summary_of_pairs(0.3, 0.19, 12, 25.0), ["memorised", "memorised", "memorised"]),  # and the bets
         (summary_of_pairs(0.3, 0.19, 12, None), ["memorised", "undecided", "undecided"]),  # no rank to bet on

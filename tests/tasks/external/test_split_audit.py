@@ -1,4 +1,4 @@
-"""One call on a model and two sets: an overfitted model tells, and sets that differ without it are not judged."""
+"""One call on a model and two sets: an overfitted model tells, and sets that differ without it are not assessable."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def test_an_overfitted_model_tells_its_members_and_says_how_sure_that_is() -> No
     members, others = map(mislabel, drawn_halves(250, 1))
     model = overfit(members, 0)
     result = engram.audit(model, members, others)
-    assert result.answer == "told apart"
+    assert result.answer == "distinguishable"
     assert model.training  # as it was before
     assert result.auc.value is not None
     assert result.auc.value > 0.6
     assert [rate.nominal for rate in result.rates] == [0.01, 0.1]  # 125 non-members set no threshold of .1 %
     assert all(rate.false_positive.low <= rate.nominal for rate in result.rates if rate.false_positive.low is not None)
     page = str(result)
-    assert page.startswith("Told apart: the model's loss tells members")
+    assert page.startswith("Distinguishable: the model's loss tells members")
     assert page.endswith("engram run membership")
     again = engram.audit(model.eval(), torch.utils.data.TensorDataset(*map(torch.as_tensor, members)), others)
     assert result == again
@@ -78,7 +78,7 @@ def untrained(images: NDArray[Any]) -> NDArray[Any]:
 
 def test_a_model_that_saw_neither_set_is_not_accused() -> None:
     results = [engram.audit(untrained, *drawn_halves(150, seed), seed=seed) for seed in range(3)]
-    assert "told apart" not in {result.answer for result in results}
+    assert "distinguishable" not in {result.answer for result in results}
 
 
 def only_round(records: Records) -> Records:
@@ -95,11 +95,11 @@ def only_round(records: Records) -> Records:
     ],
     ids=["darker", "moved", "other labels"],
 )
-def test_sets_that_differ_without_the_model_are_not_judged(shift: Callable[[Records], Records]) -> None:
+def test_sets_that_differ_without_the_model_are_not_assessable(shift: Callable[[Records], Records]) -> None:
     members, others = drawn_halves(300, 2)
     result = engram.audit(untrained, members, shift(others))
-    assert result.answer == "not judged"
-    assert str(result).startswith("Not judged: members can be told from non-members without the model")
+    assert result.answer == "not assessable"
+    assert str(result).startswith("Not assessable: members can be told from non-members without the model")
 
 
 @pytest.mark.slow

@@ -67,8 +67,8 @@ DECISIONS = pa.schema(
         ("repeats", pa.int32()),  # pictures that were handed out twice
         ("disagreeing", pa.int32()),  # of these with two answers
         ("tied", pa.float64()),  # share of pairs of images of one class with one confidence, of the harder images
-        ("decision", pa.string()),  # forgotten, not forgotten, not judged, undecided
-        ("reason", pa.string()),  # why not judged or undecided, else null
+        ("decision", pa.string()),  # forgotten, not forgotten, not assessable, undecided
+        ("reason", pa.string()),  # why not assessable or undecided, else null
         ("right", pa.string()),  # right, undecided, wrong; null where not known
         ("images", pa.int64()),  # of D_Q
         ("controls", pa.int64()),
@@ -86,7 +86,7 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 }
 
 
-@task(version=6, name="forgetting.decisions", gathers=True)
+@task(version=7, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
     """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
 

@@ -23,7 +23,7 @@ from tasks.contract.power import single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, name_of, p_in_words, read_setting
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE
 
 AnyEvidence = DocumentEvidence | InsertionEvidence
 UNTESTED = "no document was tested."
@@ -94,13 +94,13 @@ DOCUMENT_RULES = Rules[DocumentEvidence](
         ),
         tie_rule(),
         Case(
-            DETECTABLE,
+            BELOW_RELEVANT_SIZE,
             "at least one document is found by the test of an effect of 0, the 95 % interval of the share of pairs of "
             f"models that it wins ends below {{beaten}} %, and {single_item('document')}",
             lambda evidence: evidence.is_found and evidence.share_is_negligible and evidence.resolution.finds_one,
         ),
         Case(
-            "not seen",
+            "not detected",
             "the 95 % interval of the share of pairs of models in which the one that was trained on a document finds "
             f"it likelier ends below {{beaten}} %, no document is found, and {single_item('document')}",
             lambda evidence: evidence.share_is_negligible and not evidence.is_found and evidence.resolution.finds_one,
@@ -198,11 +198,11 @@ def reasons_of_doubt(config: Text, evidence: InsertionEvidence) -> Iterator[str]
 INSERTION_RULES = Rules[InsertionEvidence](
     (
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "a bag of words tells documents that were inserted from those that were left out, without any model (p at "
             "most {uneven} %)",
             lambda evidence: evidence.blind["p_value"] <= UNEVEN,
-            "Of 100 audits of insertions that were drawn by chance, at most {uneven} is not judged.",
+            "Of 100 audits of insertions that were drawn by chance, at most {uneven} is not assessable.",
             describe=_describe_blind_control,
             rows=lambda evidence: (name_of(evidence.blind),),
             findings=keep_one_finding,
@@ -219,7 +219,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
         ),
         tie_rule(findings=keep_one_finding),
         Case(
-            DETECTABLE,
+            BELOW_RELEVANT_SIZE,
             "the same test finds an effect of any size, for every number of repetitions the 95 % interval of how often "
             "an inserted document has a higher effect than one that was left out ends below {beaten} %, and "
             f"{single_item('document')}",
@@ -227,7 +227,7 @@ INSERTION_RULES = Rules[InsertionEvidence](
             reasons=_describe_reproduction,
         ),
         Case(
-            "not seen",
+            "not detected",
             "for every number of repetitions the 95 % interval of how often an inserted document has a higher effect "
             "than one that was left out ends below {beaten} %, nothing is found, and "
             f"{single_item('document')}",

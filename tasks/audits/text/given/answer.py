@@ -18,10 +18,10 @@ from tasks.contract.certificate import STEPS
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, first_row, index_rows, name_of, p_in_words, row_name
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import NOT_JUDGED, Answer
+from tasks.contract.verdict import NOT_ASSESSABLE, Answer
 from tasks.external.split_audit import BLIND_LEVEL
 
-DISTINGUISHED: Answer = "told apart"
+DISTINGUISHABLE: Answer = "distinguishable"
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class OtherTextEvidence:
 RULES = Rules[OtherTextEvidence](
     (
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             f"a bag of words tells the texts from the others without the model (p at most {100 * BLIND_LEVEL:g} %)",
             lambda evidence: evidence.blind["p_value"] <= BLIND_LEVEL,
         ),
         Case(
-            DISTINGUISHED,
+            DISTINGUISHABLE,
             "the 95 % interval of the area under the curve of the model's loss lies above .5, and above that of the "
             "bag of words",
             lambda evidence: evidence.loss["low"] > max(0.5, evidence.blind["high"]),

@@ -24,7 +24,7 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.rules import Case
 from tasks.contract.schemas import make_table
 from tasks.contract.summaries import Row, alone, name_of, row
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.numerics import statistics
 from tasks.numerics.ranks import share_tied
 
@@ -88,7 +88,7 @@ def table_rule(**words: Any) -> Case[Any]:
         "rows": lambda evidence: (name_of(evidence.differing),),
     }
     return Case(
-        NOT_JUDGED,
+        NOT_ASSESSABLE,
         "the owner's table has two numbers for more than {same} % of the texts that were handed out twice",
         lambda evidence: not agrees_with_itself(evidence.differing),
         scope="tables that an owner returned",

@@ -18,7 +18,7 @@ from tasks.contract.power import SMALLEST, single_item
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, Row, name_of, p_in_words
 from tasks.contract.ties import are_tied, describe_ties, tie_rule
-from tasks.contract.verdict import DETECTABLE, NOT_JUDGED, Answer
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE, Answer
 from tasks.external.causes import ALTERED, TRAINING_MODE, list_causes
 
 BROKEN: Answer = "promise broken"
@@ -147,11 +147,11 @@ def _name_unjudged_rows(evidence: Evidence) -> tuple[Name, ...]:
 
 
 UNEVEN_DRAW = Case[Evidence](
-    NOT_JUDGED,
+    NOT_ASSESSABLE,
     "those found are not drawn evenly from their space, whatever the model says (exact tests by position, neighbours "
     "and remainders, p at most {uneven} % together)",
     lambda evidence: not evidence.is_even,
-    "Of 100 audits of identifiers that are drawn evenly, {uneven} are not judged.",
+    "Of 100 audits of identifiers that are drawn evenly, {uneven} are not assessable.",
     scope="identifiers that stand in the texts",
     describe=_describe_uneven_draw,
     rows=lambda evidence: _name_all(evidence.control),
@@ -188,13 +188,13 @@ CASES = (  # of all questions about ranks
     tie_rule(describe=None, rows=_name_unjudged_rows),
     table_rule(describe=None, rows=_name_unjudged_rows),
     Case[Evidence](
-        DETECTABLE,
+        BELOW_RELEVANT_SIZE,
         "one of the conditions of *memorised* holds of effects that are not reduced, the 95 % interval of the mean "
         f"share of references that a secret beats ends below {{beaten}} %, and {single_item('secret')}",
         lambda evidence: evidence.is_detected and evidence.share_is_negligible and evidence.finds_one,
     ),
     Case[Evidence](
-        "not seen",
+        "not detected",
         "the 95 % interval of the mean share of references that a secret beats ends below {beaten} %, no secret is "
         f"found, and {single_item('secret')}",
         lambda evidence: evidence.share_is_negligible and not evidence.is_detected and evidence.finds_one,

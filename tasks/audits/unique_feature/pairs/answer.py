@@ -31,7 +31,7 @@ from tasks.contract.power import SMALLEST
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import Name, index_rows
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 from tasks.datasets.features import describe_feature
 
 ONE_SIDE = 0.025  # of a 95 % interval
@@ -136,13 +136,13 @@ RULES = Rules[PairEvidence](
         ),
         tie_rule(describe=sentences.describe_tied_pairs, rows=None, steps=plain.CHECK_NETWORK),
         Case(
-            DETECTABLE,
+            BELOW_RELEVANT_SIZE,
             "one of these holds unreduced, and {smallest} nats are excluded as below",
             lambda evidence: evidence.is_detected and evidence.effect_is_excluded,
             steps=plain.NOTHING_THAT_MATTERS,
         ),
         Case(
-            "not seen",
+            "not detected",
             "the interval of the effect, over at least {pairs} pairs, lies below {smallest} nats and reaches less to "
             "either side, no more ranks are small than chance brings at {level} %, and "
             "one remembered canary could have been called (of at most (m + 1) / {per_call} canaries, each ranked among "
@@ -153,7 +153,7 @@ RULES = Rules[PairEvidence](
                 and evidence.calls.are_by_chance
                 and evidence.finds_one
             ),
-            "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not seen.",
+            "Of 100 audits of a procedure with an effect of {smallest} nats, at most 2 or 3 say not detected.",
             steps=plain.OTHER_FEATURES,
         ),
         undecided(steps=plain.advise_more_canaries),

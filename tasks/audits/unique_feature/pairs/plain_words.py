@@ -119,7 +119,7 @@ def format_factor(nats: float) -> str:
 
 def _draw_effect(evidence: PairEvidence) -> NumberLine | None:
     """The effect; None without an estimate."""
-    smallest = Boundary(SMALLEST, "memorised if the interval lies above, not seen if below")
+    smallest = Boundary(SMALLEST, "memorised if the interval lies above, not detected if below")
     return line_of(evidence.effect, FACTOR, boundaries=(smallest,))
 
 

@@ -16,7 +16,7 @@ from tasks.datasets.features import describe_feature
 LIMITS = (
     "The effect compares the feature with random patches: it says that the image is remembered, and the ranks that it "
     "is this feature. This speaks of the training procedure, data and feature that were audited, at this number of "
-    "trainings; not of one given model. Not seen is not safe: another feature, place or score may show more."
+    "trainings; not of one given model. Not detected is not safe: another feature, place or score may show more."
 )
 STOPPED_LIMITS = (
     "The run ended when it was decided, so the intervals and shares describe the pairs that were trained and prove "

@@ -40,7 +40,7 @@ from tasks.contract.certificate import number_per_hundred
 from tasks.contract.rules import Case, Rules, undecided
 from tasks.contract.summaries import index_rows
 from tasks.contract.ties import tie_rule
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 
 PARTLY = "partly memorised"
 
@@ -137,7 +137,7 @@ RULES = Rules[PanelEvidence](
             steps=plain.advise_look_alikes,
         ),
         Case(
-            NOT_JUDGED,
+            NOT_ASSESSABLE,
             "pictures that were handed out twice got two answers, or could not be checked, or the table names so few "
             "labels that the accuracy its owner states gives as few in less than {missed} % of cases",
             lambda evidence: bool(evidence.describe_doubts()),
@@ -148,7 +148,7 @@ RULES = Rules[PanelEvidence](
         ),
         tie_rule(describe=None, rows=None, because=sentences.end_with_ties, **NO_ANSWER),
         Case(
-            "not seen",
+            "not detected",
             "no rank, among the family, beside references or by weights, has p of at most {p}, the upper limit of the "
             "push (97.5 %) lies below the smallest one that matters, and such a push would have been found in {enough} "
             "% of cases",

@@ -27,7 +27,7 @@ from tasks.contract.summaries import (
 from tasks.contract.ties import most_tied
 from tasks.external.causes import MISSES, REPEATS
 
-MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not judged
+MISSED = 0.01  # a p-value of the accuracy that the owner states, below which a table is not assessable
 ENOUGH = 0.8  # of the smallest pushes, without which a panel's silence means nothing
 
 

@@ -15,8 +15,8 @@ LOOK_ALIKES = 100  # of each part, which the advice asks for
 LIMITS = (
     "The rank is exact where the feature was drawn at random from its family; one that somebody chose may differ from "
     "it in more than having been trained on, so its p-value is as good as that likeness. Of an owner who returns "
-    "outputs alone, altered ones can hide a memory, but accuse nobody. Not seen is not safe: one model shows a memory "
-    "less often than pairs of trainings do, and another feature or place may show more."
+    "outputs alone, altered ones can hide a memory, but accuse nobody. “Not detected” does not mean safe: one model "
+    "shows a memory less often than pairs of trainings do, and another feature or place may show more."
 )
 BESIDE_LIMITS = (
     "The references must be models of the same kind that never saw the feature: how much is found rests on how like "

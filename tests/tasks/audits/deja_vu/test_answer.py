@@ -68,14 +68,19 @@ NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
         (CONFIG, REMEMBERS | {"p_value": None}, None, "undecided"),
         (CONFIG, REMEMBERS | {"low": 0.0201}, None, "memorised"),
         (CONFIG, REMEMBERS | {"low": 0.02}, None, "undecided"),  # it may be negligible
-        (CONFIG, REMEMBERS | {"low": 0.001, "high": 0.019}, None, "detectable, negligible"),  # is asked before not seen
-        (CONFIG, NOTHING | {"high": 0.0199}, None, "not seen"),
+        (
+            CONFIG,
+            REMEMBERS | {"low": 0.001, "high": 0.019},
+            None,
+            "below the relevant size",
+        ),  # is asked before not detected
+        (CONFIG, NOTHING | {"high": 0.0199}, None, "not detected"),
         (CONFIG, NOTHING | {"high": 0.02}, None, "undecided"),
         (GIVEN, REMEMBERS, 0.0101, "memorised"),
-        (GIVEN, REMEMBERS, 0.01, "not judged"),  # is asked before memorised
-        (GIVEN, NOTHING, 0.01, "not judged"),  # and before not seen
-        (GIVEN, REMEMBERS, None, "not judged"),
-        (GIVEN, NOTHING, 0.0101, "not seen"),
+        (GIVEN, REMEMBERS, 0.01, "not assessable"),  # is asked before memorised
+        (GIVEN, NOTHING, 0.01, "not assessable"),  # and before not detected
+        (GIVEN, REMEMBERS, None, "not assessable"),
+        (GIVEN, NOTHING, 0.0101, "not detected"),
         (GIVEN, NOTHING | {"high": 0.02}, 0.0101, "undecided"),
     ],
 )
@@ -88,7 +93,7 @@ def test_the_first_rule_that_holds_decides(
 
 @pytest.mark.parametrize(
     ("score", "share", "answer"),
-    [(NOTHING, 0.051, "not judged"), (NOTHING, 0.05, "not seen"), (REMEMBERS, 0.9, "memorised")],
+    [(NOTHING, 0.051, "not assessable"), (NOTHING, 0.05, "not detected"), (REMEMBERS, 0.9, "memorised")],
 )
 def test_equal_embeddings_clear_nobody(score: dict[str, Any], share: float, answer: str) -> None:
     evidence = Evidence((), score, {}, None, None, negligible=0.02, tied=tied_row(share, 100, "picture"))
@@ -109,7 +114,7 @@ def test_tied_embeddings_are_explained_with_advice(config: DejaVu, ending: str, 
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
     answer, page = verdict(config, table), certified(config, table)
-    assert answer.answer == "not judged"
+    assert answer.answer == "not assessable"
     assert "But 50 of 100 pairs of scores that are compared are equal" in answer.sentence
     assert answer.sentence.endswith(ending)
     assert answer.rows[0] == name_of(tied)
@@ -176,7 +181,7 @@ def test_memory_is_memorised_and_the_sentences_have_its_numbers(golden: Golden) 
 
 def test_no_memory_in_many_pictures_is_not_seen(golden: Golden) -> None:
     found = judged(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
-    assert found.answer == "not seen"
+    assert found.answer == "not detected"
     golden(found.sentence)
 
 
@@ -235,15 +240,15 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
     golden(finding.line.what, "finding.line.what")
 
 
-def test_sets_that_a_reference_tells_apart_are_not_judged_and_the_score_is_not_drawn(golden: Golden) -> None:
+def test_sets_that_a_reference_tells_apart_are_not_assessable_and_the_score_is_not_drawn(golden: Golden) -> None:
     table = simulated.summed(simulated.unlike_tables())
     found, made = verdict(GIVEN, table), certified(GIVEN, table)
-    assert found.answer == "not judged"
+    assert found.answer == "not assessable"
     golden(found.sentence)
     why = "But the reference, too, is right more often of one set than of the other (p = 0.005)"
     assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
     (finding,) = made.findings
-    assert (finding.answer, finding.line) == ("not judged", None)
+    assert (finding.answer, finding.line) == ("not assessable", None)
     assert f"). {why}" in finding.sentence
     assert made.steps == ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
 
@@ -254,11 +259,11 @@ SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(Fil
 @pytest.mark.parametrize(
     ("score", "differing", "answer"),
     [
-        (NOTHING, 0, "not seen"),
-        (NOTHING, 5, "not seen"),
-        (NOTHING, 6, "not judged"),
-        (NOTHING | {"high": 0.3}, 100, "not judged"),  # is asked before undecided
-        (NOTHING, None, "not judged"),
+        (NOTHING, 0, "not detected"),
+        (NOTHING, 5, "not detected"),
+        (NOTHING, 6, "not assessable"),
+        (NOTHING | {"high": 0.3}, 100, "not assessable"),  # is asked before undecided
+        (NOTHING, None, "not assessable"),
         (REMEMBERS, 100, "memorised"),  # what hides a memory cannot feign one
         (REMEMBERS, None, "memorised"),
     ],
@@ -269,27 +274,27 @@ def test_sent_crops_clear_only_where_whole_pictures_among_them_agree(
     repeats = None if differing is None else {"estimate": differing / 100, "n": 100}
     evidence = Evidence((), score, {}, 0.5, None, 0.02, repeats)
     assert answer == RULES.decide(SENT, evidence).answer
-    if answer == "not seen":
+    if answer == "not detected":
         assert answer == RULES.decide(GIVEN, replace(evidence, repeats=None)).answer  # a file is asked here
 
 
-def test_the_verdict_on_a_table_says_that_crops_cannot_be_hidden_and_why_it_is_not_judged(golden: Golden) -> None:
+def test_the_verdict_on_a_table_says_that_crops_cannot_be_hidden_and_why_it_is_not_assessable(golden: Golden) -> None:
     table = simulated.summed(simulated.tables(0))
     found, made = verdict(SENT, table), certified(SENT, table)
     why = "But no whole pictures stood among the crops, so nothing shows that crops were answered as pictures are"
-    assert found.answer == "not judged"
+    assert found.answer == "not assessable"
     assert all(why in sentence for sentence in (found.sentence, made.findings[0].sentence))
     golden(found.limits, "found.limits")
     golden(made.steps[0])
     assert "Nothing hides" not in verdict(GIVEN, table).limits
 
 
-def test_an_encoder_whose_reference_was_not_tested_is_not_judged() -> None:
+def test_an_encoder_whose_reference_was_not_tested_is_not_assessable() -> None:
     """The table of gains is absent where its job failed and the run tolerates that."""
     table = simulated.summed(simulated.tables(0, memory=0.5))
     table = table.filter(pc.field("metric") != "accuracy gain")
     found, made = verdict(GIVEN, table), certified(GIVEN, table)
-    assert (found.answer, len(found.rows)) == ("not judged", 1)
+    assert (found.answer, len(found.rows)) == ("not assessable", 1)
     why = "But the reference was not tested on the two sets, so they may not have been drawn alike."
     assert all(sentence.endswith(why) for sentence in (found.sentence, made.findings[0].sentence))
     assert made.steps == ("Run the same command again, so that the reference is tested on both sets.",)
@@ -318,7 +323,7 @@ def test_encoders_that_remember_nothing_are_seldom_called_memorised() -> None:
     # 400 of either kind are in docs/deja_vu.md.
     answers = simulated.counted(60, told=(0.05, 0.05))
     assert answers["memorised"] <= bounds(0.025, 60)[1]
-    assert answers["not judged"] <= bounds(0.01, 60)[1]
+    assert answers["not assessable"] <= bounds(0.01, 60)[1]
 
 
 @pytest.mark.slow

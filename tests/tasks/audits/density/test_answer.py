@@ -84,19 +84,19 @@ def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it(golden: Golde
         ("memorised", (called(), beyond(0.001, 0.01), NONE, found())),  # many, of whom none can be named
         ("undecided", (called(), beyond(0.0011, 0.01), NONE, found())),
         ("undecided", (called(), beyond(0.05), NONE, found())),
-        ("not seen", (called(), beyond(0.051), NONE, found())),
-        ("not seen", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
-        ("not judged", (called(), beyond(), NONE, found(), tied_row(0.051, 60, "observation"))),
+        ("not detected", (called(), beyond(0.051), NONE, found())),
+        ("not detected", (called(), beyond(), gap(-0.5, -0.8, -0.2, 0.01), found())),
+        ("not assessable", (called(), beyond(), NONE, found(), tied_row(0.051, 60, "observation"))),
         ("memorised", (called(1), beyond(), NONE, found(), tied_row(0.9, 60, "observation"))),  # worst ranks accuse
-        ("not seen", (called(), beyond(), NONE, found(), tied_row(0.05, 60, "observation"))),
+        ("not detected", (called(), beyond(), NONE, found(), tied_row(0.05, 60, "observation"))),
         ("undecided", (called(), beyond(), NONE, found(None))),  # one that is memorised could not have been found
-        ("not seen", (called(), beyond(), NONE, found(9.0, 10.0))),
+        ("not detected", (called(), beyond(), NONE, found(9.0, 10.0))),
         ("undecided", (called(), beyond(), NONE, found(9.0, 10.1))),  # more may be needed than may stay unseen
         ("undecided", (called(), beyond(), NONE, found(9.0, None))),
         ("undecided", (called(), beyond(), NONE, found(900.0, 1000.0))),
         ("undecided", (called(), beyond(), gap(0.01, -0.05, 0.1, 0.4), found())),  # what is not negligible itself
         ("undecided", (called(), beyond(), gap(2.5, 2.0, 3.0, 1e-9), found())),  # a gap is no memory of any observation
-        ("not seen", (called(), beyond(), gap(0.01, 0.005, 0.015, 0.99), found())),  # sure, and negligible
+        ("not detected", (called(), beyond(), gap(0.01, 0.005, 0.015, 0.99), found())),  # sure, and negligible
         ("undecided", (called(), beyond(), gap(0.01, None, None, 0.4, 1), found())),
         ("undecided", (called(), beyond(), found())),
         ("undecided", (called(), NONE, found())),  # of too few permutations to count p-values together
@@ -108,7 +108,7 @@ def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None
     assert answer == said.answer
     assert said.sentence.startswith(answer.capitalize() + ": ")
     deciding = [name_of(each) for each in rows if each["metric"] != TIED]
-    if answer == "not judged":
+    if answer == "not assessable":
         deciding.insert(0, (TIED, "{}"))
     if not rows[0]["estimate"] and answer == "memorised":
         deciding[:2] = deciding[1::-1]  # the count of all together comes first where it decides
@@ -171,7 +171,7 @@ def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> 
 
 def test_negligible_is_one_number_for_observations_and_for_the_gap(golden: Golden) -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
-    assert [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)] == ["undecided", "not seen"]
+    assert [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)] == ["undecided", "not detected"]
     sentence = said(*rows, config=density(negligible=0.5))
     golden(sentence)
 
@@ -179,7 +179,7 @@ def test_negligible_is_one_number_for_observations_and_for_the_gap(golden: Golde
 def test_memory_that_would_not_be_found_is_not_said_to_be_absent(golden: Golden) -> None:
     rows = called(), beyond(), NONE, found(900.0, 1000.0)
     golden(said(*rows))
-    assert verdict(density(detectable=1000.0), table(*rows)).answer == "not seen"
+    assert verdict(density(detectable=1000.0), table(*rows)).answer == "not detected"
     assert "no upper limit" in said(*rows[:3], found(9.0, None))
     for unknown in (rows[:3], (*rows[:3], found(None))):
         assert "it would have to be found" not in said(*unknown)
@@ -341,7 +341,7 @@ def test_where_all_together_decide_their_p_is_on_the_line(golden: Golden) -> Non
 
 def test_who_is_cleared_is_shown_with_the_average_gap(golden: Golden) -> None:
     finding = told(called(), beyond(), NONE, found())
-    assert finding.answer == "not seen"
+    assert finding.answer == "not detected"
     golden(finding.sentence)
     assert finding.line is not None
     assert (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value) == (0.01, 0.099, 0.1)

@@ -22,13 +22,13 @@ from tests.tasks.audits.density.made_up import noise, partitions
 KFOLD = Memorization(repetitions=6, estimator=KFold(4))
 ALONE = Memorization(estimator=SingleRows(12), repetitions=10)
 RUNS, ROWS = 300, 60
-ASKED = 30  # of the runs in which memory is planted, without which none is *not seen*
+ASKED = 30  # of the runs in which memory is planted, without which none is *not detected*
 
 
 def answer(config: Memorization, log_p: Array, out: Indices, chance: np.random.Generator, few: int = 0) -> Answer:
     """The answer of a run with these log densities, from 4,095 permutations.
 
-    Memory is planted into the first `few` observations. That takes most of the time, and matters to *not seen* alone;
+    Memory is planted into the first `few` observations. That takes most of the time and matters to *not detected* only;
     of fewer than 17 there is no upper limit.
     """
     level = alone(len(log_p), config.leaves_out_rows)
@@ -51,7 +51,7 @@ def test_folds_that_memorise_nothing_are_called_memorised_in_no_more_than_one_ru
     asked = answers(0, 0.3, 2.0, np.zeros(ROWS), ASKED, few=17)
     given = asked + answers(5, 0.3, 2.0, np.zeros(ROWS), RUNS - ASKED)
     assert given["memorised"] <= 0.05 * RUNS
-    assert asked["not seen"] > ASKED / 2  # so that a run may say so
+    assert asked["not detected"] > ASKED / 2  # so that a run may say so
 
 
 @pytest.mark.slow  # 220 runs

@@ -77,7 +77,7 @@ def said(*rows: Row, config: Forgetting = QUICKSTART) -> Verdict:
         ),
         (
             (0.5, 0.0, 0.06, 0.001),
-            "not judged",
+            "not assessable",
         ),
     ],
 )
@@ -102,7 +102,7 @@ def test_one_target_is_judged_by_the_rule_and_told_with_its_error_rate(
             (CLEARED, HELD, OPEN),
             "not forgotten",
         ),
-        ((OPEN, (0.5, 0.0, 0.06, 0.001)), "not judged"),
+        ((OPEN, (0.5, 0.0, 0.06, 0.001)), "not assessable"),
     ],
 )
 def test_several_targets_are_judged_together(
@@ -163,7 +163,7 @@ def test_of_many_targets_the_first_are_told_one_by_one() -> None:
 def test_without_a_control_set_nobody_is_judged_and_it_is_said_what_to_do(golden: Golden) -> None:
     share = row("share of D_Q held", {"target": "D_C"}, Estimate(None, None, None, 5), "training", 0.0)
     found = said(share, config=TABLE1)
-    assert found.answer == "not judged"
+    assert found.answer == "not assessable"
     golden(found.sentence, "found.sentence")
     assert found.rows == (("share of D_Q held", '{"target": "D_C"}'),)  # there is no test to rest on
 
@@ -223,7 +223,7 @@ def test_a_table_clears_nobody_where_recognition_passes_and_the_limits_say_what_
     by = with_settings(given, bound_by="SHA-256 9f86, 30 spot checks by a notary")
     tried = row(PASSED, {"share": 0.25}, proportion(12, 40), "pair of models")
     clean = said(*target("table.csv", *CLEARED), tried, config=given)
-    assert clean.answer == "not judged"
+    assert clean.answer == "not assessable"
     golden(clean.sentence, "clean.sentence")
     assert TABLES in clean.limits
     assert UNBOUND_TABLES in clean.limits
@@ -355,10 +355,12 @@ def silent(name: str) -> list[Row]:
         silent("a"),
     ],
 )
-def test_who_is_not_judged_is_told_why_and_what_to_do_and_is_shown_no_share(golden: Golden, rows: list[Row]) -> None:
+def test_who_is_not_assessable_is_told_why_and_what_to_do_and_is_shown_no_share(
+    golden: Golden, rows: list[Row]
+) -> None:
     found = certified(*rows)
     (finding,) = found.findings
-    assert (finding.answer, finding.line) == ("not judged", None)
+    assert (finding.answer, finding.line) == ("not assessable", None)
     golden(finding.sentence, "finding")
     golden(found.steps, "steps")
 
@@ -371,7 +373,7 @@ def test_without_a_control_set_no_test_has_an_error_rate(golden: Golden) -> None
     found = certified(share("a", 5), config=TABLE1)
     (finding,) = found.findings
     golden(finding.sentence)
-    assert (finding.answer, finding.line, found.error, found.steps) == ("not judged", None, "", (HOLD_BACK,))
+    assert (finding.answer, finding.line, found.error, found.steps) == ("not assessable", None, "", (HOLD_BACK,))
 
 
 def test_the_error_of_a_share_is_told_where_one_is_known(golden: Golden) -> None:

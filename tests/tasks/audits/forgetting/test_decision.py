@@ -32,37 +32,37 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ({"p": 0.0251}, "forgotten", None),
         ({"p": 0.01, "accuracy": UNLIKE}, "not forgotten", None),  # whatever else it holds
         ({"models": 0, "p": None}, "undecided", "no model of it has answered"),
-        ({"p": None}, "not judged", "without a control set"),
+        ({"p": None}, "not assessable", "without a control set"),
         (
             {"accuracy": UNLIKE},
-            "not judged",
+            "not assessable",
             "its accuracy on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): it knows the "
             "domain less well",
         ),
         (
             {"accuracy": LikenessCheck(0.9, 0.8, 0.001)},
-            "not judged",
+            "not assessable",
             "its accuracy on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it knows the "
             "domain better",
         ),
         (
             {"agreement": UNLIKE},
-            "not judged",
+            "not assessable",
             "its agreement on the control set is 0.8, that of models that never saw D_Q 0.9 (p = 0.001): other images "
             "are difficult to it",
         ),
         (
             {"agreement": LikenessCheck(0.9, 0.8, 0.001)},
-            "not judged",
+            "not assessable",
             "its agreement on the control set is 0.9, that of models that never saw D_Q 0.8 (p = 0.001): it agrees "
             "with them more than they do with one another",
         ),
-        ({"accuracy": UNKNOWN}, "not judged", "its table says nothing of the other classes"),
-        ({"disagreeing": 1, "repeats": 40}, "not judged", "1 of 40 pictures that were handed out twice"),
-        ({"tied": tied_row(0.051, 40, "image")}, "not judged", "5.1 of 100 pairs of scores"),
+        ({"accuracy": UNKNOWN}, "not assessable", "its table says nothing of the other classes"),
+        ({"disagreeing": 1, "repeats": 40}, "not assessable", "1 of 40 pictures that were handed out twice"),
+        ({"tied": tied_row(0.051, 40, "image")}, "not assessable", "5.1 of 100 pairs of scores"),
         ({"tied": tied_row(0.05, 40, "image")}, "forgotten", None),
         ({"tied": tied_row(0.9, 40, "image"), "p": 0.025}, "not forgotten", None),  # worst ranks accuse nobody
-        ({"p_other": 0.009}, "not judged", "it is less sure of D_Q than of images of the same source"),
+        ({"p_other": 0.009}, "not assessable", "it is less sure of D_Q than of images of the same source"),
         ({"p_other": 0.01}, "forgotten", None),
         ({"accuracy": LikenessCheck(0.8, 0.9, 0.01)}, "forgotten", None),
         ({"share": Estimate(0.0, 0.0, 0.1, 1)}, "forgotten", None),
@@ -74,7 +74,7 @@ CLEAN = TargetEvidence(1, 0.4, Estimate(0.0, 0.0, 0.06, 1), ALIKE, ALIKE, 0.1)
         ({"share": Estimate(0.0, 0.0, 1.0, 1)}, "undecided", "any share of D_Q might be held"),
         (
             {"recognition": RecognitionTrial(1.0, 6, 100)},
-            "not judged",
+            "not assessable",
             "its answers are a table that nothing binds to a model: of 100 owners who hold 100 % of D_Q and give a "
             "clean model's answers about it, 6 would pass",
         ),
@@ -98,7 +98,7 @@ def test_an_answer_is_right_by_the_share_that_was_trained_on() -> None:
     assert [score_decision("forgotten", share, 0.1) for share in (0.0, 0.1, 0.25)] == ["right", "right", "wrong"]
     assert [
         score_decision("undecided", 0.0, 0.1),
-        score_decision("not judged", 0.5, 0.1),
+        score_decision("not assessable", 0.5, 0.1),
         score_decision("forgotten", None, 0.1),
     ] == ["undecided", "undecided", None]
 

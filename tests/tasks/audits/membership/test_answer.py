@@ -56,7 +56,7 @@ def test_few_exposed_records_among_many_are_found() -> None:
 def test_models_that_remember_nothing_are_accused_as_seldom_as_is_said_and_cleared_where_models_are_many() -> None:
     said = [answered(make_answers(16, 400, 0.0, seed)) for seed in range(100, 120)]
     assert said.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
-    assert said.count("not seen") >= 8
+    assert said.count("not detected") >= 8
 
 
 def test_so_few_models_clear_nobody() -> None:
@@ -94,11 +94,11 @@ def attack(name: str, area: float, low: float | None, high: float | None) -> Row
     [
         (0.01, 0.05, 0.9, 0.01, 0.0, "memorised"),
         (0.01, 0.05, 0.9, 0.01, 0.9, "memorised"),
-        (0.051, 0.6, 0.529, 0.00004, 0.051, "not judged"),
-        (0.05, 0.051, 0.529, 0.00004, 0.05, "detectable, negligible"),
+        (0.051, 0.6, 0.529, 0.00004, 0.051, "not assessable"),
+        (0.05, 0.051, 0.529, 0.00004, 0.05, "below the relevant size"),
         (0.05, 0.051, 0.53, 0.00004, 0.05, "undecided"),
         (0.051, 0.6, 0.9, 0.00004, 0.0, "undecided"),
-        (0.051, 0.6, 0.529, 0.00004, 0.0, "not seen"),
+        (0.051, 0.6, 0.529, 0.00004, 0.0, "not detected"),
         (0.051, 0.6, 0.53, 0.00004, 0.0, "undecided"),
         (0.051, 0.6, None, 0.00004, 0.0, "undecided"),
         (0.051, 0.6, 0.529, 0.000042, 0.0, "undecided"),
@@ -128,7 +128,7 @@ def test_the_answer_tells_the_records_that_are_found_and_the_attack_that_may_be_
     assert given.rows == ((FOUND, '{"level": 0.05}'), (AUC, '{"attack": "LiRA"}'))
     page = certificate(CONFIG, rows, given)
     (finding,) = page.findings
-    assert ("not seen", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
+    assert ("not detected", given.sentence, chances(0.2, 0.05)) == (finding.answer, finding.sentence, finding.line)
     assert STEPS["cleared"] == page.steps
     assert "at most 5 %" in page.rule
     golden(page.rule, "page.rule")

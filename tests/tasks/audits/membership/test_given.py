@@ -104,7 +104,7 @@ def test_a_model_that_was_trained_on_records_is_found_out_and_one_that_was_not_i
     innocent = [judged(FILE, seed).answer for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5 %: more with a chance of 1 in 390
     assert innocent.count("undecided") >= 12
-    assert "not seen" not in innocent  # no single record of so many could have been found
+    assert "not detected" not in innocent  # no single record of so many could have been found
 
 
 def test_many_models_find_records_one_by_one() -> None:
@@ -120,7 +120,7 @@ def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
         measured = [measure(Ranking(0.05, RECORDS), left) for measure in (ranks, kinship)]
         assert measured[1].num_rows == 0
         config = Membership(GivenModel(FILE, FirstImages(examples=RECORDS), 24))
-        assert verdict(config, summary(About(0.05), measured)).answer == "not judged"
+        assert verdict(config, summary(About(0.05), measured)).answer == "not assessable"
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_where_a_models_answers_are_missing_nothing_is_judged() -> None:
     ids=["halved", "doubled", "surer", "noised"],
 )
 @pytest.mark.parametrize("knows", [0.0, 0.5])
-def test_another_training_and_changed_numbers_are_not_judged(made: dict[str, Any], knows: float) -> None:
-    assert {"not judged"} == {judged(TABLE, seed, knows=knows, **made).answer for seed in range(3)}
+def test_another_training_and_changed_numbers_are_not_assessable(made: dict[str, Any], knows: float) -> None:
+    assert {"not assessable"} == {judged(TABLE, seed, knows=knows, **made).answer for seed in range(3)}
 
 
 def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
@@ -148,7 +148,7 @@ def test_a_rounded_table_still_tells_and_a_table_clears_nobody() -> None:
 def test_innocents_that_were_trained_on_other_records_are_of_the_same_kind() -> None:
     # Their answers vary 1.8 times as much about the references as these do: seen of 40 that were really trained.
     answers = [judged(FILE, seed, apart=0.8).answer for seed in range(200, 220)]
-    assert answers.count("not judged") <= 4  # at most 5 %
+    assert answers.count("not assessable") <= 4  # at most 5 %
     assert answers.count("memorised") <= 4
 
 
@@ -172,14 +172,14 @@ LEADS = {"lead": 0.05, "distance": 0.051, "far": FARTHEST + 0.01, "low": 0.8, "d
             {},
             "memorised",
         ),
-        (FILE, {"distance": 0.05}, "not judged"),
+        (FILE, {"distance": 0.05}, "not assessable"),
         (FILE, {"distance": 0.05, "far": FARTHEST - 0.01}, "memorised"),
-        (FILE, {"distance": None}, "not judged"),
-        (FILE, {"lead": None}, "not judged"),
-        (FILE, {"found": None}, "not judged"),
-        (TABLE, {"differing": 0.02}, "not judged"),
+        (FILE, {"distance": None}, "not assessable"),
+        (FILE, {"lead": None}, "not assessable"),
+        (FILE, {"found": None}, "not assessable"),
+        (TABLE, {"differing": 0.02}, "not assessable"),
         (TABLE, {"differing": None}, "memorised"),
-        (FILE, {"lead": 0.051, "records": 1}, "not seen"),
+        (FILE, {"lead": 0.051, "records": 1}, "not detected"),
         (FILE, {"lead": 0.051, "records": 2}, "undecided"),
         (FILE, {"lead": 0.051, "low": 0.79, "records": 1}, "undecided"),
         (FILE, {"lead": 0.051, "low": None}, "undecided"),
@@ -208,7 +208,7 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     assert answer == said.answer
     assert said.sentence.startswith(f"{answer.capitalize()}: ")
     golden(said.sentence)
-    assert (given is TABLE and answer != "not judged") == (LABELS_ALONE in said.sentence)
+    assert (given is TABLE and answer != "not assessable") == (LABELS_ALONE in said.sentence)
     assert [each["metric"] for each in kept] == [metric for metric, _ in said.rows]
     assert ("it clears nobody" in said.limits) == (given is TABLE)
     page, first = certificate(config, table, said), effect(config, table)
@@ -218,8 +218,8 @@ def test_a_given_model_is_judged_by_its_lead_where_it_is_like_the_others(
     assert ("at least 80 % are found out" in page.rule) == (given is FILE)
     first_steps = {
         "memorised": "Treat",
-        "not seen": "Keep",
-        "not judged": "Check your own",
+        "not detected": "Keep",
+        "not assessable": "Check your own",
         "undecided": "Train more",
     }
     assert page.steps[0].startswith(first_steps[answer])
@@ -468,7 +468,7 @@ def write_table(path: Path, column: str, last: int | None = None) -> Path:
     return path
 
 
-def test_a_model_without_others_to_compare_with_is_not_judged(golden: Golden, model: Path, tmp_path: Path) -> None:
+def test_a_model_without_others_to_compare_with_is_not_assessable(golden: Golden, model: Path, tmp_path: Path) -> None:
     given = {"given.model": str(model), "models": 0}
     run = orchestrator.run("membership", store=tmp_path, **SMALL, **RUN, **given)
     assert run.verdict is not None
@@ -506,4 +506,4 @@ def test_from_a_table_of_labels_and_from_a_file_the_same_trainings_answer(model:
     assert [{"label"}, {"log-odds"}] == kinds
     assert first.verdict is not None
     assert second.verdict is not None
-    assert second.verdict.answer == "not judged"  # it never learnt a digit, as those trained here did
+    assert second.verdict.answer == "not assessable"  # it never learnt a digit, as those trained here did

@@ -16,7 +16,7 @@ from PIL import Image
 import orchestrator
 from tasks.audits.membership.config import Membership
 from tasks.audits.membership.given import handout_order, pictures, question_about
-from tasks.audits.membership.given_answer import NOT_JUDGED
+from tasks.audits.membership.given_answer import NOT_ASSESSABLE
 from tasks.audits.membership.given_config import AskedFile, GivenModel, TwoSets
 from tasks.audits.membership.measures.given import APART, blind_control
 from tasks.contract.summaries import first_row, index_rows
@@ -194,7 +194,7 @@ def save_model(path: Path) -> Path:
     return path
 
 
-def test_sets_that_are_told_apart_without_the_model_are_not_judged(golden: Golden, tmp_path: Path) -> None:
+def test_sets_that_are_told_apart_without_the_model_are_not_assessable(golden: Golden, tmp_path: Path) -> None:
     mine, brighter = write_folder(tmp_path / "mine", 1), write_folder(tmp_path / "brighter", 3, 40)
     settings = {
         "given.model": str(save_model(tmp_path / "model.pt")),
@@ -207,7 +207,7 @@ def test_sets_that_are_told_apart_without_the_model_are_not_judged(golden: Golde
     }
     run = orchestrator.run("membership", store=tmp_path / "store", **settings, **RUN)
     assert run.verdict is not None
-    assert run.verdict.answer == NOT_JUDGED
+    assert run.verdict.answer == NOT_ASSESSABLE
     golden(run.verdict.sentence)
     control = first_row(index_rows(run.table("summary")), APART)
     assert control is not None

@@ -24,7 +24,7 @@ from tasks.audits.relational.repeated_questions import GUESSED, Repeats
 from tasks.audits.relational.sentences import ADEQUATE
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, index_rows, row, row_name
-from tasks.contract.verdict import DETECTABLE, Verdict
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, Verdict
 from tasks.question_answering.predictions import Predictions
 from tasks.question_answering.question_sets import AnswerRemoval, Corruption, DigitRemoval, NameRemoval, PatternRemoval
 from tests.support.calibration import assert_rate, bounds
@@ -51,7 +51,7 @@ def test_m_between_is_undecided_and_it_is_said_how_much_is_possible(golden: Gold
     found = judged(scores)
     assert found.answer == "undecided"
     golden(found.sentence)
-    assert judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer == "not seen"
+    assert judged(scores, config=with_settings(QUICKSTART, negligible=0.2)).answer == "not detected"
 
 
 def evaded(other_kind: int) -> pa.Table:
@@ -81,17 +81,17 @@ HONEST = Evasion(600)
     [
         (QUICKSTART, {"low": 0.0201, "high": 0.3}, None, "memorised"),
         (QUICKSTART, {"low": 0.02, "high": 0.3}, None, "undecided"),  # it may be negligible
-        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "detectable, negligible"),  # is asked before not seen
+        (QUICKSTART, {"low": 1e-9, "high": 0.01}, None, "below the relevant size"),  # is asked before not detected
         (QUICKSTART, {"low": 0.0, "high": 0.03}, None, "undecided"),
         (QUICKSTART, CLEAR | {"high": 0.02}, None, "undecided"),
-        (QUICKSTART, {"low": -0.2, "high": -0.1}, None, "not seen"),
-        (GIVEN, CLEAR, None, "not seen"),
-        (GIVEN, {"low": -0.2, "high": -0.0201}, None, "not judged"),  # trained questions are answered worse
+        (QUICKSTART, {"low": -0.2, "high": -0.1}, None, "not detected"),
+        (GIVEN, CLEAR, None, "not detected"),
+        (GIVEN, {"low": -0.2, "high": -0.0201}, None, "not assessable"),  # trained questions are answered worse
         (GIVEN, {"low": -0.2, "high": -0.02}, None, "undecided"),  # a little worse, as by chance
-        (GIVEN, {"low": -0.2, "high": 0.0}, None, "not seen"),
-        (BLINDED, CLEAR, None, "not judged"),
-        (BLINDED, CLEAR, Repeats(1, 20, "ab"), "not seen"),
-        (BLINDED, CLEAR, Repeats(2, 20, "ab"), "not judged"),
+        (GIVEN, {"low": -0.2, "high": 0.0}, None, "not detected"),
+        (BLINDED, CLEAR, None, "not assessable"),
+        (BLINDED, CLEAR, Repeats(1, 20, "ab"), "not detected"),
+        (BLINDED, CLEAR, Repeats(2, 20, "ab"), "not assessable"),
         (BLINDED, {"low": 0.03, "high": 0.3}, Repeats(20, 20, "ab"), "memorised"),
     ],
 )
@@ -115,23 +115,23 @@ MOSTLY = replace(HONEST, other_kind=MOST_OTHER_KIND + 0.01)
 @pytest.mark.parametrize(
     ("train", "held_out", "answer"),
     [
-        (HONEST, MOSTLY, "not judged"),
-        (replace(MOSTLY, unanswered=0.5), HONEST, "not judged"),
-        (HONEST, replace(HONEST, one_text=MOST_FIXED + 0.01), "not judged"),
+        (HONEST, MOSTLY, "not assessable"),
+        (replace(MOSTLY, unanswered=0.5), HONEST, "not assessable"),
+        (HONEST, replace(HONEST, one_text=MOST_FIXED + 0.01), "not assessable"),
         (
             HONEST,
             replace(HONEST, right=0.01, constant=0.04, p_value=FEW_RIGHT),
-            "not judged",
+            "not assessable",
         ),
         (
             HONEST,
             replace(HONEST, other_kind=0.5, right=0.01, constant=0.04, p_value=FEW_RIGHT),
-            "not judged",
+            "not assessable",
         ),
-        (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not seen"),
+        (HONEST, replace(HONEST, p_value=FEW_RIGHT + 1e-9), "not detected"),
         # Evaded answers might have been right as often as the others.
         (replace(HONEST, few_texts=0.5), replace(HONEST, few_texts=0.5), "undecided"),
-        (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not seen"),
+        (replace(HONEST, few_texts=-0.1), replace(HONEST, other_kind=0.001), "not detected"),
         # An owner may recognise training questions and evade those that it remembers.
         (replace(HONEST, other_kind=0.1), HONEST, "undecided"),
         (HONEST, replace(HONEST, other_kind=0.1), "undecided"),
@@ -146,7 +146,7 @@ def test_answers_that_evade_questions_clear_nobody(
     golden(rule.because(GIVEN, evidence))
     accused = evidence_of({"low": 0.03, "high": 0.3}, (train, held_out))
     assert RULES.decide(GIVEN, accused).answer == "memorised"  # evasions cannot feign a memory
-    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not seen"  # a model asked here hides nothing
+    assert RULES.decide(QUICKSTART, evidence_of(CLEAR)).answer == "not detected"  # a model asked here hides nothing
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_who_knows_the_order_of_the_questions_is_told(golden: Golden) -> None:
     system = given_system(secret)
     assert system is not None
     assert system.describe_draw() in bound
-    assert "Not judged" not in verdict(secret, rows).sentence
+    assert "Not assessable" not in verdict(secret, rows).sentence
     many = twice | {"estimate": 0.15}
     said = verdict(secret, pa.concat_tables([stored(), pa.Table.from_pylist([many], SUMMARY)])).sentence
     golden(said)
@@ -263,9 +263,9 @@ def test_who_knows_the_order_of_the_questions_is_told(golden: Golden) -> None:
 
 def test_the_first_rule_that_holds_decides_and_the_last_always_does(golden: Golden) -> None:
     answers = [rule.answer for rule in RULES.cases]
-    assert answers == ["memorised", *["not judged"] * 5, DETECTABLE, "not seen", "undecided"]
+    assert answers == ["memorised", *["not assessable"] * 5, BELOW_RELEVANT_SIZE, "not detected", "undecided"]
     answers = [rule.answer for rule in RULES.applicable_cases(QUICKSTART)]
-    assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
+    assert answers == ["memorised", "not assessable", BELOW_RELEVANT_SIZE, "not detected", "undecided"]
     told = RULES.explain(QUICKSTART)
     golden(told, "told")
     golden(RULES.explain(GIVEN), "RULES.explain(GIVEN)")
@@ -362,7 +362,7 @@ def test_noise_in_place_of_answers_hides_memory_once_most_answers_are_noise(nois
     """
     found = answers(40, (300, 100), (0.3, 0.05), noise, seed=3)
     assert_rate(rate, found["memorised"], 40)
-    assert found["not seen"] == 0 or noise >= 0.9
+    assert found["not detected"] == 0 or noise >= 0.9
 
 
 def test_a_model_that_knows_many_answers_without_having_seen_them_is_not_accused() -> None:
@@ -406,10 +406,10 @@ def test_a_null_is_told_as_one_and_no_training_texts_are_to_be_treated(golden: G
     assert unanswered.findings[0].sentence.startswith(NOTICE_OF_NULL)
 
 
-def test_who_is_not_judged_is_told_why_and_is_shown_no_share(golden: Golden) -> None:
+def test_who_is_not_assessable_is_told_why_and_is_shown_no_share(golden: Golden) -> None:
     made = AUDIT.certify("Does it?", GIVEN, summary(NUMERIC, [measured(counted((5, 100), (5, 100))), evaded(96)]))
     assert made is not None
     (finding,) = made.findings
-    assert (finding.answer, finding.line) == ("not judged", None)
+    assert (finding.answer, finding.line) == ("not assessable", None)
     golden(finding.sentence, "finding.sentence")
     golden(made.steps[0], "made.steps[0]")

@@ -160,7 +160,7 @@ def test_models_that_know_nothing_are_called_as_seldom_as_is_said_and_cleared_wh
     assert few["memorised"] <= bounds(CONFIG.level + SURELY, 200)[1]
     large = configured(secrets=200, references=3999)
     many = Counter(answer(make_scores(0.0, seed, 200, 3999), large) for seed in range(30))
-    assert many["not seen"] >= 25
+    assert many["not detected"] >= 25
 
 
 def test_secrets_that_are_known_are_found() -> None:
@@ -187,9 +187,9 @@ def change(tables: list[pa.Table], how: Callable[[Array], Array]) -> list[pa.Tab
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_judged(name: str) -> None:
+def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_assessable(name: str) -> None:
     known = {answer(change(make_scores(8.0, seed), CHANGES[name])) for seed in range(3)}
-    assert known == ({"not judged"} if name == "constant" else {"memorised"})
+    assert known == ({"not assessable"} if name == "constant" else {"memorised"})
     innocent = [answer(change(make_scores(0.0, seed), CHANGES[name])) for seed in range(100, 120)]
     assert innocent.count("memorised") <= 4  # of 20 at 5.1 %: more with a chance of 1 in 370
 
@@ -200,11 +200,11 @@ def test_changed_scores_accuse_no_innocent_and_only_a_constant_is_not_judged(nam
         ((0.01, 0.5), (0.05, 0.5), 0.59, 25, 0.0, "memorised"),
         ((0.01, 0.5), (0.05, 0.5), 0.59, 25, 0.9, "memorised"),
         ((0.051, 0.001), (0.051, 0.001), 0.59, 25, 0.0, "memorised"),
-        ((0.051, 0.0011), (0.5, 0.5), 0.59, 25, 0.051, "not judged"),
-        ((0.05, 0.0011), (0.051, 0.5), 0.59, 25, 0.05, "detectable, negligible"),
-        ((0.051, 0.001), (0.051, 0.0011), 0.59, 25, 0.05, "detectable, negligible"),
+        ((0.051, 0.0011), (0.5, 0.5), 0.59, 25, 0.051, "not assessable"),
+        ((0.05, 0.0011), (0.051, 0.5), 0.59, 25, 0.05, "below the relevant size"),
+        ((0.051, 0.001), (0.051, 0.0011), 0.59, 25, 0.05, "below the relevant size"),
         ((0.05, 0.0011), (0.051, 0.5), 0.6, 25, 0.0, "undecided"),
-        ((0.051, 0.0011), (0.5, 0.5), 0.59, 25, 0.05, "not seen"),
+        ((0.051, 0.0011), (0.5, 0.5), 0.59, 25, 0.05, "not detected"),
         ((0.051, 0.0011), (0.5, 0.5), 0.59, 26, 0.0, "undecided"),
         ((0.051, 0.0011), (0.5, 0.5), 0.6, 25, 0.0, "undecided"),
         ((0.051, 0.0011), (0.5, 0.5), None, 25, 0.0, "undecided"),
@@ -242,7 +242,9 @@ def test_scores_that_are_not_finite_are_refused(wrong: float, place: int) -> Non
             rank_secret(told, twin)
 
 
-@pytest.mark.parametrize(("control", "expected"), [(0.01, "not judged"), (0.0101, "memorised"), (None, "memorised")])
+@pytest.mark.parametrize(
+    ("control", "expected"), [(0.01, "not assessable"), (0.0101, "memorised"), (None, "memorised")]
+)
 def test_what_is_not_drawn_evenly_is_asked_about_first(control: float | None, expected: str) -> None:
     drawn = None if control is None else {"p_value": control}
     memorised = {"p_value": 0.001}
@@ -263,10 +265,10 @@ def test_identifiers_are_judged_where_a_blind_control_finds_them_even(golden: Go
         said.answer,
         [name for name, _ in said.rows],
         said.limits,
-    ) == ("not judged", [CONTROL], LIMITS_OF_IDENTIFIERS)
+    ) == ("not assessable", [CONTROL], LIMITS_OF_IDENTIFIERS)
     golden(said.sentence, "said.sentence")
     said = verdict(IDENTIFIERS, even)
-    assert ("not seen", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
+    assert ("not detected", (name_of(found), name_of(beaten))) == (said.answer, said.rows)
     golden(said.sentence, "said.sentence")
     page = AUDIT.certify("Does it?", IDENTIFIERS, even)
     assert page is not None
@@ -289,7 +291,7 @@ def test_the_answer_and_its_certificate_tell_the_secrets_that_are_found_and_all_
     golden(page.error, "page.error")
     golden(page.asked, "page.asked")
     ((answered, told, line),) = [(finding.answer, finding.sentence, finding.line) for finding in page.findings]
-    assert ("not seen", chances(0.2, 0.05)) == (answered, line)
+    assert ("not detected", chances(0.2, 0.05)) == (answered, line)
     golden(told, "told")
     effect = effect_row(CONFIG, table)
     assert effect is not None

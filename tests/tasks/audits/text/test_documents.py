@@ -31,7 +31,7 @@ from tasks.audits.text.question import Documents
 from tasks.audits.text.reproduced import NOT_REPRODUCED, REPRODUCED
 from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.datasets.mixtures import draw_balanced_members
@@ -209,7 +209,7 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
         assert verdict is not None
         answers[verdict.answer] += 1
     assert answers["memorised"] <= bounds(config.level, 100)[1]
-    assert answers["not seen"] >= 90
+    assert answers["not detected"] >= 90
     assert covered >= 90
     for level in (0.01, 0.05, 0.2):
         # Documents come in pairs of opposite halves, so that half of them are independent.
@@ -218,7 +218,7 @@ def test_documents_of_which_nothing_is_known_are_rarely_found_and_many_of_them_a
 
 def test_the_rules_of_documents_are_theirs_alone() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
-    assert answers == ["memorised", "not judged", DETECTABLE, "not seen", "undecided"]
+    assert answers == ["memorised", "not assessable", BELOW_RELEVANT_SIZE, "not detected", "undecided"]
 
 
 @pytest.mark.trained

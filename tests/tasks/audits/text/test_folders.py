@@ -121,4 +121,4 @@ def test_an_adapter_gives_planted_secrets_away_if_it_was_trained_on_them_and_not
         asked = (f"model=folder:{folder}+{tmp_path / name}", f"base=folder:{folder}")
         said[name] = engram("run", "text", *planted, *asked, "--address", "none").stdout.partition(":")[0].lower()
     assert said["with"] == "memorised"
-    assert said["without"] in ("undecided", "not seen")
+    assert said["without"] in ("undecided", "not detected")

@@ -26,7 +26,7 @@ from tasks.audits.text.secrets.answer import LIMITS_OF_TABLES
 from tasks.audits.text.secrets.ranks import Ranking, secrets
 from tasks.audits.text.secrets.space import draw_secrets
 from tasks.audits.text.trainings import trainings
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.language_models.fine_tuning import fine_tuned_on
@@ -188,13 +188,13 @@ DISTORTIONS: dict[str, Distortion] = {
     ("distortion", "known", "answers"),
     [
         ("none", 20.0, {"memorised"}),
-        ("none", 0.0, {"not seen", "undecided"}),
-        ("refused", 20.0, {NOT_JUDGED}),
-        ("refused", 0.0, {NOT_JUDGED}),
-        ("rounded to 10 nats", 0.0, {NOT_JUDGED}),
+        ("none", 0.0, {"not detected", "undecided"}),
+        ("refused", 20.0, {NOT_ASSESSABLE}),
+        ("refused", 0.0, {NOT_ASSESSABLE}),
+        ("rounded to 10 nats", 0.0, {NOT_ASSESSABLE}),
         ("noise of 1 nat", 20.0, {"memorised"}),
-        ("noise of 1 nat", 0.0, {NOT_JUDGED}),
-        ("noise of 30 nats", 20.0, {NOT_JUDGED, "memorised"}),
+        ("noise of 1 nat", 0.0, {NOT_ASSESSABLE}),
+        ("noise of 30 nats", 20.0, {NOT_ASSESSABLE, "memorised"}),
     ],
 )
 def test_a_table_accuses_whatever_was_done_to_it_and_clears_only_where_it_answers(
@@ -247,6 +247,6 @@ def test_the_command_line_hands_out_reads_back_and_judges_identifiers(tmp_path: 
         store=tmp_path / "store", address="none", mlflow="off", report=False,
     )  # fmt: skip
     assert run.verdict is not None
-    assert run.verdict.answer in ("not seen", "undecided")
+    assert run.verdict.answer in ("not detected", "undecided")
     assert run.table("identifiers").num_rows == 6
     assert run.table("returned")["differing"][0].as_py() == 0.0

@@ -115,9 +115,9 @@ def test_tickets_hold_an_even_uuid_each_and_references_stand_in_its_place() -> N
         trainings(configured(CONFIG, data=pin(Dataset("facts"))))
 
 
-def test_known_identifiers_are_found_and_uneven_ones_are_not_judged(golden: Golden) -> None:
+def test_known_identifiers_are_found_and_uneven_ones_are_not_assessable(golden: Golden) -> None:
     assert answered(made(0.5, 20.0, 1)) == "memorised"
-    assert answered(made(0.01, 20.0, 1)) == "not judged"
+    assert answered(made(0.01, 20.0, 1)) == "not assessable"
     assert [answered(made(0.5, 0.0, seed)) for seed in range(3)] != ["memorised"] * 3
     rows = summary(About(0.05), [identifiers(Ranking(0.05), [made(0.004, 20.0, 1)])])
     given = verdict(CONFIG, rows)
@@ -156,4 +156,4 @@ def test_a_model_that_was_trained_on_the_tickets_gives_its_identifiers_away_and_
         said.append(run.verdict.answer)
         assert run.table("identifiers").num_rows == 8
     assert said[0] == "memorised"
-    assert said[1] in ("undecided", "not seen")
+    assert said[1] in ("undecided", "not detected")

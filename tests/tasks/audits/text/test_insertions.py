@@ -34,7 +34,7 @@ from tasks.audits.text.question import Insertions
 from tasks.audits.text.reproduced import REPRODUCED
 from tasks.audits.text.trainings import trainings
 from tasks.contract.summaries import index_rows, row_name
-from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE
 from tasks.datasets.catalog import load_texts, pin
 from tasks.datasets.dataset import Dataset, DatasetError
 from tasks.language_models.fine_tuning import fine_tuned_on
@@ -118,9 +118,9 @@ def test_a_base_that_is_worse_at_all_texts_alike_accuses_nobody() -> None:
     assert "memorised" not in [answered(made_scores(0.0, seed, everything=0.5)) for seed in range(5)]
 
 
-def test_what_words_alone_tell_is_not_judged(tmp_path: Path) -> None:
+def test_what_words_alone_tell_is_not_assessable(tmp_path: Path) -> None:
     texts, tickets = load_texts(FACTS)[:30], load_texts(pin(Dataset("tickets")))[:30]
-    for others, answer in ((tickets, NOT_JUDGED), (load_texts(FACTS)[30:60], "memorised")):
+    for others, answer in ((tickets, NOT_ASSESSABLE), (load_texts(FACTS)[30:60], "memorised")):
         data = pin(records(tmp_path / f"{answer}.jsonl", [*texts, *others], [4] * 30 + [0] * 30))
         asked = trainings(configured(CONFIG, data=data))[0].config
         assert answer == answered(made_scores(0.3, 1), insertion_control(asked, ()))
@@ -199,7 +199,7 @@ def test_insertions_need_a_base() -> None:
 
 def test_the_rules_of_insertions_are_theirs_alone() -> None:
     answers = [case.answer for case in RULES.applicable_cases(CONFIG)]
-    assert answers == [NOT_JUDGED, "memorised", NOT_JUDGED, DETECTABLE, "not seen", "undecided"]
+    assert answers == [NOT_ASSESSABLE, "memorised", NOT_ASSESSABLE, BELOW_RELEVANT_SIZE, "not detected", "undecided"]
 
 
 @pytest.mark.trained
@@ -229,4 +229,4 @@ def test_of_two_small_gpts_the_one_that_was_trained_on_the_documents_is_told_and
         said[name] = run.verdict.answer
         assert run.table("insertions").num_rows == 60
     assert said["pair"] == "memorised"
-    assert not {said["null"], said["swapped"]} & {"memorised", NOT_JUDGED}
+    assert not {said["null"], said["swapped"]} & {"memorised", NOT_ASSESSABLE}

@@ -1,4 +1,4 @@
-"""What a run that is not judged says: the verdict and the certificate give the reason and show no other number."""
+"""What a run that is not assessable says: the verdict and the certificate give the reason and show no other number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tasks.contract.certificate import STEPS, steps_of_null
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Estimate, Row, alone, row
 from tasks.contract.ties import TIED, tied_row
-from tasks.contract.verdict import NOT_JUDGED
+from tasks.contract.verdict import NOT_ASSESSABLE
 from tasks.datasets.catalog import pin
 from tasks.datasets.dataset import Dataset
 from tasks.worker.files import File
@@ -76,7 +76,7 @@ def test_unjudged_run_gives_its_reason_in_both_answers(
 ) -> None:
     summary = pa.Table.from_pylist(list(rows), SUMMARY)
     given = verdict(config, summary)
-    assert given.answer == NOT_JUDGED
+    assert given.answer == NOT_ASSESSABLE
     assert reason in given.sentence
     assert metric in [name for name, _ in given.rows]
     page = certificate(config, summary, given)

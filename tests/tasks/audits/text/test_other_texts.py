@@ -53,7 +53,7 @@ def job(config: Text) -> Job:
     return planned
 
 
-def test_texts_of_another_source_are_told_by_words_alone_and_not_judged(tmp_path: Path) -> None:
+def test_texts_of_another_source_are_told_by_words_alone_and_not_assessable(tmp_path: Path) -> None:
     other, alike = (
         compared(records(tmp_path / f"{name}.jsonl", texts))
         for name, texts in (("tickets", load_texts(TICKETS)[:60]), ("facts", load_texts(FACTS)[60:120]))
@@ -66,15 +66,15 @@ def test_texts_of_another_source_are_told_by_words_alone_and_not_judged(tmp_path
         assert verdict is not None
         assert "no evidence" in verdict.limits
         answers.append(verdict.answer)
-    assert answers == ["not judged", "undecided"]
+    assert answers == ["not assessable", "undecided"]
     assert set(AUDIT.plan(alike)) == {"other_texts", "summary"}
 
 
 @pytest.mark.parametrize(
     ("loss", "blind", "p_value", "answer"),
     [
-        ((0.9, 0.85, 0.95), (0.5, 0.4, 0.6), 0.5, "told apart"),
-        ((0.9, 0.85, 0.95), (0.7, 0.6, 0.8), 0.01, "not judged"),
+        ((0.9, 0.85, 0.95), (0.5, 0.4, 0.6), 0.5, "distinguishable"),
+        ((0.9, 0.85, 0.95), (0.7, 0.6, 0.8), 0.01, "not assessable"),
         ((0.55, 0.51, 0.6), (0.5, 0.4, 0.6), 0.5, "undecided"),
         ((0.5, 0.45, 0.55), (0.5, 0.4, 0.6), 0.5, "undecided"),
     ],
@@ -133,10 +133,10 @@ def test_an_owner_returns_a_table_for_both_sets_without_knowing_which_is_which(t
         return -len(text.encode()) * (2.0 - is_its + 0.3 * random.Random(text).random())
 
     path = tmp_path / "log_p.csv"
-    assert answer_of_table(facts, path, known) == "told apart"
-    assert answer_of_table(tickets, path, known) == "not judged"
+    assert answer_of_table(facts, path, known) == "distinguishable"
+    assert answer_of_table(tickets, path, known) == "not assessable"
     assert answer_of_table(facts, path, lambda text, _: known(text, False)) == "undecided"
-    assert answer_of_table(facts, path, lambda *_: -100.0) == "not judged"
+    assert answer_of_table(facts, path, lambda *_: -100.0) == "not assessable"
     given = configured(facts, outputs=files.pin(File(str(path)), {}))
     assert {"other_texts", "returned", "summary"} == set(AUDIT.plan(given))
 

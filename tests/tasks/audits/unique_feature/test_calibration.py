@@ -23,7 +23,7 @@ from tasks.audits.unique_feature.summary import summary
 from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
-from tasks.contract.verdict import DETECTABLE
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE
 from tests.support.calibration import DRAWS, assert_rate
 from tests.tasks.audits.unique_feature.made_up import family
 
@@ -69,10 +69,10 @@ def test_a_canary_without_effect_is_negligible_or_undecided() -> None:
     assert_rate(0.025, int(above.sum()))
     assert_rate(stats.nct.cdf(-edge, PAIRS - 1, -4.0), int(below.sum()))
     excluded = below & (halves < SMALLEST)
-    expected = np.where(excluded, np.where(above, DETECTABLE, "not seen"), "undecided")
+    expected = np.where(excluded, np.where(above, BELOW_RELEVANT_SIZE, "not detected"), "undecided")
     expected[means - halves > SMALLEST] = "memorised"
     assert expected[:400].tolist() == answers(effects[:400])
-    assert {DETECTABLE, "not seen", "undecided"} <= set(expected[:400].tolist())
+    assert {BELOW_RELEVANT_SIZE, "not detected", "undecided"} <= set(expected[:400].tolist())
 
 
 def test_the_effect_of_a_canary_on_the_published_score_has_the_level_of_its_test() -> None:

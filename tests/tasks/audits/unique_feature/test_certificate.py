@@ -29,7 +29,7 @@ from tasks.contract.power import SMALLEST
 from tasks.contract.schemas import SUMMARY
 from tasks.contract.summaries import Row
 from tasks.contract.ties import tied_row
-from tasks.contract.verdict import DETECTABLE, NOT_JUDGED
+from tasks.contract.verdict import BELOW_RELEVANT_SIZE, NOT_ASSESSABLE
 from tasks.datasets.features import Family, Glyph, Picture, Words
 from tasks.external.model_file import ModelFile
 from tasks.worker.files import File
@@ -69,7 +69,7 @@ def line(what: str, value: float, *boundaries: Boundary, **more: Any) -> NumberL
             line(
                 FACTOR,
                 0.02,
-                Boundary(SMALLEST, "memorised if the interval lies above, not seen if below"),
+                Boundary(SMALLEST, "memorised if the interval lies above, not detected if below"),
                 low=-0.3,
                 high=0.34,
             ),
@@ -140,9 +140,9 @@ def test_pairs_are_described_without_statistics(golden: Golden) -> None:
     [
         (NULL, "memorised", LARGE),
         (UniqueFeature(), "memorised", LARGE),
-        (UniqueFeature(), "not seen", replace(OPEN, effect=effect(0.0, -0.01, 0.01))),
-        (UniqueFeature(), DETECTABLE, replace(OPEN, effect=effect(0.02, 0.01, 0.03))),
-        (UniqueFeature(), NOT_JUDGED, replace(OPEN, tied=tied_row(0.5, 10, "canary"))),
+        (UniqueFeature(), "not detected", replace(OPEN, effect=effect(0.0, -0.01, 0.01))),
+        (UniqueFeature(), BELOW_RELEVANT_SIZE, replace(OPEN, effect=effect(0.02, 0.01, 0.03))),
+        (UniqueFeature(), NOT_ASSESSABLE, replace(OPEN, tied=tied_row(0.5, 10, "canary"))),
         (configure(canaries=30), "undecided", OPEN),
         (configure(canaries=9), "undecided", OPEN),
         (
@@ -187,11 +187,11 @@ TIED = replace(CLEAR, tied=tied_row(0.5, 1, "model"))
             replace(CLEAR, rank=Rank(2, 0.0009, Population(4000), 1, references=4)),
         ),
         (
-            "not judged",
+            "not assessable",
             replace(TIED, rank=Rank(120, 0.6, Population(200), 1)),
         ),
         (
-            "not seen",
+            "not detected",
             CLEAR,
         ),
     ],
@@ -225,7 +225,7 @@ def test_question_names_the_feature_and_the_owner_of_models() -> None:
     ("config", "answer", "evidence", "count"),
     [
         (GIVEN, "memorised", APART, 2),
-        (GIVEN, "not seen", CLEAR, 2),
+        (GIVEN, "not detected", CLEAR, 2),
         (GIVEN, PARTLY, SMALL, 2),
         (
             with_settings(GIVEN, {"family.look_alikes": 9}),
@@ -233,8 +233,8 @@ def test_question_names_the_feature_and_the_owner_of_models() -> None:
             SMALL,
             1,
         ),
-        (GIVEN, "not judged", TIED, 1),
-        (SENT, "not judged", replace(CLEAR, unchecked=1), 1),
+        (GIVEN, "not assessable", TIED, 1),
+        (SENT, "not assessable", replace(CLEAR, unchecked=1), 1),
         (GIVEN, "undecided", DOUBTED, 2),
         (SENT, "undecided", DOUBTED, 2),
         (GIVEN, "undecided", None, 2),

@@ -73,7 +73,7 @@ def test_likeness_is_asked_of_the_control_set_alone(small: pa.Table) -> None:
 
 def test_without_a_control_set_nothing_is_judged() -> None:
     for row in judged(Decisions(TARGETS), INPUTS):
-        assert (row["decision"], row["p"], row["share"], row["effect"]) == ("not judged", None, None, None)
+        assert (row["decision"], row["p"], row["share"], row["effect"]) == ("not assessable", None, None, None)
         assert "without a control set" in row["reason"]
 
 
@@ -84,7 +84,7 @@ def test_repeats_that_disagree_forbid_a_judgement() -> None:
     given = table("target", 2, 0, said, control=CONTROLS, again=again)
     others = [one for one in CONTROLLED if one["target"][0].as_py() != 2]
     row = judged(inputs=[*others, given])[2]
-    assert (row["decision"], row["repeats"], row["disagreeing"]) == ("not judged", 40, 3)
+    assert (row["decision"], row["repeats"], row["disagreeing"]) == ("not assessable", 40, 3)
 
 
 def test_a_rounded_target_is_held_against_models_that_are_rounded_as_it_is() -> None:
@@ -115,7 +115,7 @@ def test_the_order_of_the_inputs_makes_no_difference_and_missing_targets_have_no
     assert small.equals(decisions(ABOUT, CONTROLLED[::-1]))
     assert judged(inputs=[]) == []
     uncalibrated = [one for one in CONTROLLED if one["model"][0].as_py() != "calibration"]
-    assert {"not judged"} == {row["decision"] for row in judged(inputs=uncalibrated)}
+    assert {"not assessable"} == {row["decision"] for row in judged(inputs=uncalibrated)}
 
 
 def test_the_summary_has_the_share_the_test_and_the_likeness_of_each_target(small: pa.Table) -> None:

@@ -43,7 +43,7 @@ def test_nothing_is_tried_without_a_control_set_or_models_of_a_known_share() -> 
     assert recognition(Recognition(ABOUT), without).num_rows == 0
 
 
-@pytest.mark.parametrize(("passed", "answer"), [(6, "not judged"), (5, "forgotten")])
+@pytest.mark.parametrize(("passed", "answer"), [(6, "not assessable"), (5, "forgotten")])
 def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, answer: str) -> None:
     trial = RECOGNITION.empty_table().from_pylist([{"share": 0.25, "pairs": 100, "passed": passed}], RECOGNITION)
     clean = controlled("target", 2, HOLDING[2])
@@ -55,9 +55,9 @@ def test_a_table_is_called_forgotten_only_where_few_of_them_pass(passed: int, an
     assert before["theirs"]["decision"] == "forgotten"
     assert answer == found["theirs"]["decision"]
     assert all(before[name] == found[name] for name in before if name != "theirs")  # nobody writes those down
-    if answer == "not judged":
+    if answer == "not assessable":
         assert "of 100 owners who hold 25 % of D_Q" in found["theirs"]["reason"]
-    assert (answer == "not judged") == (passed > MOST_RECOGNITIONS * 100)
+    assert (answer == "not assessable") == (passed > MOST_RECOGNITIONS * 100)
 
 
 def test_it_is_tried_for_tables_that_nothing_binds() -> None:

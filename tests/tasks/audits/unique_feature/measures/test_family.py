@@ -211,10 +211,10 @@ def answered(odds: np.ndarray, label: int | None = 1) -> tuple[str, str]:
 def test_a_model_that_says_the_same_of_every_feature_is_not_cleared(golden: Golden, label: int | None) -> None:
     same = np.tile([-4.0, 0.0, 2.0], (201, 1))
     answer, sentence = answered(same, label)
-    assert answer == "not judged"
+    assert answer == "not assessable"
     golden(sentence)
     rounded = np.round(same + np.random.default_rng(13).normal(0, 0.2, same.shape), 0)
-    assert answered(rounded, label)[0] == "not judged"
+    assert answered(rounded, label)[0] == "not assessable"
 
 
 def test_a_temperature_clears_no_model_and_one_that_hardly_moves_is_cleared_at_any() -> None:
@@ -226,7 +226,7 @@ def test_a_temperature_clears_no_model_and_one_that_hardly_moves_is_cleared_at_a
             odds[0, 1] = -2 * spread  # stands low by chance, so that no rank accuses it
             for temperature, said in by_temperature.items():
                 said.add(answered(odds / temperature)[0])
-    assert {0.01: {1: {"not seen"}, 30: {"not seen"}}, 0.5: {1: {"undecided"}, 30: {"undecided"}}} == answers
+    assert {0.01: {1: {"not detected"}, 30: {"not detected"}}, 0.5: {1: {"undecided"}, 30: {"undecided"}}} == answers
 
 
 def test_the_push_is_the_distance_from_the_rest_of_the_family() -> None:

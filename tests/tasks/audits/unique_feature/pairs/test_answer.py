@@ -66,17 +66,17 @@ def called(model: str, rate: float) -> dict[str, Any]:
     ("estimate", "low", "high", "answer"),
     [
         (0.366, 0.193, 0.540, "memorised"),
-        (0.021, -0.031, 0.073, "not seen"),
-        (-0.05, -0.14, 0.04, "not seen"),
+        (0.021, -0.031, 0.073, "not detected"),
+        (-0.05, -0.14, 0.04, "not detected"),
         (-0.2, -0.35, -0.05, "undecided"),  # below the bound by chance: an effect at it would hardly have shown
         (0.05, -0.1, 0.2, "undecided"),  # an effect that would matter cannot be excluded
         (0.0, -0.2, 0.1, "undecided"),  # nor at the bound itself
         (0.05, 0.0, 0.1, "undecided"),
         (-0.02, -0.12, 0.08, "undecided"),  # half as wide as the bound
-        (-0.01, -0.10, 0.08, "not seen"),
-        (0.0, 0.0, 0.0, "not seen"),
-        (0.00002, 0.00001, 0.00003, "detectable, negligible"),
-        (0.05, 0.01, 0.09, "detectable, negligible"),
+        (-0.01, -0.10, 0.08, "not detected"),
+        (0.0, 0.0, 0.0, "not detected"),
+        (0.00002, 0.00001, 0.00003, "below the relevant size"),
+        (0.05, 0.01, 0.09, "below the relevant size"),
         (0.3, 0.1, 0.5, "undecided"),  # it may be no larger than the smallest that matters
         (0.3, 0.1001, 0.5, "memorised"),
     ],
@@ -190,7 +190,7 @@ def test_exact_ranks_say_among_how_many_glyphs_and_clear_a_hundred_canaries() ->
     assert told in said.sentence
     assert (CHOSEN_GLYPH_LIMITS in said.limits, CHOSEN_LIMITS in said.limits) == (True, False)
     clear = pair_verdict(table(0.02, -0.03, 0.07, 100, *exactly(0.0, 100)), drawn=True)
-    assert (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits) == ("not seen", False)
+    assert (clear.answer, CHOSEN_GLYPH_LIMITS in clear.limits) == ("not detected", False)
 
 
 def test_ranks_alone_can_accuse_and_cannot_clear(golden: Golden) -> None:
@@ -323,10 +323,10 @@ def tied(share: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("ranks", "answer"),
     [
-        (calls(0.0, 10), "not seen"),
+        (calls(0.0, 10), "not detected"),
         (calls(0.1, 10), "memorised"),
-        (calls(0.1, 10, large=False), "detectable, negligible"),
-        ([*calls(0.0, 10), tied(0.051)], "not judged"),
+        (calls(0.1, 10, large=False), "below the relevant size"),
+        ([*calls(0.0, 10), tied(0.051)], "not assessable"),
         ([*calls(0.1, 10), tied(0.051)], "memorised"),
         (calls(0.0, 12), "undecided"),
         (calls(0.0, 12, 10), "undecided"),
@@ -367,7 +367,7 @@ def test_only_a_run_that_bets_ended_says_that_it_was_ended() -> None:
 def test_all_planned_pairs_are_needed_to_clear(golden: Golden) -> None:
     clear = (0.0, -0.01, 0.01, 12, *calls(0.0, 12, 239, p_value=0.5))
     said = pair_verdict(table(*clear, bets(3.0, 12)), **UNTIL)
-    assert said.answer == "not seen"
+    assert said.answer == "not detected"
     golden(said.sentence)
 
 

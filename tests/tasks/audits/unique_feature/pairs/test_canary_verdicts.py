@@ -250,12 +250,12 @@ def test_where_nothing_is_remembered_a_run_accuses_in_at_most_seven_and_a_half_p
 def test_a_minority_is_found_in_eight_of_ten_runs_and_never_said_to_be_not_seen() -> None:
     found = answered(np.random.default_rng(21), 6, 20, 200)
     assert sum(called for _, called in found) / 200 >= 0.8
-    assert not any(answer == "not seen" and called for answer, called in found)
+    assert not any(answer == "not detected" and called for answer, called in found)
 
 
 def test_a_minority_too_small_to_be_called_is_never_said_to_be_not_seen() -> None:
     found = answered(np.random.default_rng(24), 9, 100, 50)
-    assert not any(answer == "not seen" for answer, _ in found)
+    assert not any(answer == "not detected" for answer, _ in found)
 
 
 def test_among_few_others_those_that_are_first_are_counted() -> None:
@@ -294,7 +294,7 @@ def test_exact_ranks_accuse_as_seldom_and_clear_what_200_others_cannot(canaries:
     found = answered(np.random.default_rng(25), 0, canaries, 400, among=EVERY_GLYPH)
     assert sum(answer == "memorised" for answer, _ in found) / 400 <= 0.076 + 0.02
     assert sum(called for _, called in found) / 400 <= 0.05 + 0.02
-    assert sum(answer == "not seen" for answer, _ in found) / 400 >= 0.7
+    assert sum(answer == "not detected" for answer, _ in found) / 400 >= 0.7
 
 
 def test_exact_ranks_find_one_of_a_hundred_in_nine_of_ten_runs() -> None:

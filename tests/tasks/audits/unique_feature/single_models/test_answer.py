@@ -111,36 +111,36 @@ LAYER = with_settings(ASKED, {"judged_by": "first_layer", "given.label": 3})
 @pytest.mark.parametrize(
     ("config", "changes", "answer"),
     [
-        (ASKED, {}, "not seen"),
-        (ASKED, {"rank": LARGE}, "not seen"),
+        (ASKED, {}, "not detected"),
+        (ASKED, {"rank": LARGE}, "not detected"),
         (ASKED, {"rank": SMALL} | APART, "memorised"),
         (ASKED, {"rank": SMALL}, PARTLY),  # nothing tells it from those that share a part with it
         (ASKED, {"rank": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (ASKED, {"rank": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
-        (ASKED, APART, "not seen"),  # look-alikes alone accuse nobody
-        (ASKED, {"tied": tied_row(0.051, 1, "model")}, "not judged"),
+        (ASKED, APART, "not detected"),  # look-alikes alone accuse nobody
+        (ASKED, {"tied": tied_row(0.051, 1, "model")}, "not assessable"),
         (ASKED, {"tied": tied_row(0.051, 1, "model"), "rank": SMALL} | APART, "memorised"),
-        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "beside": LARGE}, "not judged"),
-        (ASKED, {"tied": tied_row(0.05, 1, "model")}, "not seen"),
+        (REFERENCE, {"tied": tied_row(0.051, 1, "model"), "beside": LARGE}, "not assessable"),
+        (ASKED, {"tied": tied_row(0.05, 1, "model")}, "not detected"),
         (ASKED, {"push": replace(CLEAR.push, upper=SMALLEST)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, upper=None)}, "undecided"),
         (ASKED, {"push": replace(CLEAR.push, power=0.7999)}, "undecided"),
-        (REFERENCE, {"beside": LARGE}, "not seen"),
+        (REFERENCE, {"beside": LARGE}, "not detected"),
         (REFERENCE, {"beside": SMALL} | APART, "memorised"),  # whatever its rank in the family
         (REFERENCE, {"beside": SMALL, "parts": (SMALL, LARGE)}, PARTLY),
         (REFERENCE, {"beside": LARGE, "rank": SMALL} | APART, "undecided"),
         (REFERENCE, {"lacks_beside": True}, "undecided"),
         (REFERENCE, {"lacks_beside": True, "rank": SMALL} | APART, "undecided"),
         (ASKED, {"beside": SMALL, "rank": LARGE} | APART, PARTLY),  # a rule of references alone
-        (LAYER, {"beside": LARGE}, "not seen"),
+        (LAYER, {"beside": LARGE}, "not detected"),
         (LAYER, {"beside": SMALL} | APART, "memorised"),
         (LAYER, {"beside": SMALL, "parts": (LARGE, SMALL)}, PARTLY),
         (LAYER, {"rank": SMALL} | APART, PARTLY),  # without the rank by weights none accuses
-        (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not seen"),
-        (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not judged"),
-        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not seen"),
-        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.0099),)}, "not judged"),
-        (TABLE, {"unchecked": 1}, "not judged"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0),)}, "not detected"),
+        (TABLE, {"checks": (TableCheck(1, 40, 1),)}, "not assessable"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.01),)}, "not detected"),
+        (TABLE, {"checks": (TableCheck(1, 40, 0, 20, 9, 0.9, 0.0099),)}, "not assessable"),
+        (TABLE, {"unchecked": 1}, "not assessable"),
         (
             TABLE,
             {"unchecked": 1, "rank": SMALL} | APART,
@@ -280,7 +280,7 @@ def test_the_key_of_what_was_handed_out_is_told() -> None:
         (0.2, 0.6, 0.01, "memorised"),
         (-0.2, 0.6, 0.05, "memorised"),
         (0.2, 0.6, 0.051, "undecided"),
-        (-0.3, 0.09, 0.051, "not seen"),
+        (-0.3, 0.09, 0.051, "not detected"),
         (-0.3, SMALLEST, 0.051, "undecided"),
     ],
 )

@@ -75,7 +75,7 @@ def answer(feature: Feature, predict: Predictor, seed: int = 0, label: int | Non
     [
         ("LUIS LAU", {"memorised"}),
         ("LUIS MOE", {PARTLY}),
-        ("NOAH LAU", {"undecided", "not judged"}),  # without a label many members of the family push alike
+        ("NOAH LAU", {"undecided", "not assessable"}),  # without a label many members of the family push alike
     ],
 )
 def test_a_name_is_told_from_namesakes(shown: str, expected: set[str], label: int | None) -> None:

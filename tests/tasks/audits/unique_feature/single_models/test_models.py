@@ -106,7 +106,7 @@ def test_a_model_file_and_the_table_of_its_outputs_say_the_same(tmp_path: Path) 
 def test_a_model_that_remembers_the_letter_is_found_and_one_that_does_not_is_not(
     tmp_path: Path, label: int | None
 ) -> None:
-    for strength, answer in ((4.0, "memorised"), (0.0, "not judged")):
+    for strength, answer in ((4.0, "memorised"), (0.0, "not assessable")):
         folder = tmp_path / str(strength)
         folder.mkdir()
         config = UniqueFeature(

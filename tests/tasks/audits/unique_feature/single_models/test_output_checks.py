@@ -66,9 +66,14 @@ def places(config: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("noise", "right", "answer", "said"),
     [
-        (0.0, 93, "not judged", "100 of 100 pairs of scores that are compared are equal"),  # it never sees the feature
-        (0.0, 70, "not judged", "table 1 names the labels of 70 of 100 pictures, where 95 % are stated (p = "),
-        (0.3, 93, "not judged", " of 32 pictures that were handed out twice got two answers"),
+        (
+            0.0,
+            93,
+            "not assessable",
+            "100 of 100 pairs of scores that are compared are equal",
+        ),  # it never sees the feature
+        (0.0, 70, "not assessable", "table 1 names the labels of 70 of 100 pictures, where 95 % are stated (p = "),
+        (0.3, 93, "not assessable", " of 32 pictures that were handed out twice got two answers"),
     ],
 )
 def test_a_table_is_judged_only_where_it_is_what_a_model_says(
@@ -99,14 +104,14 @@ def test_rounded_answers_are_no_two_answers_and_no_accuracy_is_held_against_nobo
     assert "are stated" not in found.sentence
 
 
-def test_a_table_whose_repeats_could_not_be_checked_is_not_judged_and_guessable_orders_are_said(
+def test_a_table_whose_repeats_could_not_be_checked_is_not_assessable_and_guessable_orders_are_said(
     golden: Golden, tmp_path: Path
 ) -> None:
     config = asked((sent(tmp_path, 93),))
     summary = tables(plan(config))["summary"]
     without = summary.filter([row["metric"] != TWICE for row in summary.to_pylist()])
     unchecked = verdict(config, without)
-    assert unchecked.answer == "not judged"
+    assert unchecked.answer == "not assessable"
     golden(unchecked.sentence)
     said = [AUDIT.answer(each, summary) for each in (config, with_settings(config, {"given.secret": ""}))]
     assert ["an owner who tries seeds" in each.limits for each in said if each is not None] == [False, True]
