@@ -1,7 +1,7 @@
-"""A diffusion model of images with a vector each: how it learns to predict noise, and how it draws.
+"""A diffusion model of images conditioned on vectors: training, which predicts noise, and sampling.
 
-The training noises images to a time drawn evenly and has the network predict the noise. From noise an image is drawn in
-few steps, without further chance (DDIM).
+Training adds noise up to a uniform random time, and the network predicts the noise. Sampling transforms noise into an
+image in few deterministic steps (DDIM).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tasks.worker import hardware
 Array = NDArray[np.float64]
 
 FIRST, LAST = 1e-4, 0.02  # the variances of the first and the last of a thousand steps
-OFFSET = 0.008  # keeps the first steps of the cosine from vanishing beside the steps of a byte
-MOST = 0.999  # a variance
+OFFSET = 0.008  # keeps the first steps of the cosine above the resolution of a byte
+MOST = 0.999  # largest variance
 
 
 def variances(schedule: ScheduleName, steps: int) -> Array:
     """The variance of the noise that each step adds, (steps,): beta_1, beta_2, ...
 
-    `linear` rises from 0.0001 to 0.02 in 1000 steps (Ho et al. 2020, section 4); with another number of steps each
-    is as much larger as there are fewer, so that the images end in as much noise. `cosine` has
+    `linear` rises from 0.0001 to 0.02 in 1000 steps (Ho et al. 2020, section 4); for another number of steps,
+    variances are scaled by 1000 / steps, so that the final noise is similar. `cosine` has
     1 - beta_t = f(t) / f(t - 1), f(t) = cos^2((t / steps + 0.008) / 1.008 pi / 2) (Nichol & Dhariwal 2021, eq. 17).
     """
     if schedule == "linear":
@@ -49,7 +49,7 @@ def variances(schedule: ScheduleName, steps: int) -> Array:
 
 
 def signal(schedule: ScheduleName, steps: int) -> Array:
-    """The share of the variance that is still the image's after each step, (steps,), falling from nearly 1.
+    """The share of the image's variance that remains after each step, (steps,), falling from nearly 1.
 
     alpha_bar_t = (1 - beta_1) ... (1 - beta_t), so that x_t given x_0 is normal with the mean sqrt(alpha_bar_t) x_0 and
     the variance 1 - alpha_bar_t. Ho et al. 2020, eq. 4.
@@ -57,18 +57,18 @@ def signal(schedule: ScheduleName, steps: int) -> Array:
     return np.asarray(np.cumprod(1 - variances(schedule, steps)), np.float64)
 
 
-TIME, NOISE = -8, -9  # the places for draws, beside those of other objectives
-AVERAGED = "average."  # begins the name of a moving average
+TIME, NOISE = -8, -9  # indices of draws, distinct from other objectives
+AVERAGED = "average."  # prefix of moving averages
 
 
 class Denoising:
-    """A U-Net learns the noise in images, conditioned on vectors (n, features): an image's label is its vector's row.
+    """A U-Net that predicts the noise in images, conditioned on vectors (n, features); labels are rows of vectors.
 
-    The loss of an image x is the mean over its numbers of (e - e(x_t, t, vector))^2, for a time t drawn evenly and a
-    noise e drawn from N(0, 1), x_t = sqrt(alpha_bar_t) x + sqrt(1 - alpha_bar_t) e; x is in [-1, 1]. Ho et al. 2020,
+    The loss of an image x is the mean over its numbers of (e - e(x_t, t, vector))^2, for a uniform random time t and
+    noise e from N(0, 1), x_t = sqrt(alpha_bar_t) x + sqrt(1 - alpha_bar_t) e; x is in [-1, 1]. Ho et al. 2020,
     eq. 14. After each step the moving averages of all tensors, the running means and variances of batch norm among
-    them, move towards these by 1 - d, d = min(average, (1 + steps) / (10 + steps)): TensorFlow's
-    ExponentialMovingAverage, so that a short training does not keep its start. Evaluated are the averages.
+    them, move towards these by 1 - d, d = min(ema_decay, (1 + steps) / (10 + steps)): TensorFlow's
+    ExponentialMovingAverage, so that initial weights do not dominate a short training. Averages are evaluated.
     """
 
     total = False
@@ -124,26 +124,26 @@ class Denoising:
     def noise(
         self, tensors: Mapping[str, Tensor], noised: Tensor, times: Tensor, vectors: Tensor, mode: Mode
     ) -> Tensor:
-        """The noise predicted in images (rows, models * 3, side, side), of their precision.
+        """The predicted noise in images (rows, models * 3, side, side), in their precision.
 
         `times` are (models, rows) from 0, `vectors` (models, rows, features).
         """
         low = self.config.precision == "bfloat16"
-        # No cache: a CUDA graph would keep pointing at it.
+        # No cache, because a CUDA graph would keep a reference to it.
         with torch.autocast(noised.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
             found = unet.network(Layers(tensors, mode), noised, times, vectors, self.config.unet)
         return found.to(noised.dtype)
 
     def after_step(self, tensors: Mapping[str, Tensor], passed: Tensor) -> None:
-        """Move the averages; `passed` (models,) are the epochs passed, this step included."""
+        """Update the averages; `passed` (models,) are the epochs passed, including this step."""
         steps = (passed * self.steps_per_epoch).round()
-        momentum = ((1 + steps) / (10 + steps)).clamp(max=self.config.average)
+        momentum = ((1 + steps) / (10 + steps)).clamp(max=self.config.ema_decay)
         for name in self.learned:
             average, now = tensors[AVERAGED + name], tensors[name]
             average.lerp_(now, (1 - momentum).to(now.dtype).view(-1, *[1] * (now.dim() - 1)))
 
     def vectors(self, place: torch.device) -> Tensor:
-        """All vectors on a device, copied there once."""
+        """All vectors on a device, copied once."""
         if place not in self._vectors:
             self._vectors[place] = self._vectors[torch.device("cpu")].to(place)
         return self._vectors[place]
@@ -157,7 +157,7 @@ class Denoising:
 
 
 def add_noise(clean: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
-    """Images x_t: sqrt(kept) of the clean ones and sqrt(1 - kept) of the noise, (rows, models * 3, side, side).
+    """Images x_t = sqrt(kept) clean + sqrt(1 - kept) noise, (rows, models * 3, side, side).
 
     `kept` (models, rows) is alpha_bar_t. Ho et al. 2020, eq. 4.
     """
@@ -167,11 +167,11 @@ def add_noise(clean: Tensor, noise: Tensor, kept: Tensor) -> Tensor:
 
 
 def averages(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The moving averages among a training's tensors, by the names of what they are averages of."""
+    """The moving averages among a training's tensors, by the names of the averaged tensors."""
     return {name.removeprefix(AVERAGED): each for name, each in tensors.items() if name.startswith(AVERAGED)}
 
 
-TOGETHER = {"cpu": 32, "cuda": 256}  # images that are drawn at a time
+TOGETHER = {"cpu": 32, "cuda": 256}  # images per batch
 
 Predict = Callable[[Tensor, int], Tensor]
 
@@ -181,8 +181,8 @@ def sample_images(
 ) -> NDArray[np.uint8]:
     """An image for each vector (n, features), (n, side, side, 3), by the network with these weights.
 
-    An image begins as noise from the stream of the seed that its name names, so that images of one name begin alike
-    whatever is drawn beside them. ValueError where the weights are not the network's.
+    The initial noise of an image depends only on the seed and its name. Raises ValueError if the weights do not fit the
+    network.
     """
     place = hardware.device()
     learning = Denoising(config, vectors, 1)
@@ -213,17 +213,17 @@ def _sample(
 
 
 def denoise(predict: Predict, x: Tensor, kept: Array, steps: int, bounded: bool = False) -> Tensor:
-    """The images that noise becomes, of the shape of `x`, in so many of the diffusion's steps, evenly apart.
+    """Transform noise into images of the shape of `x` in `steps` evenly spaced steps of the diffusion.
 
         x_(t-1) = sqrt(alpha_bar_(t-1)) x_0 + sqrt(1 - alpha_bar_(t-1)) e,
         x_0 = (x_t - sqrt(1 - alpha_bar_t) e) / sqrt(alpha_bar_t)
 
-    with e the noise that `predict(x_t, t)` finds and alpha_bar_0 = 1 at the end: Song et al. 2021, "Denoising diffusion
-    implicit models", eq. 12 without noise of its own. Where `bounded`, x_0 is kept within [-1, 1] and e follows it.
-    `kept` is alpha_bar of every time. ValueError unless there are 1 to all steps.
+    with the predicted noise e = `predict(x_t, t)` and alpha_bar_0 = 1: Song et al. 2021, "Denoising diffusion implicit
+    models", eq. 12 without added noise. If `bounded`, x_0 is clipped to [-1, 1] and e adjusted. `kept` is alpha_bar of
+    every time. Raises ValueError if steps is not between 1 and the number of times.
     """
     if not 1 <= steps <= len(kept):
-        raise ValueError(f"steps is {steps}; it must be from 1 to {len(kept)}, which the diffusion has")
+        raise ValueError(f"steps is {steps}; it must be from 1 to {len(kept)}, the steps of the diffusion")
     times = np.linspace(len(kept) - 1, 0, steps).round().astype(int) if steps > 1 else np.array([len(kept) - 1])
     for place, time in enumerate(times.tolist()):
         now = float(kept[time])
@@ -238,7 +238,7 @@ def denoise(predict: Predict, x: Tensor, kept: Array, steps: int, bounded: bool 
 
 
 def initial_noise(seed: int, name: str, resolution: int) -> NDArray[np.float32]:
-    """The noise that the image of this name begins as, (3, resolution, resolution)."""
+    """The initial noise of the image of this name, (3, resolution, resolution)."""
     stream = seeds.generator(seed, "noise", name)
     return stream.standard_normal((3, resolution, resolution), np.float32)
 
@@ -250,7 +250,7 @@ def as_bytes(images: Tensor) -> NDArray[np.uint8]:
 
 
 def _check_weights(learning: Denoising, weights: Weights) -> None:
-    """ValueError, in one line, unless the weights are those of the network, by name and shape."""
+    """Raise ValueError if names or shapes of the weights differ from those of the network."""
     shapes = {name: weight.shape for name, weight in learning.learned.items()}
     given = {name: tuple(values.shape) for name, values in weights.items()}
     for name in [*shapes, *given]:
@@ -266,7 +266,7 @@ Vectors = NDArray[np.float32]  # (n, features)
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Brings each number of vectors to mean 0 and deviation 1 over those that were trained on; (features,) each."""
+    """Standardises each feature of vectors by its mean and deviation over the training vectors, (features,) each."""
 
     mean: NDArray[np.float32]
     deviation: NDArray[np.float32]
@@ -299,20 +299,20 @@ def fit_diffusion(
 ) -> TrainedDiffusion:
     """The diffusion model of these images (n, side, side, 3), given the vector of each.
 
-    As the job at this index of a call it continues from a given state, and leaves its own where that is wanted
-    (`tasks.worker.checkpoints`); `of` says what images and vectors are, so that no state of others is taken for it.
-    TrainingError where a loss is not finite; ValueError where images are not of the config's shape.
+    As the job at this index of a call it resumes from a checkpoint, and writes its own if requested
+    (`tasks.worker.checkpoints`); `of` identifies images and vectors, so that checkpoints of others are not used. Raises
+    TrainingError if a loss is not finite, and ValueError if images do not have the configured shape.
     """
     side = config.resolution
     if pixels.shape[1:] != (side, side, 3) or len(pixels) != len(vectors) or len(pixels) < 2:
         raise ValueError(
-            f"there are {len(vectors)} vectors, and images {'x'.join(map(str, pixels.shape))}; they must be two or "
-            f"more, as many as vectors, of {side} x {side} x 3"
+            f"images are {'x'.join(map(str, pixels.shape))}, with {len(vectors)} vectors; they must be at least two, "
+            f"one per vector, of {side} x {side} x 3"
         )
     scale = Scale.from_vectors(vectors)
     held = held_out(config, len(pixels))
     learnt = np.setdiff1d(np.arange(len(pixels)), held)
-    assessed = held if len(held) else learnt  # the training's loss, where there are too few to hold any out
+    assessed = held if len(held) else learnt  # the training loss, if images are too few for validation
     images = Images(pixels[learnt], learnt, pixels[assessed], assessed, len(pixels))
     learning = Denoising(config, scale.standardise(vectors), minibatches(len(learnt), config.batch))
     spec = Spec(learning, config.recipe, images)
@@ -325,6 +325,6 @@ def fit_diffusion(
 
 
 def held_out(config: Diffusion, count: int) -> NDArray[np.int64]:
-    """The rows that are not trained on, ascending: drawn by the seed, an eighth of all at most."""
-    some = min(config.held_out, count // 8)
+    """The held-out rows, ascending: drawn by the seed, at most an eighth of all."""
+    some = min(config.validation_images, count // 8)
     return np.sort(seeds.generator(config.seed, "held out").permutation(count)[:some])

@@ -1,4 +1,4 @@
-"""The configs of a diffusion model: its network and its training. They import no torch."""
+"""Configuration of a diffusion model: its network and its training. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class UNet(Ranged):
-    """A U-Net for square images, conditioned on a time and a vector by conditional batch norm.
+    """A U-Net for square images, conditioned on time and a vector by conditional batch norm.
 
     The defaults are those for 128 x 128 of Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis",
     appendix I, whose network is the one of Bordes et al. 2022, "High fidelity visualization of what your
@@ -24,13 +24,13 @@ class UNet(Ranged):
     """
 
     widths: tuple[int, ...] = (256, 256, 512, 768, 1024)
-    """Channels at the images' resolution, at half of it, and so on."""
+    """Channels at full resolution, half resolution, and so on."""
     blocks: Annotated[int, AtLeast(1)] = 2
-    """Residual blocks at each resolution on the way down; one more on the way up."""
+    """Residual blocks per resolution on the way down; one more on the way up."""
     attention: tuple[int, ...] = (32, 16, 8)
-    """Resolutions with attention; there is some between the two ways, too."""
+    """Resolutions with attention, in addition to the lowest."""
     heads: Annotated[int, AtLeast(1)] = 4
-    """Heads of attention."""
+    """Attention heads."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.widths or any(width < 1 or width % self.heads for width in self.widths):
@@ -39,17 +39,17 @@ class UNet(Ranged):
                 f"which is {self.heads}"
             )
         if self.widths[0] % 2:
-            yield f"widths begins with {self.widths[0]}; the first must be even: half are sines of the time"
+            yield f"widths begins with {self.widths[0]}; the first must be even, because half of it are sines of time"
 
     def check(self, resolution: int) -> None:
-        """ValueError, in one line, unless the network fits images of this resolution."""
+        """Raise ValueError unless the network fits images of this resolution."""
         halved = 2 ** (len(self.widths) - 1)
         if resolution < halved or resolution % halved:
             raise ValueError(f"resolution is {resolution}; with {len(self.widths)} widths it must divide by {halved}")
         known = [resolution // 2**level for level in range(len(self.widths))]
         if any(each not in known for each in self.attention):
             names = ", ".join(map(str, known))
-            raise ValueError(f"attention is {self.attention}; it must be some of the network's resolutions, {names}")
+            raise ValueError(f"attention is {self.attention}; choose from the resolutions {names}")
 
 
 SMALL = UNet((32, 64, 64), 1, (8,), 2)  # for 32 x 32
@@ -60,53 +60,53 @@ class DiffusionSettings(Ranged):
     """A conditional diffusion model of square colour images and its training: it predicts the noise in a noised image.
 
     Ho et al. 2020, "Denoising diffusion probabilistic models", section 4: 1000 steps, a linear schedule, average
-    0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). How
-    long they train is unpublished: of 500,000 images 150 epochs are 290,000 steps.
+    0.9999; learning rate and minibatch as in the released code of Bordes et al. 2022 (32 GPUs with 8 images each). The
+    length of training is unpublished: for 500,000 images, 150 epochs are 290,000 steps.
     """
 
     resolution: int = 128
-    """Side of the images, in pixels."""
+    """Side of an image, in pixels."""
     unet: UNet = UNet()
-    """The network."""
+    """Network."""
     steps: Annotated[int, AtLeast(1)] = 1000
-    """Steps in which noise is added."""
+    """Diffusion steps."""
     schedule: ScheduleName = "linear"
-    """How the variances of the noise grow over the steps."""
+    """Schedule of the noise variances."""
     epochs: Count = 150
     """Epochs of training."""
     batch: Count = 256
-    """Images a step."""
+    """Images per step."""
     accumulate: Count = 1
-    """Equal parts in which a minibatch is computed, each of which is a minibatch to batch norm."""
+    """Equal parts of a minibatch, computed one after another; batch norm sees each part separately."""
     learning_rate: Rate = 1e-4
-    """The learning rate of Adam."""
-    average: Annotated[float, Share(one=False)] = 0.9999
-    """Momentum of the moving average of the weights, which is drawn from; early steps cut it down."""
-    held_out: Annotated[int, AtLeast(0)] = 512
-    """Images that are only used for the validation loss; an eighth of all at most."""
+    """Learning rate of Adam."""
+    ema_decay: Annotated[float, Share(one=False)] = 0.9999
+    """Decay of the exponential moving average of the weights that sampling uses; smaller in early steps."""
+    validation_images: Annotated[int, AtLeast(0)] = 512
+    """Images for the validation loss, at most an eighth of all."""
     precision: Precision = "float32"
     """Number format of the computation."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.unet.check(self.resolution)
-        _ = self.recipe  # its ranges are checked on construction
+        _ = self.recipe  # construction checks its ranges
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained: Adam at torch's defaults. ValueError where that is impossible."""
+        """The training recipe: Adam with torch's defaults. Raises ValueError for invalid settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, epsilon=1e-8, accumulate=self.accumulate)
 
 
 @dataclass(frozen=True)
 class Diffusion(DiffusionSettings):
-    """A diffusion model and its training, by its own seed."""
+    """A diffusion model, its training and its seed."""
 
     seed: Annotated[int, AtLeast(0)] = 0
-    """The source of chance of the training."""
+    """Seed of the training."""
 
 
 def diffusion_config(settings: DiffusionSettings, seed: int) -> Diffusion:
-    """The diffusion model of these settings that is trained with this seed."""
+    """The diffusion model with these settings and this seed."""
     fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(DiffusionSettings)}
     return Diffusion(**fields, seed=seed)

@@ -1,9 +1,9 @@
-"""Diffusion models of public pictures, conditioned on an encoder's backbone embedding of each, and their drawings.
+"""Diffusion models of public images, conditioned on an encoder's backbone embeddings, and their samples.
 
-Such a model draws what an embedding tells of a picture, or what the mean embedding of several pictures does. Bordes et
-al. 2022, "High fidelity visualization of what your self-supervised representation knows about"; Meehan et al. 2023, "Do
-SSL models have déjà vu?", section 5 and appendix A.2.4, train one for each encoder. Planning a training imports no
-torch; computing one does.
+Samples show the information about an image in its embedding, or in the mean embedding of several images. Bordes et al.
+2022, "High fidelity visualization of what your self-supervised representation knows about"; Meehan et al. 2023, "Do SSL
+models have déjà vu?", section 5 and appendix A.2.4, train one model for each encoder. Planning imports no torch;
+computing does.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from tasks.diffusion.denoising import Scale, TrainedDiffusion
     from tasks.self_supervised.networks import Encoder
 
-# One row: a trained diffusion model and how it got there; none of a link that another one follows.
+# One row: a trained diffusion model and its losses; no row for a link that is not the last.
 DIFFUSION = pa.schema(
     [
         ("epochs", pa.int64()),
-        ("train_loss", pa.list_(pa.float64())),  # of each epoch, the mean squared error of the noise
-        ("validation_loss", pa.list_(pa.float64())),  # of the moving averages, on pictures held out
-        ("mean", pa.large_binary()),  # of each number of the embeddings: little-endian float32
+        ("train_loss", pa.list_(pa.float64())),  # per epoch, the mean squared error of the noise
+        ("validation_loss", pa.list_(pa.float64())),  # of the moving averages, on held-out images
+        ("mean", pa.large_binary()),  # of each feature of the embeddings: little-endian float32
         ("deviation", pa.large_binary()),
         MODEL.field("weights"),  # moving averages
     ]
@@ -46,10 +46,10 @@ DIFFUSION = pa.schema(
 
 @dataclass(frozen=True)
 class EmbeddingDiffusion:
-    """A diffusion model of these pictures, conditioned on what the encoder's backbone makes of them.
+    """A diffusion model of these images, conditioned on their backbone embeddings.
 
-    Both see a picture as in evaluation, each at its own resolution. A link of a chain whose model is not `kept` leaves
-    its state alone.
+    Both networks see an image as in evaluation, each at its own resolution. A link of a chain whose model is not `kept`
+    only leaves its checkpoint.
     """
 
     images: TrainingImages
@@ -63,7 +63,7 @@ class EmbeddingDiffusion:
 
 
 def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusion:  # noqa: ARG001
-    """The link of a chain up to epoch `end`; only the last one's model is kept.
+    """The link of a chain up to epoch `end`; only the last model is kept.
 
     The part of `tasks.training.chains.chain`.
     """
@@ -74,7 +74,7 @@ def up_to(config: EmbeddingDiffusion, before: int, end: int) -> EmbeddingDiffusi
 def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
     """The diffusion model (DIFFUSION) of the encoder in the last row of one table of SNAPSHOTS.
 
-    A link of a chain continues from a given state and leaves its own where that is wanted (`tasks.worker.checkpoints`).
+    A link of a chain resumes from a checkpoint and writes its own if requested (`tasks.worker.checkpoints`).
     """
     from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.datasets.boxed.partition import split_pictures
@@ -90,14 +90,14 @@ def train_diffusion(config: EmbeddingDiffusion, inputs: Inputs) -> pa.Table:
         encoder(config.encoder, weights, hardware.device()), pictures, rows, config.encoder.resolution
     )
     shown = evaluation_pictures(pictures, rows, config.diffusion.resolution)
-    # A state is of one encoder: of other weights, vectors are others.
-    images = replace(config.images, data=Dataset("", config.images.data.digest))  # wherever they lie
+    # A checkpoint belongs to one encoder: other weights give other vectors.
+    images = replace(config.images, data=Dataset("", config.images.data.digest))  # independent of their location
     of = f"{images} seen by {config.encoder} {digest(weights)}"
     return _diffusion_table(fit_diffusion(config.diffusion, shown, vectors, of), config.kept)
 
 
 def _last_weights(snapshots: pa.Table) -> dict[str, NDArray[np.float32]]:
-    """The weights in the last row of SNAPSHOTS; ValueError where there is none."""
+    """The weights in the last row of SNAPSHOTS. Raises ValueError without rows."""
     if not len(snapshots):
         raise ValueError("a table of snapshots is empty; the training must keep its weights after its last epoch")
     return weights_of(snapshots, len(snapshots) - 1)
@@ -116,7 +116,7 @@ def digest(weights: dict[str, NDArray[np.float32]]) -> str:
 def embed_pictures(
     model: Encoder, pictures: BoxedPictures, rows: NDArray[np.int64], resolution: int
 ) -> NDArray[np.float32]:
-    """The backbone's embeddings of these pictures as in evaluation, (rows, features)."""
+    """The backbone's embeddings of these images as in evaluation, (rows, features)."""
     from tasks.datasets.boxed.crops import portions
     from tasks.self_supervised.networks import collect_embeddings
 
@@ -127,7 +127,7 @@ def embed_pictures(
 
 
 def _diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
-    """A trained model as DIFFUSION; no row unless it is kept."""
+    """A trained model as DIFFUSION; empty unless it is kept."""
     from tasks.models.networks import weight_rows
 
     values: dict[str, Any] = {
@@ -142,11 +142,11 @@ def _diffusion_table(model: TrainedDiffusion, kept: bool = True) -> pa.Table:
 
 
 def model_of(table: pa.Table) -> tuple[dict[str, NDArray[np.float32]], Scale]:
-    """The weights of a DIFFUSION table's model, and the scale of its vectors; ValueError where it holds none."""
+    """The weights and the scale of a DIFFUSION table's model. Raises ValueError if the table is empty."""
     from tasks.diffusion.denoising import Scale
 
     if not len(table):
-        raise ValueError("a table of a diffusion model is empty; the last link of its training holds the model")
+        raise ValueError("a table of a diffusion model is empty; only the last link of its training has the model")
     mean, deviation = (np.frombuffer(table[name][0].as_py(), "<f4") for name in ("mean", "deviation"))
     return weights_of(table, 0), Scale(mean, deviation)
 
@@ -158,9 +158,10 @@ def _pack_floats(values: NDArray[np.float32]) -> bytes:
 def draw(
     config: Diffusion, table: pa.Table, vectors: NDArray[np.float32], names: Sequence[str], steps: int, seed: int
 ) -> NDArray[np.uint8]:
-    """A picture for each embedding (n, features), (n, side, side, 3), by the model in a DIFFUSION table.
+    """An image for each embedding (n, features), (n, side, side, 3), by the model in a DIFFUSION table.
 
-    `names` name the noise that each begins as, `steps` are DDIM's: see `tasks.diffusion.denoising.sample_images`.
+    `names` determine the initial noise, and `steps` are the steps of DDIM: see
+    `tasks.diffusion.denoising.sample_images`.
     """
     from tasks.diffusion.denoising import sample_images
 
@@ -178,10 +179,10 @@ def drawn_from_neighbours(
     steps: int,
     seed: int,
 ) -> NDArray[np.uint8]:
-    """A drawing for each row of neighbours (n, k), which are rows of the pictures: (n, side, side, 3).
+    """An image for each row of neighbours (n, k), which are rows of the images: (n, side, side, 3).
 
-    `snapshots` and `diffusion` hold the encoder and its diffusion model, `steps` are DDIM's. A drawing begins as the
-    noise that its name names, the same for drawings of other models. Meehan et al. 2023, appendix A.2.4.
+    `snapshots` and `diffusion` contain the encoder and its diffusion model, and `steps` are the steps of DDIM. The
+    initial noise depends on the name, and is equal for other models. Meehan et al. 2023, appendix A.2.4.
     """
     from tasks.self_supervised.networks import encoder
 

@@ -1,7 +1,7 @@
-"""A classifier of pictures by their pixels, trained apart from every model under audit: it says what a drawing shows.
+"""A classifier of pixels, trained independently of all audited models, which names the object in a reconstruction.
 
-It is the house's own supervised training (`tasks.training.trainer`) on public pictures as evaluation shows them, at the
-resolution of the drawings. Planning a training imports no torch; computing one does.
+It uses the supervised training of `tasks.training.trainer` on public images in their evaluation transform, at the
+resolution of the reconstructions. Planning imports no torch; computing does.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from tasks.numerics import seeds
 from tasks.training.members import Member, Spec
 from tasks.training.recipe import Count, Rate, Recipe
 
-# A MODEL with the share of pictures held out from it whose label it says, and their number.
+# A MODEL, its accuracy on held-out images, and their number.
 PIXEL_CLASSIFIER = pa.schema([*MODEL, ("held_out_accuracy", pa.float64()), ("held_out", pa.int64())])
-HELD_OUT = 0.1  # of the pictures
+HELD_OUT = 0.1  # of the images
 
 
 @dataclass(frozen=True)
 class PixelClassifier(Ranged):
-    """A classifier by its network, and how it is trained: by Adam, and its best epoch is kept."""
+    """A classifier and its training by Adam; the best epoch is kept."""
 
     network: Network = Network("resnet18")
-    """The network."""
+    """Network."""
     augmentation: bool = True
-    """Whether training sees pictures mirrored, moved and with other contrast: not for letters and digits."""
+    """Mirroring, translation and contrast changes in training; unsuitable for letters and digits."""
     epochs: Count = 30
-    """Epochs of training, of which the best is kept."""
+    """Epochs of training; the best is kept."""
     batch: Count = 128
-    """Images a step."""
+    """Images per step."""
     learning_rate: Rate = 1e-3
-    """The learning rate of Adam."""
+    """Learning rate of Adam."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         catalog.check(str(self.network))
-        _ = self.recipe  # its ranges are checked on construction
+        _ = self.recipe  # construction checks its ranges
 
     @property
     def recipe(self) -> Recipe:
-        """How it is trained. ValueError where that is impossible."""
+        """The training recipe. Raises ValueError for invalid settings."""
         return Recipe(self.epochs, self.batch, self.learning_rate, patience=self.epochs)
 
 
 @dataclass(frozen=True)
 class PixelTraining(Ranged):
-    """The training of a classifier on these pictures but a tenth, which is held out and says which epoch is best."""
+    """The training of a classifier on these images; a tenth is held out and selects the best epoch."""
 
     images: TrainingImages
     resolution: Annotated[int, AtLeast(8)] = 128
@@ -81,9 +81,9 @@ def train_pixel_classifier(config: PixelTraining, inputs: Inputs) -> pa.Table:  
 def train_classifier(
     config: PixelTraining, pixels: NDArray[np.uint8], labels: NDArray[np.int64], classes: int
 ) -> pa.Table:
-    """The classifier (PIXEL_CLASSIFIER) of these pictures (n, side, side, 3), labels (n,) in [0, classes).
+    """The classifier (PIXEL_CLASSIFIER) of these images (n, side, side, 3), labels (n,) in [0, classes).
 
-    TrainingError where a loss is not finite; ValueError for fewer than ten pictures.
+    Raises TrainingError if a loss is not finite, and ValueError for fewer than ten images.
     """
     from tasks.models.networks import Architecture
     from tasks.training.classifier import model_row
@@ -91,7 +91,7 @@ def train_classifier(
     from tasks.training.trainer import train_many
 
     if len(pixels) < 10:
-        raise ValueError(f"there are {len(pixels)} pictures; a classifier needs ten, of which one is held out")
+        raise ValueError(f"the classifier has {len(pixels)} images; it needs at least ten, one of which is held out")
     order = seeds.generator(config.seed, "held out").permutation(len(pixels))
     held = np.sort(order[: int(HELD_OUT * len(pixels))])
     learnt = np.sort(order[len(held) :])
@@ -107,7 +107,7 @@ def train_classifier(
 
 
 def classify(table: pa.Table, pixels: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The label that a PIXEL_CLASSIFIER says of each picture (n, side, side, 3): (n,)."""
+    """The labels that a PIXEL_CLASSIFIER assigns to images (n, side, side, 3): (n,)."""
     from tasks.models.inference import logits
     from tasks.models.networks import architecture_of, weights_of_model
 

@@ -1,8 +1,8 @@
-"""A U-Net that predicts the noise in noised images, given the time and a vector.
+"""A U-Net that predicts the noise in images, given the time and a vector.
 
-The time, as sines, and the vector become one embedding, and every normalisation is a batch norm whose scale and shift
-are linear in it. Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", section 3, with conditional
-batch norm in place of group norm: Bordes et al. 2022, section 3 and figure 2.
+The time, encoded by sines, and the vector form one embedding, and every normalisation is a batch norm whose scale and
+shift are linear in it. Dhariwal & Nichol 2021, "Diffusion models beat GANs on image synthesis", section 3, with
+conditional batch norm instead of group norm: Bordes et al. 2022, section 3 and figure 2.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from torch.nn.functional import avg_pool2d, silu
 from tasks.diffusion.diffusion_config import UNet
 from tasks.models.layers import FAN_IN_UNIFORM, ONE, ZERO, Layers, Start
 
-MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm: torch's
+MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm, torch's defaults
 LONGEST = 10_000.0  # period of the sines of the time, in steps
-GROWTH = 4  # the embedding's width over the first width of the network
+GROWTH = 4  # ratio of the embedding's width to the first width of the network
 
 Resampling = Literal["", "down", "up"]
 
 
 def network(layers: Layers, x: Tensor, times: Tensor, vectors: Tensor, config: UNet) -> Tensor:
-    """The noise predicted in images (rows, models * 3, side, side) at these times (models, rows), from 0.
+    """The predicted noise in images (rows, models * 3, side, side) at these times (models, rows), from 0.
 
-    `vectors` are (models, rows, features). Where autocast is on, convolutions and attention compute in its precision
-    and all else in that of the weights.
+    `vectors` are (models, rows, features). With autocast, convolutions and attention use its precision, and all other
+    operations that of the weights.
     """
     unet = Blocks(layers, embed_conditions(layers, times, vectors, config), config)
     width = config.widths[0]
@@ -74,7 +74,7 @@ def sines(times: Tensor, width: int, dtype: torch.dtype) -> Tensor:
 
 
 def exact(values: Tensor) -> torch.autocast:
-    """Inside, nothing is computed in a lower precision than the weights'."""
+    """Compute in the precision of the weights inside this context."""
     return torch.autocast(values.device.type, enabled=False)
 
 
@@ -105,7 +105,7 @@ class Blocks:
             return x * layers.images(gamma, (channels, 1, 1)) + layers.images(beta, (channels, 1, 1))
 
     def residual(self, name: str, x: Tensor, channels: int, resampling: Resampling = "") -> Tensor:
-        """A residual block of two convolutions, the second of which starts at 0. It may halve or double the images."""
+        """A residual block of two convolutions, the second initially 0, with optional resampling by 2."""
         before = x.shape[1] // self.layers.models
         inside = resample(silu(self.norm(f"{name}.norm1", x)), resampling)
         inside = self.conv(f"{name}.conv1", inside, channels)
@@ -117,14 +117,14 @@ class Blocks:
         return x + inside
 
     def attending(self, name: str, x: Tensor, channels: int) -> Tensor:
-        """A residual block, with attention after it at the resolutions that have it."""
+        """A residual block, followed by attention at the configured resolutions."""
         x = self.residual(name, x, channels)
         return self.attention(f"{name}.attention", x) if x.shape[2] in self.config.attention else x
 
     def attention(self, name: str, x: Tensor) -> Tensor:
-        """Each place of an image looks at all others, with several heads; what it sees is added, at first 0.
+        """Multi-head attention over the positions of an image, added to it, initially 0.
 
-        Vaswani et al. 2017, eq. 1, over the places of an image.
+        Vaswani et al. 2017, eq. 1.
         """
         models, heads, places = self.layers.models, self.config.heads, x.shape[2] * x.shape[3]
         channels = x.shape[1] // models
@@ -132,14 +132,14 @@ class Blocks:
         asked = self.conv(f"{name}.asked", self.norm(f"{name}.norm", x), 3 * channels, 1)
         parts = asked.reshape(len(x), models, 3, heads, width, places).permute(2, 0, 1, 3, 4, 5)
         queries, keys, values = (part.reshape(len(x), models * heads, width, places) for part in parts)
-        # Products of our own: the gradients of torch's fused attention are not the same twice on a GPU.
-        seen = torch.softmax((queries * width**-0.5).mT @ keys, -1)  # (rows, heads, places that look, places)
+        # Explicit products: the gradients of torch's fused attention are not reproducible on a GPU.
+        seen = torch.softmax((queries * width**-0.5).mT @ keys, -1)  # (rows, heads, query positions, key positions)
         found = (values @ seen.mT).reshape(x.shape)
         return x + self.conv(f"{name}.found", found, channels, 1, ZERO)
 
 
 def resample(x: Tensor, resampling: Resampling) -> Tensor:
-    """Images of half the side, by means of four pixels, or of twice the side, by repeating them."""
+    """Halve the side by averaging four pixels, or double it by repetition."""
     if resampling == "down":
         return avg_pool2d(x, 2)
     if resampling == "up":

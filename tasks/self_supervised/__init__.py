@@ -1,1 +1,1 @@
-"""Self-supervised learning of images: criteria, backbones, training, and the embeddings of what was trained."""
+"""Self-supervised learning of images: criteria, backbones, training, and the embeddings of trained encoders."""

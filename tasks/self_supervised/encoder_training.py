@@ -1,7 +1,4 @@
-"""How encoders are trained: the settings of an audit, from which the job of each training is made.
-
-It imports no torch.
-"""
+"""The training settings of encoders in an audit, and the configuration of each training job. Imports no torch."""
 
 from __future__ import annotations
 
@@ -32,53 +29,52 @@ from tasks.training.recipe import Count, Rate
 
 @dataclass(frozen=True)
 class EncoderTraining(Ranged):
-    """How an encoder is trained on images, with or without labels."""
+    """The training of an encoder on images, with or without labels."""
 
     tag: ClassVar[str] = "pretraining"
 
     criterion: Criterion = VICReg()
-    """The loss that the encoders are trained with, and its settings."""
+    """Loss of the encoders, and its settings."""
     backbone: Backbone = "resnet101"
-    """The network whose first layer of embeddings is layer 0."""
+    """Backbone network, layer 0."""
     projector: Widths = (8192, 8192, 8192)
     """Widths of the projector's layers."""
     augmentation: Augmentation = Augmentation()
-    """How views of an image are drawn."""
+    """Augmentation that draws the views of an image."""
     epochs: Count = 1000
     """Epochs of training."""
     link: Annotated[int, AtLeast(0)] = 50
-    """Ours: epochs per link of the chain of jobs that a training consists of and resumes from after an interruption;
-    0: one job."""
+    """Ours: epochs per link of a training, which resumes from the last complete link; 0: one job."""
     batch: Annotated[int, AtLeast(2)] = 1024
     """Images per step."""
     accumulate: Count = 1
-    """Ours: parts in which a step is computed, one after another, in the memory of one."""
+    """Ours: sequential parts of a step, which need the memory of one part."""
     optimiser: OptimiserName = "lars"
-    """The optimiser."""
+    """Optimiser."""
     base_learning_rate: Rate = 0.2
-    """The learning rate is this x batch / 256 after the warm-up."""
+    """Base learning rate; the rate after the warm-up is this x batch / 256."""
     warmup: Annotated[int, AtLeast(0), UpTo("epochs", below=True)] = 10
-    """Epochs over which the learning rate rises."""
+    """Epochs of warm-up of the learning rate."""
     weight_decay: Annotated[float, AtLeast(0)] = 1e-6
     """Weight decay."""
     precision: Precision = "float32"
     """Number format of the computation."""
     fine_tuning: Annotated[int, AtLeast(0)] = 0
-    """Epochs of further training on labels, after each of which the encoders are attacked, too; 0: none."""
+    """Epochs of fine-tuning on labels; encoders are also attacked after each of them; 0: none."""
 
     def conflicts(self) -> Iterator[str]:
         yield from encoder_conflicts(self.backbone, self.projector, self.augmentation.resolution)
         yield from step_conflicts(self.batch, self.accumulate)
         yield from criterion_conflicts(self.criterion, self.projector)
         if self.fine_tuning and isinstance(self.criterion, Supervised):
-            yield f"fine_tuning is {self.fine_tuning}; it must be 0, since a supervised model knows labels"
+            yield f"fine_tuning is {self.fine_tuning}; it must be 0, since a supervised model already trains on labels"
 
     def extras(self) -> tuple[Extra, ...]:
         return backbone_extras(self.backbone)
 
     @property
     def last_epoch(self) -> int:
-        """The epochs that encoders are trained for, those of fine-tuning included."""
+        """The epochs of training and fine-tuning."""
         return self.epochs + self.fine_tuning
 
     @property

@@ -1,4 +1,4 @@
-"""What is learnt from the views of a minibatch, by criterion: the networks beside the encoder, and the loss."""
+"""The learner of each criterion: its networks in addition to the encoder, and its loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def vicreg(config: VICReg, first: Tensor, second: Tensor) -> Tensor:
 
     v(z) = mean_j max(0, 1 - sqrt(var_j z + 1e-4)) and c(z) = sum_{i != j} cov_ij(z)^2 / d, variances and covariances
     over n - 1. Bardes, Ponce & LeCun 2022, "VICReg", eqs. 1, 2, 4 to 6; as in their code, the mean of the squares is
-    over n and d, and v has the factor 1/2, both of which eq. 6 does not have.
+    over n and d, and v has the factor 1/2; eq. 6 has neither.
     """
     total = config.invariance * functional.mse_loss(first, second)
     for view in (first, second):
@@ -41,7 +41,7 @@ def vicreg(config: VICReg, first: Tensor, second: Tensor) -> Tensor:
 def covariance(centred: Tensor, variances: Tensor) -> Tensor:
     """c(z) of embeddings (n, d) whose mean is 0, and of their variances (d,)."""
     n, d = centred.shape
-    # |Z'Z| = |ZZ'|: whichever is smaller. Of (1,024, 8,192) the latter is an eighth of the work, a 64th of the memory.
+    # |Z'Z| = |ZZ'|, so the smaller product is used: for (1,024, 8,192) 1/8 of the work and 1/64 of the memory.
     products = centred.T @ centred if n >= d else centred @ centred.T
     return (products.square().sum() / (n - 1) ** 2 - torch.dot(variances, variances)) / d
 
@@ -61,7 +61,7 @@ def simclr(config: SimCLR, first: Tensor, second: Tensor) -> Tensor:
     return functional.cross_entropy(similarities.masked_fill(itself, -torch.inf), partners)
 
 
-BARLOW_EPSILON = 1e-5  # batch norm's, which the authors standardise embeddings by
+BARLOW_EPSILON = 1e-5  # that of batch norm, which the authors use to standardise embeddings
 
 
 def barlow_twins(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
@@ -69,13 +69,13 @@ def barlow_twins(config: BarlowTwins, first: Tensor, second: Tensor) -> Tensor:
 
     sum_i (1 - C_ii)^2 + redundancy sum_{i != j} C_ij^2
 
-    where C_ij is the correlation of dimension i of the one with j of the other, over n. Zbontar et al. 2021, "Barlow
-    Twins", eqs. 1 and 2; as in their algorithm 1, by standardised embeddings.
+    where C_ij is the correlation of dimension i of one view with dimension j of the other, over n. Zbontar et al. 2021,
+    "Barlow Twins", eqs. 1 and 2; as in their algorithm 1, by standardised embeddings.
     """
     n, d = first.shape
     a, b = standardise(first), standardise(second)
     diagonal = (a * b).sum(0) / n
-    # |A'B|^2 = <AA', BB'>: whichever factors are smaller.
+    # |A'B|^2 = <AA', BB'>, so the smaller factors are used.
     squares = (a.T @ b).square().sum() if n >= d else ((a @ a.T) * (b @ b.T)).sum()
     on, off = (1 - diagonal).square().sum(), squares / n**2 - diagonal.square().sum()
     return on + config.redundancy * off
@@ -88,7 +88,7 @@ def standardise(embeddings: Tensor) -> Tensor:
 
 
 def byol(predictions: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor]) -> Tensor:
-    """The loss of the predictions from either view, and of the copy's embeddings of either, (n, d) each:
+    """The loss of both views' predictions and of the teacher's embeddings of both views, (n, d) each:
 
     mean [2 - 2 cos(p_1, z_2)] + mean [2 - 2 cos(p_2, z_1)]
 
@@ -101,7 +101,7 @@ def byol(predictions: tuple[Tensor, Tensor], targets: tuple[Tensor, Tensor]) -> 
 
 
 def teacher_momentum(first: float, progress: float) -> float:
-    """The copy's momentum at a share of the schedule, rising from `first` to 1 and never above.
+    """The teacher's momentum at a share of the schedule, rising from `first` to at most 1.
 
     1 - (1 - first) (cos(pi progress) + 1) / 2. Grill et al. 2020, section 3.3.
     """
@@ -115,9 +115,9 @@ def dino(
     centre: Tensor,
     temperature: float,
 ) -> Tensor:
-    """The loss of either view's embeddings by the student and by its slow copy, (n, d) each, in nats:
+    """The loss of both views' embeddings by the student and by the teacher, (n, d) each, in nats:
 
-    the mean over pictures and over both pairs of different views of - sum_k softmax((t - centre) / temperature)_k
+    the mean over images and over both pairs of different views of - sum_k softmax((t - centre) / temperature)_k
     log softmax(s / student temperature)_k
 
     Caron et al. 2021, "Emerging properties in self-supervised vision transformers", eqs. 1 and 2, with two views.
@@ -134,37 +134,37 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Moment:
-    """Where in its training a step is."""
+    """The position of a step in its training."""
 
     epoch: int  # from 1
-    progress: float  # of the schedule, from 0 to 1, at the step's end
+    progress: float  # share of the schedule after the step, from 0 to 1
 
 
 class Learner(Protocol):
-    """The modules that a criterion trains, and the loss of some pictures' views."""
+    """The modules that a criterion trains, and the loss of some images' views."""
 
-    trained: nn.ModuleDict  # the encoder, and what is trained beside it
+    trained: nn.ModuleDict  # the encoder and other trained modules
     views: int
-    coupled: bool  # whether the loss of a picture depends on the others of its minibatch
+    coupled: bool  # the loss of an image depends on the other images of its minibatch
 
     def embed(self, images: Tensor) -> Tensor:
-        """What the loss is of: (views, n, d) for images (views n, 3, r, r), one view after another."""
+        """The input of the loss, (views, n, d), for images (views n, 3, r, r), one view after another."""
 
     def targets(self, images: Tensor) -> Pair | None:
-        """What a teacher makes of these images, view by view; None where there is no teacher."""
+        """The teacher's embeddings of these images, view by view; None without a teacher."""
 
     def loss(self, embeddings: Tensor, targets: Pair | None, labels: Tensor, moment: Moment) -> Tensor:
-        """The mean loss of pictures of these classes, given what `embedded` and `targets` made of their images."""
+        """The mean loss of images of these classes, given the results of `embed` and `targets`."""
 
     def after_step(self, moment: Moment) -> None:
-        """What follows a step of the optimiser."""
+        """Update the learner after a step of the optimiser."""
 
     def state_beside(self) -> Mapping[str, Tensor]:
-        """What a state holds beside the trained modules."""
+        """Tensors of a checkpoint in addition to the trained modules."""
 
 
 def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], seed: int) -> Learner:
-    """The learner of a criterion; what is begun at random beside the network is a function of the seed."""
+    """The learner of a criterion; the initial weights of its other networks are a function of the seed."""
     match criterion:
         case VICReg():
             return Joint(network, partial(vicreg, criterion))
@@ -183,7 +183,7 @@ def learner(criterion: Criterion, network: Network, projector: tuple[int, ...], 
 
 
 class Joint:
-    """Two views that go through one encoder; batch norm sees both in one minibatch, as the released code does it."""
+    """Two views through one encoder; batch norm sees both in one minibatch, as in the released code."""
 
     views, coupled = 2, True
 
@@ -201,14 +201,14 @@ class Joint:
         return self.loss_of(embeddings[0], embeddings[1])
 
     def after_step(self, moment: Moment) -> None:
-        """Nothing follows."""
+        """No update."""
 
     def state_beside(self) -> Mapping[str, Tensor]:
         return {}
 
 
 class Teacher:
-    """A slow copy of an encoder: its parameters follow the encoder's, and batch norm takes those of the minibatch."""
+    """A moving average of an encoder's parameters; batch norm uses the statistics of the minibatch."""
 
     def __init__(self, network: Network) -> None:
         self.copy = copy.deepcopy(network).requires_grad_(False)
@@ -257,7 +257,7 @@ class Predicting:
 
 
 class Distilling:
-    """DINO: the distributions of a teacher, whose centre follows what it says of each step's pictures."""
+    """DINO: the distributions of a teacher; the centre is a moving average of the teacher's outputs."""
 
     views, coupled = 2, False
 
@@ -267,7 +267,7 @@ class Distilling:
         self.teacher = Teacher(network)
         place = next(network.parameters()).device
         self.centre = torch.zeros(width, device=place)
-        self.said: list[Tensor] = []  # sums over pictures of this step
+        self.said: list[Tensor] = []  # sums over the images of this step
         self.pictures = 0
 
     def embed(self, images: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ class Distilling:
 
     def after_step(self, moment: Moment) -> None:
         mean = torch.stack(self.said).sum(0) / self.pictures
-        self.centre.lerp_(mean, 1 - self.config.centre)
+        self.centre.lerp_(mean, 1 - self.config.centre_momentum)
         self.said, self.pictures = [], 0
         self.teacher.follow(teacher_momentum(self.config.momentum, moment.progress))
 
@@ -294,7 +294,7 @@ class Distilling:
 
 
 class Classifying:
-    """Classes of the first view alone, as the released code does it, by `logits` of its images."""
+    """Classification of the first view by `logits`, as in the released code."""
 
     views, coupled = 1, False
 
@@ -311,14 +311,14 @@ class Classifying:
         return functional.cross_entropy(embeddings[0], labels)
 
     def after_step(self, moment: Moment) -> None:
-        """Nothing follows."""
+        """No update."""
 
     def state_beside(self) -> Mapping[str, Tensor]:
         return {}
 
 
 def tuning(network: Network, classes: int, seed: int) -> Classifying:
-    """Classes by a linear layer on the backbone, which is trained with it; the projector is left as it is."""
+    """Classification by a linear layer on the backbone, trained together; the projector is unchanged."""
     with drawn_from(seed, "linear layer", place=torch.device("cpu")):
         layer = nn.Linear(network.features, classes)
     network.projector.requires_grad_(False)

@@ -1,10 +1,10 @@
-"""Linear probes: classifiers trained on frozen embeddings, whose gap between training and test pictures is measured.
+"""Linear probes: classifiers on frozen embeddings, for the gap between training and validation images.
 
 Published setting: stochastic gradient descent with momentum 0.9, 20 epochs in minibatches of 64, at a learning rate
 that falls from 10 to 0.1 linearly. Meehan et al. 2023, A.2.3. In the authors' code a probe is trained on random crops;
-here on the embeddings of the evaluation transform, one for each picture, so that the embeddings are computed once.
+here on the embeddings of the evaluation transform, one for each image, so that the embeddings are computed once.
 
-Planning a probe imports no torch; computing one does.
+Planning imports no torch; computing does.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# One row for each snapshot, layer and split: how many of n pictures the probe is right about.
+# One row for each snapshot, layer and split.
 PROBES = pa.schema(
     [
         ("epoch", pa.int64()),  # of the snapshot
         ("layer", pa.int64()),  # 0: the backbone
-        ("split", pa.string()),  # train: the model's own pictures; validation
+        ("split", pa.string()),  # train: the model's own images; validation
         ("correct", pa.int64()),
         ("n", pa.int64()),
     ]
@@ -42,10 +42,9 @@ PROBES = pa.schema(
 
 @dataclass(frozen=True)
 class LinearProbe(Ranged):
-    """Probes of every snapshot of an encoder, trained on the pictures that it was trained on.
+    """Probes of every snapshot of an encoder, trained on the images that it was trained on.
 
-    They are on these `layers`; empty: the backbone (0) and the last. The learning rate falls from `first` to `last`,
-    step by step.
+    `layers`: empty for the backbone (0) and the last. The learning rate falls linearly from `first` to `last`.
     """
 
     images: TrainingImages
@@ -61,14 +60,14 @@ class LinearProbe(Ranged):
 
 @task(version=1, name="self_supervised.linear_probe", gpus=1.0)
 def linear_probe(config: LinearProbe, inputs: Inputs) -> pa.Table:
-    """How often probes on each snapshot are right (PROBES). The inputs are SNAPSHOTS, of one or more links."""
+    """The accuracy of probes on each snapshot (PROBES). The inputs are SNAPSHOTS of one or more links."""
     from tasks.datasets.catalog import load_with_boxes
 
     return probe_snapshots(config, load_with_boxes(config.images.data, config.images.correlation), inputs)
 
 
 def probe_snapshots(config: LinearProbe, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
-    """How often probes on each snapshot of these tables are right about pictures (PROBES)."""
+    """The accuracy of probes on each snapshot of these tables (PROBES)."""
     import torch
 
     from tasks.datasets.boxed.crops import portions
@@ -100,7 +99,7 @@ def train_probe(
 ) -> tuple[Tensor, Tensor]:
     """The probe's weights (classes, d) and constants (classes,), trained on embeddings (n, d) of these classes.
 
-    Both start at 0, so that only the order of pictures is drawn.
+    Both start at 0, so only the order of images is random.
     """
     import torch
 
@@ -124,7 +123,7 @@ def train_probe(
 
 
 def correct(weights: tuple[Tensor, Tensor], embeddings: Tensor, labels: NDArray[np.int64]) -> int:
-    """The number of embeddings whose class the probe finds; ties go to the lowest."""
+    """The number of correctly classified embeddings; ties go to the lowest class."""
     import torch
 
     factors, constants = weights

@@ -1,4 +1,4 @@
-"""Encoders as torch modules: a backbone, a projector, a classifier on that where there are classes; embeddings."""
+"""Encoders as torch modules (backbone, projector, optional classifier), and their embeddings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tasks.worker import hardware
 
 
 class Block(nn.Module):
-    """A basic block: two convolutions with batch norm beside a shortcut."""
+    """A basic residual block: two convolutions with batch norm, and a shortcut."""
 
     def __init__(self, before: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -46,8 +46,8 @@ class Block(nn.Module):
 class SmallResNet(nn.Module):
     """Images (n, 3, height, width), of 32 x 32, to (n, 4 width); a processor without a GPU trains it in minutes.
 
-    A 3x3 stem by steps of 2, then three basic blocks of `width`, 2 `width` and 4 `width` channels, the last two by
-    steps of 2, each with a 1x1 shortcut where the shape changes, and the mean over places. He et al. 2016, "Deep
+    A 3x3 stem with stride 2, then three basic blocks of `width`, 2 `width` and 4 `width` channels, the last two with
+    stride 2, each with a 1x1 shortcut if the shape changes, and the mean over positions. He et al. 2016, "Deep
     residual learning for image recognition", figure 5 (left), option B.
     """
 
@@ -63,10 +63,10 @@ class SmallResNet(nn.Module):
 
 
 class NarrowShortcut(nn.Conv2d):
-    """A 1x1 convolution of every second place, which are taken before it.
+    """A 1x1 convolution of every second position, which are selected before the convolution.
 
-    With a stride of its own its gradient writes beyond its memory on processors with AVX2 and no AVX-512, where fewer
-    than 8 channels come in with their values side by side (oneDNN 3.13, seen with torch 2.15).
+    With a strided convolution, the gradient writes out of bounds on processors with AVX2 and without AVX-512 for fewer
+    than 8 input channels in channels-last format (oneDNN 3.13, observed with torch 2.15).
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class NarrowShortcut(nn.Conv2d):
 
 
 def convolution(before: int, channels: int, kernel: int, stride: int) -> nn.Conv2d:
-    """A convolution that starts He normal, by what goes out, as torchvision's residual networks do."""
+    """A convolution with He normal initial weights by fan-out, as in torchvision's residual networks."""
     kind = NarrowShortcut if kernel == 1 and stride > 1 and before < 8 else nn.Conv2d
     made = kind(before, channels, kernel, stride, kernel // 2, bias=False)
     nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
@@ -82,10 +82,10 @@ def convolution(before: int, channels: int, kernel: int, stride: int) -> nn.Conv
 
 
 class Network(nn.Module):
-    """A backbone and the layers of its projector; with `classes`, batch norm, ReLU and a linear layer as one more.
+    """A backbone and the layers of its projector; with `classes`, one more layer of batch norm, ReLU and a linear map.
 
     Layer 0 is the backbone, layer `depth` the last. A layer of the projector is linear with batch norm and ReLU, the
-    last one linear without a constant.
+    last one linear without a bias.
     """
 
     def __init__(self, config: EncoderConfig, classes: int = 0) -> None:
@@ -107,7 +107,7 @@ class Network(nn.Module):
         return x if self.classifier is None else self.classifier(x)
 
     def layers(self, images: Tensor) -> list[Tensor]:
-        """The embeddings of every layer, from the backbone's on."""
+        """The embeddings of every layer, starting with the backbone."""
         embeddings = [self.backbone(images)]
         above = [*self.projector, *([] if self.classifier is None else [self.classifier])]
         for layer in above:
@@ -116,7 +116,7 @@ class Network(nn.Module):
 
 
 def perceptron(features: int, widths: tuple[int, ...]) -> nn.Sequential:
-    """Linear layers of these widths with batch norm and ReLU between them; the last has no constant."""
+    """Linear layers of these widths with batch norm and ReLU between them; the last has no bias."""
     sizes = [features, *widths]
     inner = [
         nn.Sequential(nn.Linear(before, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True))
@@ -126,9 +126,9 @@ def perceptron(features: int, widths: tuple[int, ...]) -> nn.Sequential:
 
 
 def backbone(name: str, resolution: int) -> tuple[nn.Module, int]:
-    """The backbone of this name, begun at random, and the number of its features.
+    """The backbone of this name with random weights, and the number of its features.
 
-    ValueError, in one line, where it needs timm and there is none.
+    Raises ValueError if it needs timm and timm is not installed.
     """
     if name in RESNETS:
         import torchvision
@@ -144,7 +144,7 @@ def backbone(name: str, resolution: int) -> tuple[nn.Module, int]:
 
 
 def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
-    """timm's vision transformer of this name without its classifier: the class token after the last norm."""
+    """timm's vision transformer of this name up to the class token after the last norm."""
     try:
         import timm
     except ImportError:
@@ -154,47 +154,47 @@ def transformer(name: str, resolution: int) -> tuple[nn.Module, int]:
 
 
 def initial_network(config: EncoderConfig, classes: int, seed: int) -> Network:
-    """The network with its initial weights, which are a function of the seed; on the CPU."""
+    """The network on the CPU; its initial weights are a function of the seed."""
     with drawn_from(seed, "initial weights", place=torch.device("cpu")):
         return Network(config, classes)
 
 
 def unset(config: EncoderConfig, classes: int) -> Network:
-    """The network with weights that mean nothing until others are loaded, which a large one takes seconds to draw."""
+    """The network with uninitialised weights; drawing those of a large network takes seconds."""
     with torch.device("meta"):
         network = Network(config, classes)
     return network.to_empty(device="cpu")
 
 
 def tensors(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters and the means and variances of batch norm, by name: what embeddings depend on."""
+    """All tensors that embeddings depend on, by name: parameters, and means and variances of batch norm."""
     held = {name: parameter.detach() for name, parameter in module.named_parameters()}
     return held | {name: buffer for name, buffer in module.named_buffers() if buffer.is_floating_point()}
 
 
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue, from 0 to 1
-PIXELS = {"cpu": 32 * 32 * 32, "cuda": 256 * 224 * 224}  # embedded at once
-MOST = 1024  # pictures embedded at once
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels, in [0, 1]
+PIXELS = {"cpu": 32 * 32 * 32, "cuda": 256 * 224 * 224}  # pixels per batch
+MOST = 1024  # images per batch
 CLASSIFIER = "classifier.2.weight"
 
 
 class Encoder:
-    """An encoder in evaluation mode: batch norm takes the means and variances of training."""
+    """An encoder in evaluation mode: batch norm uses the means and variances of training."""
 
     def __init__(self, network: Network, place: torch.device) -> None:
         self.network, self.place = network.to(place).to(memory_format=torch.channels_last).eval(), place
 
     @property
     def depth(self) -> int:
-        """The number of the last layer; a supervised model's is that of its logits."""
+        """The number of the last layer; for a supervised model, the logits."""
         return self.network.depth
 
     def embed(self, images: NDArray[np.uint8], layers: Sequence[int]) -> dict[int, Tensor]:
         """The embeddings of images (n, r, r, 3) by layer: each (n, d) float32, on the CPU.
 
-        Layer 0 is the backbone, `depth` the last. Images are normalised as in training. A few are embedded at a time,
-        always as many, so that memory is bounded and an image's embedding does not depend on how many there are.
-        ValueError for a layer that there is not.
+        Layer 0 is the backbone, `depth` the last. Images are normalised as in training. Batches have a constant size,
+        which bounds memory and makes an image's embedding independent of the number of images. Raises ValueError for an
+        unknown layer.
         """
         for layer in layers:
             if not 0 <= layer <= self.depth:
@@ -211,7 +211,7 @@ class Encoder:
         return {layer: torch.cat(kept).clone() for layer, kept in parts.items()}
 
     def _layers(self, images: NDArray[np.uint8]) -> list[Tensor]:
-        pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)  # already by channels last
+        pixels = torch.from_numpy(images).to(self.place).permute(0, 3, 1, 2)  # already in channels-last format
         return self.network.layers(normalise(pixels.float() / 255))
 
 
@@ -221,9 +221,9 @@ Embed = Callable[[NDArray[np.uint8], Sequence[int]], Mapping[int, ArrayLike]]
 def collect_embeddings(
     embed: Embed, layers: Sequence[int], portions: Iterable[NDArray[np.uint8]], count: int
 ) -> dict[int, NDArray[np.float32]]:
-    """The embeddings of `count` images that come some at a time, by layer, (count, d) each.
+    """The embeddings of `count` images in portions, by layer, (count, d) each.
 
-    They are put where they belong at once, since joining parts would take the memory twice.
+    Results are written in place, because concatenation would double the memory.
     """
     found: dict[int, NDArray[np.float32]] = {}
     start = 0
@@ -238,20 +238,20 @@ def collect_embeddings(
 
 
 def _pad_images(images: NDArray[np.uint8], count: int) -> NDArray[np.uint8]:
-    """The images, and black ones to make up the number."""
+    """The images, padded to this number with black ones."""
     if len(images) == count:
         return np.ascontiguousarray(images)
     return np.concatenate([images, np.zeros((count - len(images), *images.shape[1:]), np.uint8)])
 
 
 def normalise(images: Tensor) -> Tensor:
-    """Images (n, 3, h, w) from 0 to 1, minus ImageNet's mean and over its standard deviation."""
+    """Images (n, 3, h, w) in [0, 1], standardised with ImageNet's mean and standard deviation."""
     mean, deviation = (images.new_tensor(numbers).view(3, 1, 1) for numbers in (MEAN, DEVIATION))
     return (images - mean) / deviation
 
 
 def encoder(config: Pretraining | EncoderConfig, weights: Weights, place: torch.device) -> Encoder:
-    """The encoder with these weights, as a snapshot has them; ValueError, in one line, where they are another's."""
+    """The encoder with the weights of a snapshot. Raises ValueError if they belong to another network."""
     built = encoder_of_pretraining(config) if isinstance(config, Pretraining) else config
     classes = len(weights[CLASSIFIER]) if CLASSIFIER in weights else 0
     network = unset(built, classes)
@@ -260,7 +260,7 @@ def encoder(config: Pretraining | EncoderConfig, weights: Weights, place: torch.
 
 
 def load(network: Network, weights: Weights, what: str) -> None:
-    """Give the network these weights; ValueError where they are not those of such a network."""
+    """Load these weights into the network. Raises ValueError if names or shapes differ."""
     held = tensors(network)
     shapes: Mapping[str, tuple[int, ...]] = {name: tuple(tensor.shape) for name, tensor in held.items()}
     given = {name: values.shape for name, values in weights.items()}

@@ -1,15 +1,14 @@
-"""Self-supervised training of an encoder, its fine-tuning as a classifier, and its weights after some epochs of either.
+"""Self-supervised training of an encoder and its fine-tuning as a classifier, with snapshots of its weights.
 
 Published setting of the training: ResNet-101 with a projector of 8192-8192-8192, 1000 epochs of minibatches of 1024
-pictures by LARS. Meehan et al. 2023, "Do SSL models have déjà vu?", A.2.2.
+images by LARS. Meehan et al. 2023, "Do SSL models have déjà vu?", A.2.2.
 
-In fine-tuning, a linear layer on the backbone is trained together with the backbone to classify the pictures of the
-pretraining. The projector is not on the way: it stays as pretraining left it, and so does its batch norm, so that the
-attack by the projector's embeddings is made on what a user of the backbone has made of it. Ibid., section 6 and figure
-10, fine-tunes for 20 epochs and leaves open optimiser, rate and augmentation, and where the layer is; here they are the
-usual ones of fine-tuning.
+In fine-tuning, a linear layer on the backbone is trained together with the backbone to classify the images of the
+pretraining. The projector and its batch norm remain unchanged, so the attack on the projector's embeddings uses the
+backbone as its user fine-tuned it. Ibid., section 6 and figure 10, fine-tunes for 20 epochs and does not state
+optimiser, rate, augmentation or the position of the layer; here they are common choices for fine-tuning.
 
-Planning either imports no torch; computing one does.
+Planning imports no torch; computing does.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from tasks.worker import hardware
 
 
 def batch_key(config: Pretraining) -> Pretraining:
-    """What trainings that share a call have in common: all but the seed."""
+    """The common configuration of trainings in one call: everything except the seed."""
     return replace(config, seed=0)
 
 
 def work(config: Pretraining) -> Work:
-    """What the training computes: two views of every picture an epoch."""
+    """The amount of computation: two views of every image per epoch."""
     from tasks.datasets.catalog import load_with_boxes
 
     classes = len(load_with_boxes(config.images.data, config.images.correlation).names)
@@ -46,7 +45,7 @@ def pretrain_many(
     configs: Sequence[Pretraining],
     inputs: Sequence[Inputs],  # noqa: ARG001 - a training reads no tables
 ) -> Iterator[tuple[int, pa.Table | Exception]]:
-    """Each training's SNAPSHOTS, or the exception that ended it alone, as it ends."""
+    """Each training's SNAPSHOTS, or the exception that ended it, when it ends."""
     from tasks.datasets.catalog import load_with_boxes
 
     for index, config in enumerate(configs):
@@ -61,16 +60,15 @@ def pretrain_many(
     version=1, name="self_supervised.pretrain", gpus=1.0, many=pretrain_many, batch_key=batch_key, trains=1, work=work
 )
 def pretrain(config: Pretraining, inputs: Inputs) -> pa.Table:
-    """The encoder's weights after each recorded epoch (SNAPSHOTS); no rows where none is."""
+    """The encoder's weights after each recorded epoch (SNAPSHOTS); empty without recorded epochs."""
     return single_table(pretrain_many, config, inputs)
 
 
 def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 0) -> pa.Table:
-    """The weights (SNAPSHOTS) of an encoder trained on the config's part of these pictures.
+    """The weights (SNAPSHOTS) of an encoder trained on the config's part of these images.
 
-    As the job at this index of a call it continues from a given state, and leaves its own where that is wanted; on a
-    CPU neither makes a difference to the result. TrainingError where a loss is not finite; ValueError, in one line,
-    for a network that cannot be had.
+    As the job at this index of a call it resumes from a checkpoint, and writes its own if requested; on a CPU neither
+    affects the result. Raises TrainingError if a loss is not finite, and ValueError if the network is unavailable.
     """
     from tasks.self_supervised.learners import learner
     from tasks.self_supervised.networks import initial_network
@@ -87,10 +85,10 @@ def pretrain_encoder(config: Pretraining, pictures: BoxedPictures, index: int = 
 
 @dataclass(frozen=True)
 class ClassifierTuning:
-    """A fine-tuning by the fields of `training`, which has the pretraining's pictures and network, from one snapshot.
+    """A fine-tuning from one snapshot; `training` has the pretraining's images and network.
 
-    `start` is the epoch of the snapshot; None: the latest one. Weights are kept after the epochs that `training`
-    records, counted from the beginning of fine-tuning; 0 is the snapshot itself.
+    `start` is the epoch of the snapshot; None: the latest. Weights are kept after the recorded epochs of `training`,
+    counted from the start of fine-tuning; 0 is the snapshot.
     """
 
     training: Pretraining
@@ -104,10 +102,10 @@ class ClassifierTuning:
 def tuning(
     config: Pretraining, epochs: int = 20, recorded: tuple[int, ...] = (), start: int | None = None
 ) -> ClassifierTuning:
-    """The fine-tuning of what a pretraining trained.
+    """The fine-tuning of a pretrained encoder.
 
-    Minibatches of at most 256 by SGD at 0.03 for 256, falling by half a cosine without warm-up; views are cropped and
-    flipped and keep their colours.
+    Minibatches of at most 256, SGD at a rate of 0.03 for 256 images that falls by half a cosine without warm-up; views
+    are cropped and flipped, and their colours are unchanged.
     """
     views = replace(config.augmentation, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
     training = replace(
@@ -139,9 +137,9 @@ def fine_tune(config: ClassifierTuning, inputs: Inputs) -> pa.Table:
 
 
 def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs: Inputs) -> pa.Table:
-    """The weights (SNAPSHOTS) of a snapshot's encoder fine-tuned on the config's part of these pictures.
+    """The weights (SNAPSHOTS) of a snapshot's encoder fine-tuned on the config's part of these images.
 
-    TrainingError where a loss is not finite; ValueError, in one line, where there is no such snapshot.
+    Raises TrainingError if a loss is not finite, and ValueError if the snapshot does not exist.
     """
     from tasks.self_supervised import learners
     from tasks.self_supervised.networks import load, unset
@@ -158,7 +156,7 @@ def fine_tune_encoder(config: ClassifierTuning, pictures: BoxedPictures, inputs:
 
 
 def _choose_snapshot(config: ClassifierTuning, inputs: Inputs) -> tuple[pa.Table, int]:
-    """The table and the row of the snapshot to start from."""
+    """The table and the row of the initial snapshot."""
     there = {epoch: (table, row) for table in inputs for row, epoch in enumerate(epochs(table))}
     start = max(there, default=0) if config.start is None else config.start
     if start not in there:

@@ -1,9 +1,9 @@
-"""The configs of a self-supervised training and of its encoder: backbone, criterion, views, schedule and optimiser.
+"""Configuration of a self-supervised training and its encoder: backbone, criterion, views, schedule and optimiser.
 
-Light enough for plans: they import no torch. What builds a backbone is in `tasks.self_supervised.networks`, what
-computes a criterion in `tasks.self_supervised.learners`.
+It imports no torch, so that plans stay light. `tasks.self_supervised.networks` builds backbones, and
+`tasks.self_supervised.learners` computes criteria.
 
-| backbone                                        | what it is                                                        |
+| backbone                                        | network                                                           |
 |-------------------------------------------------|-------------------------------------------------------------------|
 | `resnet18`, `resnet34`, `resnet50`, `resnet101` | torchvision's, without the last layer                             |
 | `vit-ti`, `vit-s`, `vit-b`, `vit-l`             | timm's vision transformers, patches of 16, class token            |
@@ -43,7 +43,7 @@ class VICReg(Ranged):
 
 @dataclass(frozen=True)
 class SimCLR(Ranged):
-    """Cross-entropy of finding the other view among those of all pictures. Chen et al. 2020, eq. 1."""
+    """Cross-entropy of identifying the other view among the views of all images. Chen et al. 2020, eq. 1."""
 
     tag: ClassVar[str] = "simclr"
 
@@ -63,46 +63,48 @@ class BarlowTwins(Ranged):
 
 @dataclass(frozen=True)
 class BYOL(Ranged):
-    """Prediction of what a slow copy makes of the other view. Grill et al. 2020, "Bootstrap your own latent", eq. 2.
+    """Prediction of a teacher's output for the other view. Grill et al. 2020, "Bootstrap your own latent", eq. 2.
 
-    The copy's momentum rises from `momentum` to 1 over the schedule, by half a cosine.
+    The teacher is a moving average of the trained network. Its momentum rises from `momentum` to 1 over the schedule,
+    by half a cosine.
     """
 
     tag: ClassVar[str] = "byol"
 
     momentum: Annotated[float, Share()] = 0.996
-    """Momentum of the copy at the start of training."""
+    """Momentum of the teacher at the start of training."""
     predictor: tuple[Annotated[int, AtLeast(1)], ...] = ()
-    """Widths of the predictor's layers, the last of which is the projector's; empty: the projector's widths."""
+    """Widths of the predictor's layers, the last equal to the projector's; empty: the projector's widths."""
 
 
 @dataclass(frozen=True)
 class DINO(Ranged):
-    """Cross-entropy with what a slow copy makes of the other view, centred and sharpened. Caron et al. 2021, eq. 1.
+    """Cross-entropy with a teacher's centred and sharpened output for the other view. Caron et al. 2021, eq. 1.
 
-    The copy's temperature rises from `first` to `last` over `rising` epochs, its momentum from `momentum` to 1 over the
-    schedule, by half a cosine. There are two views and no smaller crops.
+    The teacher is a moving average of the trained network. Its temperature rises from `initial_temperature` to
+    `final_temperature` over `temperature_warmup` epochs, its momentum from `momentum` to 1 over the schedule, by half a
+    cosine. There are two views and no smaller crops.
     """
 
     tag: ClassVar[str] = "dino"
 
     temperature: Annotated[float, Finite()] = 0.1
     """Temperature of the trained network."""
-    first: Annotated[float, Finite()] = 0.04
-    """Temperature of the copy in the first epoch."""
-    last: Annotated[float, Finite()] = 0.07
-    """Temperature of the copy after `rising` epochs."""
-    rising: Annotated[int, AtLeast(0)] = 50
-    """Epochs over which the copy's temperature rises."""
-    centre: Annotated[float, Share()] = 0.9
-    """Momentum of the centre that is subtracted from the copy's outputs."""
+    initial_temperature: Annotated[float, Finite()] = 0.04
+    """Temperature of the teacher in the first epoch."""
+    final_temperature: Annotated[float, Finite()] = 0.07
+    """Temperature of the teacher after `temperature_warmup` epochs."""
+    temperature_warmup: Annotated[int, AtLeast(0)] = 50
+    """Epochs over which the teacher's temperature rises."""
+    centre_momentum: Annotated[float, Share()] = 0.9
+    """Momentum of the centre that is subtracted from the teacher's outputs."""
     momentum: Annotated[float, Share()] = 0.996
-    """Momentum of the copy at the start of training."""
+    """Momentum of the teacher at the start of training."""
 
     def teacher_temperature(self, epoch: int) -> float:
-        """The copy's temperature in an epoch, counted from 1: `first` in the first, `last` from epoch `rising` on."""
-        risen = 1.0 if self.rising <= 1 else min(1.0, (epoch - 1) / (self.rising - 1))
-        return self.first + (self.last - self.first) * risen
+        """The teacher's temperature in an epoch, counted from 1."""
+        risen = 1.0 if self.temperature_warmup <= 1 else min(1.0, (epoch - 1) / (self.temperature_warmup - 1))
+        return self.initial_temperature + (self.final_temperature - self.initial_temperature) * risen
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Supervised(Ranged):
 Criterion = VICReg | SimCLR | BarlowTwins | BYOL | DINO | Supervised
 
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
-TRANSFORMERS = {  # by their names in timm
+TRANSFORMERS = {  # names in timm
     "vit-ti": "vit_tiny_patch16_224",
     "vit-s": "vit_small_patch16_224",
     "vit-b": "vit_base_patch16_224",
@@ -136,7 +138,7 @@ Widths = tuple[int, ...]  # of a projector's layers
 
 
 def encoder_conflicts(backbone: str, projector: Widths, resolution: int) -> Iterator[str]:
-    """What is wrong with a backbone for images of this resolution and a projector of these widths."""
+    """Conflicts of a backbone with the resolution and the projector."""
     if backbone in TRANSFORMERS and resolution % PATCH:
         yield f"resolution is {resolution}; for {backbone} it must be a multiple of {PATCH}"
     if not projector or min(projector) < 1:
@@ -144,15 +146,15 @@ def encoder_conflicts(backbone: str, projector: Widths, resolution: int) -> Iter
 
 
 def step_conflicts(batch: int, accumulate: int) -> Iterator[str]:
-    """What is wrong with steps of `batch` pictures that are computed in this many parts."""
+    """Conflicts of steps of `batch` images that are computed in `accumulate` parts."""
     if batch % accumulate:
         yield f"accumulate is {accumulate}; it must divide batch, which is {batch}"
     if batch // accumulate < 2:
-        yield f"accumulate is {accumulate}; batch norm needs two pictures in a part, and batch is {batch}"
+        yield f"accumulate is {accumulate}; batch norm needs two images in a part, and batch is {batch}"
 
 
 def criterion_conflicts(criterion: Criterion, projector: Widths) -> Iterator[str]:
-    """What is wrong with a criterion on top of a projector of these widths."""
+    """Conflicts of a criterion with the widths of the projector."""
     if isinstance(criterion, BYOL) and criterion.predictor[-1:] not in ((), projector[-1:]):
         yield f"predictor is {criterion.predictor}; its last width must be the projector's, {projector[-1]}"
 
@@ -177,17 +179,17 @@ class WarmupCosine(Ranged):
     """Linear warm-up from 0 over the first `warmup` epochs, then half a cosine down to `final` times the first rate.
 
     p / warmup for p < warmup, then final + (1 - final) (1 + cos(pi (p - warmup) / (epochs - warmup))) / 2, where p
-    epochs have passed before the step; `final` from `epochs` on. Loshchilov & Hutter 2017, "SGDR", eq. 5 without
+    epochs have passed before the step; `final` after `epochs`. Loshchilov & Hutter 2017, "SGDR", eq. 5 without
     restarts, after the warm-up of Goyal et al. 2017; 10 epochs of it as in Chen et al. 2020, "A simple framework for
     contrastive learning of visual representations".
     """
 
-    epochs: Annotated[float, Finite()]  # of both together
+    epochs: Annotated[float, Finite()]  # including the warm-up
     warmup: Annotated[float, AtLeast(0), UpTo("epochs", below=True)] = 10.0
     final: Annotated[float, Share()] = 0.0
 
     def factors(self, passed: Factors) -> Factors:
-        """The factor of the first learning rate after so many epochs, whole or in part; of the shape of `passed`."""
+        """The factor of the learning rate after `passed` (possibly fractional) epochs, in the shape of `passed`."""
         rising = passed / self.warmup if self.warmup else np.ones_like(passed)
         gone = np.clip((passed - self.warmup) / (self.epochs - self.warmup), 0, 1)
         falling = self.final + (1 - self.final) * (1 + np.cos(math.pi * gone)) / 2
@@ -200,7 +202,7 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Augmentation(Ranged):
-    """How a view of a picture is drawn: a window of it, brought to a square, and its colours changed.
+    """How a view of an image is drawn: a random window, resized to a square, with changed colours.
 
     The window's ratio of width to height is from 3/4 to 4/3, uniform in its logarithm. Small windows have more detail
     from squares of a longer `side`.
@@ -208,36 +210,35 @@ class Augmentation(Ranged):
 
     resolution: Annotated[int, AtLeast(8)] = 224
     """Side of a view, in pixels."""
-    least: Annotated[float, Share(zero=False)] = 0.08
-    """Smallest share of the picture's area that a view's window has."""
+    min_area: Annotated[float, Share(zero=False)] = 0.08
+    """Smallest share of the image's area in a view."""
     flip: Annotated[float, Share()] = 0.5
-    """Chance that a view is mirrored."""
+    """Probability that a view is mirrored."""
     jitter: Annotated[float, Between(0, 2.5)] = 1.0
     """Strength of the change of colours: 1 changes brightness and contrast by up to 0.4, saturation by up to 0.2,
     hue by up to 0.1 of the circle, in 80 % of the views."""
     grey: Annotated[float, Share()] = 0.2
-    """Chance that a view is grey."""
+    """Probability that a view is grey."""
     blur: Annotated[float, Share()] = 1.0
-    """Chance that the first view is blurred (Gaussian, sigma from 0.1 to 2 pixels of 224)."""
+    """Probability that the first view is blurred (Gaussian, sigma from 0.1 to 2 pixels of 224)."""
     solarise: Annotated[float, Share()] = 0.2
-    """Chance that the second view is solarised."""
+    """Probability that the second view is solarised."""
     side: Annotated[int, AtLeast(0)] = 0
-    """Side of the squares in which whole pictures are held; 0: twice the resolution, or the pictures' longest side
-    if that is shorter."""
+    """Side of the stored square images, in pixels; 0: twice the resolution, or the images' longest side if shorter."""
 
 
 @dataclass(frozen=True)
 class Pretraining(Ranged):
     """One self-supervised training, and the epochs after which its weights are kept.
 
-    The learning rate is `base_learning_rate` times the pictures of a step / 256. It rises over `warmup` epochs and
-    falls by half a cosine to 0.001 of that at the end of `schedule` epochs; a link of a chain has fewer `epochs` and
-    the same schedule. A step has `batch` pictures, or all of them if there are fewer; what is left of an epoch is left
-    out. With `accumulate` above 1 it computes them in so many parts and takes the memory of a part: the loss and its
-    gradient are those of the whole minibatch, but batch norm sees each part as a minibatch of its own.
+    The learning rate is `base_learning_rate` times the images of a step / 256. It rises over `warmup` epochs and
+    falls by half a cosine to 0.001 of that after `schedule` epochs; a link of a chain has fewer `epochs` and
+    the same schedule. A step has `batch` images, or all images if there are fewer; the rest of an epoch is dropped.
+    With `accumulate` above 1 a step is computed in parts and needs the memory of one part: loss and gradient are those
+    of the whole minibatch, but batch norm sees each part separately.
 
     `projector` has the widths of the projector's layers. Weights are kept after the epochs `recorded` (0: before
-    training); empty stands for the last, and None for no epoch.
+    training); empty: the last, None: no epoch.
     """
 
     images: TrainingImages

@@ -1,7 +1,7 @@
-"""Self-supervised training: optimisers, epochs of minibatches, and the weights after some of them.
+"""Self-supervised training: optimisers, epochs of minibatches, and snapshots of the weights.
 
-An optimiser steps all parameters of one torch module at once (`torch._foreach_*`); its running statistics are plain
-tensors beside the parameters, so that a state can hold them.
+An optimiser updates all parameters of a torch module at once (`torch._foreach_*`); its running statistics are plain
+tensors, so that a checkpoint can contain them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOMENTUM, TRUST = 0.9, 0.001
 
 
 class Optimiser(Protocol):
-    """Steps parameters along their gradients."""
+    """Updates parameters from their gradients."""
 
     @property
     def moments(self) -> Mapping[str, list[Tensor]]:
@@ -41,7 +41,7 @@ class Optimiser(Protocol):
 
 
 def optimiser(name: OptimiserName, parameters: list[Tensor], decay: float) -> Optimiser:
-    """The optimiser of this name. Parameters of one axis, biases and gains of batch norm, never decay."""
+    """The optimiser of this name. Parameters with one axis (biases, gains of batch norm) do not decay."""
     kinds: Mapping[OptimiserName, Callable[[list[Tensor], float], Optimiser]] = {
         "lars": LARS,
         "sgd": SGD,
@@ -53,9 +53,9 @@ def optimiser(name: OptimiserName, parameters: list[Tensor], decay: float) -> Op
 class LARS:
     """Layer-wise adaptive rate scaling: v <- 0.9 v + r (g + decay w), w <- w - rate v, r = 0.001 |w| / |g + decay w|.
 
-    r is 1 where a norm is 0, and for parameters of one axis, which do not decay either. You, Gitman & Ginsburg 2017,
-    as in the code of Barlow Twins, VICReg and the audit's paper: the learning rate is outside of the momentum, and the
-    second norm is of the sum, in both of which the first paper's algorithm 1 differs.
+    r is 1 if a norm is 0, and for parameters with one axis, which do not decay. You, Gitman & Ginsburg 2017, as in the
+    code of Barlow Twins, VICReg and the audit's paper: unlike in the first paper's algorithm 1, the learning rate is
+    outside the momentum, and the second norm is that of the sum.
     """
 
     def __init__(self, parameters: list[Tensor], decay: float) -> None:
@@ -100,7 +100,7 @@ class SGD:
 
 
 class AdamW:
-    """Adam with decoupled weight decay: torch.optim.AdamW, whose moments begin before the first step.
+    """Adam with decoupled weight decay: torch.optim.AdamW with moments that exist before the first step.
 
     Loshchilov & Hutter 2019, algorithm 2.
     """
@@ -135,7 +135,7 @@ class Training:
 
     def __init__(self, config: Pretraining, learner: Learner, images: TrainingSet, place: torch.device) -> None:
         if len(images) < 2:
-            raise ValueError(f"the part {config.images.part} has {len(images)} pictures; batch norm needs at least two")
+            raise ValueError(f"the part {config.images.part} has {len(images)} images; batch norm needs at least two")
         self.config, self.learner, self.images, self.place = config, learner, images, place
         self.trained = learner.trained.to(place).to(memory_format=torch.channels_last)
         named = {name: weight for name, weight in self.trained.named_parameters() if weight.requires_grad}
@@ -149,7 +149,7 @@ class Training:
         self.steps = 0
 
     def run(self, index: int = 0) -> pa.Table:
-        """Train all epochs, from the state given to the job of this index on; the rows are SNAPSHOTS."""
+        """Train all epochs, resuming from the checkpoint of the job at this index, and return SNAPSHOTS."""
         config = self.config
         rows: list[dict[str, Any]] = []
 
@@ -160,7 +160,7 @@ class Training:
         return pa.Table.from_pylist(rows, schema=SNAPSHOTS)
 
     def take_steps(self, epoch: int) -> Iterator[Tensor]:
-        """Take the steps of an epoch, counted from 1; yield the loss of each."""
+        """Take the steps of an epoch, counted from 1, and yield their losses."""
         self.trained.train()
         order = self._order(epoch)
         factors = self.config.rates.factors(epoch - 1 + np.arange(len(order)) / len(order))
@@ -174,20 +174,20 @@ class Training:
         return float(losses.mean())
 
     def weights(self) -> Weights:
-        """The encoder's weights now, copied."""
+        """A copy of the encoder's current weights."""
         held = tensors(self.trained["encoder"])
         return {name: np.array(tensor.cpu().numpy(), np.float32, order="C") for name, tensor in held.items()}
 
     def _order(self, epoch: int) -> list[NDArray[np.int64]]:
-        """The places of each step's pictures; the last ones, too few for a step, are left out."""
+        """The rows of each step's images, without the last, incomplete step."""
         shuffled = seeds.generator(self.config.seed, "batch order", epoch).permutation(len(self.images))
         return np.split(shuffled[: self.steps_per_epoch * self.batch], self.steps_per_epoch)
 
     def _step(self, places: NDArray[np.int64], squares: Tensor, drawn: Tensor, moment: Moment, rate: float) -> Tensor:
-        """One step on these pictures; its loss, which the device may still be computing."""
+        """Take one step on these images and return its loss, which may still be computed by the device."""
         size = self.config.batch // self.config.accumulate
         parts = [slice(start, min(start + size, len(places))) for start in range(0, len(places), size)]
-        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # of a set that has fewer pictures than a batch
+        if len(parts) > 1 and parts[-1].stop - parts[-1].start < 2:  # if the set has fewer images than a batch
             parts[-2:] = [slice(parts[-2].start, parts[-1].stop)]
         labels = self.labels[torch.from_numpy(places).to(self.place)]
         sizes = self.sizes[torch.from_numpy(places)]
@@ -211,7 +211,7 @@ class Training:
         return loss
 
     def _apart(self, parts: list[slice], images: Callable[[slice], Tensor], labels: Tensor, moment: Moment) -> Tensor:
-        """Gradients of a loss that is a mean over pictures, part by part."""
+        """Gradients of a loss that is a mean over images, part by part."""
         total = torch.zeros((), device=self.place)
         for part in parts:
             seen = images(part)
@@ -228,8 +228,8 @@ class Training:
     ) -> Tensor:
         """Gradients of a loss of the whole minibatch, in the memory of a part.
 
-        First the embeddings of all parts without a graph, then the loss and its gradient with respect to them, then the
-        parts once more, each with its embeddings' gradient. Gao et al. 2021, "Scaling deep contrastive learning batch
+        First the embeddings of all parts without a graph, then the loss and its gradient with respect to them, then
+        each part again, with the gradient of its embeddings. Gao et al. 2021, "Scaling deep contrastive learning batch
         size under memory limited setup", section 3.2.
         """
         found = []
@@ -249,7 +249,7 @@ class Training:
         return loss.detach()
 
     def _images(self, squares: Tensor, sizes: Tensor, drawn: Tensor) -> Tensor:
-        """The views of pictures, (views n, 3, r, r), one view after another."""
+        """The views of images, (views n, 3, r, r), one view after another."""
         config = self.config.augmentation
         seen = [
             views.view(config, squares, views.drawing(config, numbers, sizes, at)) for at, numbers in enumerate(drawn)
@@ -260,7 +260,7 @@ class Training:
         return torch.autocast(self.place.type, torch.bfloat16, enabled=self.config.precision == "bfloat16")
 
     def arrays(self) -> dict[str, Tensor]:
-        """All that a state holds: weights, the optimiser's statistics, and what the learner has beside them."""
+        """The tensors of a checkpoint: weights, the optimiser's statistics and other tensors of the learner."""
         arrays = {f"weight {name}": tensor for name, tensor in tensors(self.trained).items()}
         for moment, values in self.optimiser.moments.items():
             arrays |= {f"{moment} {name}": value for name, value in zip(self.names, values, strict=True)}
@@ -269,7 +269,7 @@ class Training:
 
 @contextmanager
 def statistics_kept(module: nn.Module) -> Iterator[None]:
-    """Leave the means and variances that batch norm keeps as they are inside, though it takes the minibatch's."""
+    """Do not update the running means and variances of batch norm inside this context."""
     norms = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     before = [norm.momentum for norm in norms]
     for norm in norms:
@@ -282,5 +282,5 @@ def statistics_kept(module: nn.Module) -> Iterator[None]:
 
 
 def state_name(config: Pretraining) -> str:
-    """What a state calls its training: everything that bears on it except its length and what is kept."""
+    """The name of a training's checkpoints: its configuration without its length and recorded epochs."""
     return f"{RULE}: {replace(config, epochs=1, recorded=())}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Weights = Mapping[str, NDArray[np.float32]]
 
-# One row per recorded epoch of a training, or of a link of it.
+# One row per recorded epoch of a training or of one of its links.
 SNAPSHOTS = pa.schema(
     [
         ("epoch", pa.int64()),  # epochs trained; 0: before training
@@ -46,7 +46,7 @@ def epochs(snapshots: pa.Table) -> list[int]:
 
 
 def weights_of(snapshots: pa.Table, row: int) -> dict[str, NDArray[np.float32]]:
-    """The weights in one row by name, read-only. One row at a time: those of a large network take a gigabyte."""
+    """The weights in one row by name, read-only. One row at a time: the weights of a large network need a gigabyte."""
     from tasks.models.networks import weights_of_model
 
     return weights_of_model(snapshots, row)

@@ -1,4 +1,4 @@
-"""The pictures of a training as squares: on the device where they fit, else in a mapped file, read a step ahead."""
+"""The images of a training as squares: on the device if they fit, else in a mapped file, read a step ahead."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training import memory
 from tasks.worker import hardware
 
-SHARE = 0.5  # of the free memory of a device that pictures may take
-TOGETHER = 1 << 26  # bytes of squares made at a time
+SHARE = 0.5  # largest share of a device's free memory for images
+TOGETHER = 1 << 26  # bytes of squares per batch
 
 
 class Held(Protocol):
-    """Pictures as squares, by their places in a training set."""
+    """Images as squares, by their rows in a training set."""
 
     def minibatches(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         """The squares of each minibatch, (n, 3, side, side) bytes on the device."""
@@ -34,7 +34,7 @@ class Held(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Resident:
-    """Pictures on the device, (n, 3, side, side)."""
+    """Images on the device, (n, 3, side, side)."""
 
     squares: Tensor
 
@@ -45,7 +45,7 @@ class Resident:
 
 @dataclass(frozen=True, eq=False)
 class Mapped:
-    """Pictures in a mapped file; while a step computes, a thread reads those of the next one."""
+    """Images in a mapped file; a thread reads the images of the next step during a step."""
 
     rows: PictureRows
     place: torch.device
@@ -66,7 +66,7 @@ class Mapped:
 
 @dataclass(frozen=True, eq=False)
 class Squares:
-    """Some of a set's pictures as squares, made when they are read."""
+    """Some of a set's images as squares, computed on access."""
 
     pictures: BoxedPictures
     of: NDArray[np.int64]
@@ -88,10 +88,10 @@ class Squares:
 
 
 def _hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, place: torch.device, what: str) -> Held:
-    """These pictures as squares for a device.
+    """These images as squares for a device.
 
-    Those that do not fit are in the cache folder (`tasks.datasets.picture_cache`), under a digest of `what`, which must
-    identify data and rows. DatasetError where they cannot be read or written.
+    Images that do not fit are stored in the cache folder (`tasks.datasets.picture_cache`), under a digest of `what`,
+    which must identify data and rows. Raises DatasetError if they cannot be read or written.
     """
     squares = Squares(pictures, rows, side)
     free = memory.free(place) if place.type == "cuda" else hardware.available_memory()
@@ -103,7 +103,7 @@ def _hold_pictures(pictures: BoxedPictures, rows: NDArray[np.int64], side: int, 
 
 
 def resident(squares: PictureRows, place: torch.device) -> Resident:
-    """The pictures, all at once on the device."""
+    """All images on the device."""
     side = squares.shape[0]
     made = torch.empty(len(squares), 3, side, side, dtype=torch.uint8, device=place)
     together = max(1, TOGETHER // (side * side * 3))
@@ -115,7 +115,7 @@ def resident(squares: PictureRows, place: torch.device) -> Resident:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """Pictures as squares, with their sizes (n, 2: height, width) and their classes (n,)."""
+    """Images as squares, their sizes (n, 2: height, width) and their classes (n,)."""
 
     held: Held
     sizes: NDArray[np.int32]
@@ -126,9 +126,9 @@ class TrainingSet:
 
 
 def training_set(config: Pretraining, pictures: BoxedPictures, place: torch.device) -> TrainingSet:
-    """The config's part of these pictures. A DatasetError where there are too few, or where they cannot be read."""
+    """The config's part of these images. Raises DatasetError if they are too few or unreadable."""
     rows = split_pictures(pictures, config.images.partition).rows(config.images.part)
     sizes = pictures.sizes[rows]
-    # What is asked for, else twice the resolution, but no more than any picture has.
+    # The requested side, else twice the resolution, at most the longest side of any image.
     side = config.augmentation.side or max(8, min(2 * config.augmentation.resolution, int(sizes.max())))
     return TrainingSet(_hold_pictures(pictures, rows, side, place, str(config.images)), sizes, pictures.labels[rows])

@@ -1,15 +1,14 @@
-"""Views of pictures: a random window of each, brought to a square, with changed colours; all of a minibatch at once.
+"""Views of images: a random window, resized to a square, with changed colours, for a whole minibatch at once.
 
-Everything that is drawn is a function of the seed, the epoch and the step. A window is cut in the picture's own
-geometry. It is sampled with the triangle of bilinear interpolation, which is as wide as an output pixel where the
-window is shrunk (so antialiased, as torchvision's and Pillow's resizing are), and Gaussian blur is part of it: both
-are products of two matrices, one for each axis, and blurring does not need the picture twice. The changes of colours
-are one 3 x 3 matrix and one constant for each picture: brightness, contrast, saturation, hue (a turn about the grey
-axis) and grey, in this order, cut off at black and white once, after the last, as in the code of the audit's paper
-(whose contrast and saturation, though, go by the grey of the picture before any change); solarisation follows. So a
-view takes one product for each axis and one for the colours with the normalisation.
+All random numbers are a function of the seed, the epoch and the step. A window is cropped in the image's original
+geometry. It is sampled with the triangle kernel of bilinear interpolation, which is as wide as an output pixel if the
+window is reduced (antialiased, as in torchvision and Pillow), and includes Gaussian blur: each is a product of two
+matrices, one per axis. Colour changes are one 3 x 3 matrix and one constant per image: brightness, contrast,
+saturation, hue (a rotation about the grey axis) and grey, in this order, clipped once after the last, as in the code of
+the audit's paper (which computes contrast and saturation from the grey of the unchanged image); solarisation follows.
+A view therefore needs one product per axis and one for colours and normalisation.
 
-torchvision's ColorJitter has a random order instead, cuts off after each change, and turns hue in HSV.
+torchvision's ColorJitter instead uses a random order, clips after each change, and rotates hue in HSV.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from tasks.numerics import seeds
 from tasks.self_supervised.networks import DEVIATION, MEAN
 from tasks.self_supervised.pretraining_config import Augmentation
 
-TRIES = 10  # windows drawn, of which the first inside the picture is taken
+TRIES = 10  # drawn windows; the first inside the image is used
 RATIOS = (math.log(3 / 4), math.log(4 / 3))
-# Shares of colours, and by how much each changes at most.
+# Share of images with changed colours, and the largest change of each property.
 JITTERED, BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.4, 0.4, 0.2, 0.1
 GREY = (0.299, 0.587, 0.114)  # ITU-R 601, as torchvision and Pillow
-SIGMAS = (0.1 / 224, 2 / 224)  # of the blur, in sides of the view
+SIGMAS = (0.1 / 224, 2 / 224)  # of the blur, relative to the side of the view
 SOLARISED_FROM = 128 / 255
 # The uniform numbers of a view, in this order.
 WINDOW = 4 * TRIES
@@ -46,18 +45,18 @@ def draw_views(seed: int, epoch: int, step: int, rows: int, views: int = 2) -> T
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """What is done to each picture of a view."""
+    """The random changes of each image of a view."""
 
-    windows: Tensor  # (n, 4): left, top, right and bottom, in widths and heights of the picture
+    windows: Tensor  # (n, 4): left, top, right and bottom, in widths and heights of the image
     flipped: Tensor  # (n,) bool
-    sigma: Tensor | None  # (n,) of the blur, in pixels of the view, 0 where there is none; None: of no picture
-    mixing: Tensor  # (n, 3, 3): new colours of old ones
+    sigma: Tensor | None  # (n,) of the blur, in pixels of the view, 0 without; None: no image is blurred
+    mixing: Tensor  # (n, 3, 3): matrix from old to new colours
     contrast: Tensor  # (n,): the share of the mean grey in the new colours
-    solarised: Tensor  # (m,) the rows that are
+    solarised: Tensor  # (m,): solarised rows
 
 
 def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> Drawing:
-    """What is done in a view (0 or 1) to pictures of these sizes (n, 2: height, width), by numbers (n, NUMBERS)."""
+    """The changes of a view (0 or 1) of images of these sizes (n, 2: height, width), from numbers (n, NUMBERS)."""
 
     def number(name: str) -> Tensor:
         return numbers[:, COLUMNS[name]]
@@ -65,7 +64,7 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
     changed = number("jitter") < JITTERED
 
     def factor(name: str, most: float) -> Tensor:
-        """From 1 - most to 1 + most, 1 where colours are not changed."""
+        """In [1 - most, 1 + most]; 1 if colours are not changed."""
         return torch.where(changed, 1 + most * config.jitter * (2 * number(name) - 1), 1)
 
     brightness, contrast = factor("brightness", BRIGHTNESS), factor("contrast", CONTRAST)
@@ -86,13 +85,13 @@ def drawing(config: Augmentation, numbers: Tensor, sizes: Tensor, view: int) -> 
 
 
 def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
-    """The windows (n, 4) by numbers (n, TRIES, 4) in pictures of these sizes (n, 2), as shares of width and height.
+    """The windows (n, 4) by numbers (n, TRIES, 4) in images of these sizes (n, 2), as shares of width and height.
 
-    Of ten windows the first that lies within the picture, else the largest central one of an allowed ratio, as
-    torchvision's RandomResizedCrop does it, in whole pixels there.
+    The first of ten windows inside the image, else the largest central window with an allowed ratio, as in
+    torchvision's RandomResizedCrop, which uses whole pixels.
     """
     height, width = sizes[:, :1].float(), sizes[:, 1:].float()
-    area = (config.least + (1 - config.least) * numbers[..., 0]) * height * width
+    area = (config.min_area + (1 - config.min_area) * numbers[..., 0]) * height * width
     ratio = (RATIOS[0] + (RATIOS[1] - RATIOS[0]) * numbers[..., 1]).exp()
     wide, high = (area * ratio).sqrt() / width, (area / ratio).sqrt() / height
     inside = (wide <= 1) & (high <= 1)
@@ -111,21 +110,21 @@ def windows(config: Augmentation, numbers: Tensor, sizes: Tensor) -> Tensor:
 
 
 def _mix_with_grey(keeping: Tensor) -> Tensor:
-    """Colours mixed with their grey, of which they keep the share `keeping` (n,) of their own: (n, 3, 3)."""
+    """Matrices (n, 3, 3) that mix colours with their grey and keep the share `keeping` (n,) of the colour."""
     own = torch.eye(3)
     grey = torch.tensor(GREY).expand(3, 3)
     return keeping[:, None, None] * own + (1 - keeping)[:, None, None] * grey
 
 
 def hue(turn: Tensor) -> Tensor:
-    """Colours turned about the grey axis by angles (n,): (n, 3, 3). Rodrigues' formula about (1, 1, 1)."""
+    """Rotation matrices (n, 3, 3) about the grey axis by angles (n,): Rodrigues' formula about (1, 1, 1)."""
     cosine, sine = turn.cos()[:, None, None], turn.sin()[:, None, None] / math.sqrt(3)
     across = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
     return cosine * torch.eye(3) + (1 - cosine) / 3 + sine * across
 
 
 def view(config: Augmentation, squares: Tensor, drawn: Drawing) -> Tensor:
-    """The normalised view (n, 3, r, r) of pictures held as squares (n, 3, s, s), bytes or float32 from 0 to 255."""
+    """The normalised view (n, 3, r, r) of square images (n, 3, s, s), bytes or float32 from 0 to 255."""
     n, side, resolution, place = len(squares), squares.shape[2], config.resolution, squares.device
     bounds, flipped, mixing, contrast = (
         send(part, place) for part in (drawn.windows, drawn.flipped, drawn.mixing, drawn.contrast)
@@ -140,7 +139,7 @@ def view(config: Augmentation, squares: Tensor, drawn: Drawing) -> Tensor:
 
 
 def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> Tensor:
-    """Colours (n, 3, places) mixed (n, 3, 3), drawn to their mean grey by a share (n,), cut off, and normalised."""
+    """Mix colours (n, 3, positions), move them towards their mean grey by a share (n,), clip and normalise."""
     mean, deviation, grey = (x.new_tensor(numbers) for numbers in (MEAN, DEVIATION, GREY))
     constant = (contrast * (x.mean(2) @ grey))[:, None] - mean
     x = torch.baddbmm((constant / deviation)[..., None], mixing / deviation[:, None], x)
@@ -154,9 +153,9 @@ def recolour(x: Tensor, mixing: Tensor, contrast: Tensor, solarised: Tensor) -> 
 
 
 def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tensor | None) -> Tensor:
-    """The matrix (n, resolution, side) that brings a window of `side` pixels to `resolution` ones, blurred by sigma.
+    """The matrix (n, resolution, side) that resamples a window to `resolution` pixels, blurred by sigma.
 
-    The window is from `start` to `end` (n,), as shares of the side. Rows add up to 1, at the picture's edges too.
+    The window extends from `start` to `end` (n,), as shares of the side. Rows sum to 1, also at the edges of the image.
     """
     scale = ((end - start) * (side / resolution))[:, None]
     middle = (start * side)[:, None] + (torch.arange(resolution, device=start.device) + 0.5) * scale
@@ -167,7 +166,7 @@ def sampling(start: Tensor, end: Tensor, side: int, resolution: int, sigma: Tens
 
 
 def blur(sigma: Tensor, resolution: int) -> Tensor:
-    """The matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,); the identity where that is 0."""
+    """The matrix (n, resolution, resolution) of a Gaussian blur by sigma pixels (n,); the identity if it is 0."""
     pixels = torch.arange(resolution, device=sigma.device)
     squared = (pixels[:, None] - pixels).square().float()
     weights = (squared * (-0.5 / sigma.square().clamp(min=1e-6))[:, None, None]).exp_()
@@ -175,7 +174,7 @@ def blur(sigma: Tensor, resolution: int) -> Tensor:
 
 
 def send(part: Tensor, place: torch.device) -> Tensor:
-    """The tensor on the device, without waiting for it."""
+    """The tensor on the device, copied asynchronously."""
     if place.type != "cuda":
         return part.to(place)
     return part.pin_memory().to(place, non_blocking=True)

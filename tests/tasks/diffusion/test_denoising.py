@@ -113,7 +113,7 @@ def test_draws_are_those_of_the_seed_and_of_the_step() -> None:
 
 
 def test_the_moving_average_takes_early_steps_wholly_and_late_ones_by_its_momentum() -> None:
-    model = learning(average=0.9)
+    model = learning(ema_decay=0.9)
     tensors = start(model)
     for name in model.learned:
         tensors[f"average.{name}"] = torch.zeros_like(tensors[name])
@@ -213,7 +213,7 @@ def test_a_bounded_image_stays_between_black_and_white() -> None:
 
 @pytest.mark.parametrize("steps", [0, 1001])
 def test_numbers_of_steps_that_cannot_be_are_refused(steps: int) -> None:
-    with pytest.raises(ValueError, match=f"steps is {steps}; it must be from 1 to 1000, which the diffusion has"):
+    with pytest.raises(ValueError, match=f"steps is {steps}; it must be from 1 to 1000, the steps of the diffusion"):
         denoise(lambda x, _: x, torch.zeros(1), KEPT, steps)
 
 

@@ -44,11 +44,11 @@ def test_networks_that_cannot_be_are_refused(settings: dict[str, Any], message: 
     ("settings", "message"),
     [
         ({"resolution": 34}, "resolution is 34; with 3 widths it must divide by 4"),
-        ({"resolution": 64}, "attention is (8,); it must be some of the network's resolutions, 64, 32, 16"),
+        ({"resolution": 64}, "attention is (8,); choose from the resolutions 64, 32, 16"),
         ({"schedule": "constant"}, "schedule is 'constant'; it must be one of linear, cosine"),
         ({"precision": "float16"}, "precision is 'float16'; it must be one of float32, bfloat16"),
         ({"steps": 0}, "steps is 0; it must be at least 1"),
-        ({"average": 1.0}, "average is 1.0; it must be a share from 0 to below 1"),
+        ({"ema_decay": 1.0}, "ema_decay is 1.0; it must be a share from 0 to below 1"),
         ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
         ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
     ],
@@ -81,7 +81,9 @@ def test_two_images_are_learnt_and_each_vector_draws_its_own() -> None:
     images[0, :2] = 255  # white above black
     images[1, :, :2, 1] = 255  # green beside black
     vectors = np.array([[1, 0, 2], [0, 1, 2]], np.float32)
-    config = Diffusion(4, UNet((16,), 1, (), 1), epochs=24, batch=32, learning_rate=1.5e-2, average=0.98, held_out=2)
+    config = Diffusion(
+        4, UNet((16,), 1, (), 1), epochs=24, batch=32, learning_rate=1.5e-2, ema_decay=0.98, validation_images=2
+    )
     model = fit_diffusion(config, np.repeat(images, 96, 0), np.repeat(vectors, 96, 0))
     losses = [epoch.train_loss for epoch in model.history]
     assert losses[0] > 0.6
@@ -133,9 +135,11 @@ def test_vectors_are_brought_to_mean_0_and_deviation_1() -> None:
 def test_an_eighth_at_most_is_held_out_by_the_seed() -> None:
     assert len(held_out(TINY, 7)) == 0
     assert len(held_out(TINY, 100)) == 12
-    rows = held_out(replace(TINY, held_out=20), 1000)
+    rows = held_out(replace(TINY, validation_images=20), 1000)
     assert 20 == len(set(rows.tolist())) == len(rows)
-    assert sorted(rows.tolist()) == rows.tolist() != held_out(replace(TINY, held_out=20, seed=1), 1000).tolist()
+    assert (
+        sorted(rows.tolist()) == rows.tolist() != held_out(replace(TINY, validation_images=20, seed=1), 1000).tolist()
+    )
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
@@ -145,7 +149,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_in_one_line() -> None:
 
 def test_images_of_another_shape_and_vectors_that_are_not_finite_are_refused() -> None:
     images, vectors = some()
-    with pytest.raises(ValueError, match="there are 9 vectors, and images 10x8x8x3; they must be two or more, as many"):
+    with pytest.raises(ValueError, match="images are 10x8x8x3, with 9 vectors; they must be at least two"):
         fit_diffusion(TINY, images, vectors[:9])
     with pytest.raises(ValueError, match=r"images 10x4x8x3; .* of 8 x 8 x 3"):
         fit_diffusion(TINY, images[:, :4], vectors)

@@ -26,7 +26,7 @@ SMALL = replace(TINY, classifier=replace(TINY.classifier, network=Network("cnn1"
 
 
 def colours(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pictures that are red, green or blue by their label, and noise."""
+    """Images that are red, green or blue by their label, and noise."""
     stream = np.random.default_rng(seed)
     labels = stream.integers(0, 3, count)
     pixels = stream.integers(0, 120, (count, 8, 8, 3)).astype(np.uint8)
@@ -58,7 +58,7 @@ def test_the_task_classifies_the_pictures_of_its_part() -> None:
 
 
 def test_too_few_pictures_and_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="there are 9 pictures; a classifier needs ten"):
+    with pytest.raises(ValueError, match="the classifier has 9 images; it needs at least ten"):
         train_classifier(TINY, *colours(9, 0), 3)
     with pytest.raises(ValueError, match="resolution is 4; it must be at least 8"):
         PixelTraining(X, 4)

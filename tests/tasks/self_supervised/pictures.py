@@ -1,4 +1,4 @@
-"""Small pictures and configs that the tests of self-supervised training share."""
+"""Small images and configs that the tests of self-supervised training share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CRITERIA = (VICReg(), SimCLR(), BarlowTwins())
 
 @dataclass(frozen=True, eq=False)
 class Blobs:
-    """Pictures of a few classes, each a blob of its class's colour at its own place; boxes are the blobs."""
+    """Images of a few classes, each a blob of its class's colour at its own place; boxes are the blobs."""
 
     count: int = 120
     classes: int = 3
@@ -78,7 +78,7 @@ BLOBS_A = TrainingImages(Dataset("blobs", "ab"), 0.0, Partition(per_class=10, pu
 
 
 def config(criterion: Criterion = CRITERIA[0], **fields: Any) -> Pretraining:
-    """A training of seconds: 30 pictures, those of `Blobs` unless there are others, in minibatches of 10."""
+    """A training of seconds: 30 images, those of `Blobs` unless there are others, in minibatches of 10."""
     images = fields.pop("images", BLOBS_A)
     small: dict[str, Any] = {"backbone": "small-resnet#4", "projector": (16, 16), "batch": 10, "warmup": 1}
     small |= {"augmentation": Augmentation(resolution=16, side=32), "epochs": 4, "schedule": 6}

@@ -129,5 +129,5 @@ def test_dino_by_hand() -> None:
 
 def test_the_teachers_temperature_rises_over_its_epochs() -> None:
     assert pytest.approx([DINO().teacher_temperature(epoch) for epoch in (1, 50, 51)]) == [0.04, 0.07, 0.07]
-    assert pytest.approx(DINO(rising=3).teacher_temperature(2)) == 0.055
-    assert pytest.approx(DINO(rising=0).teacher_temperature(1)) == 0.07
+    assert pytest.approx(DINO(temperature_warmup=3).teacher_temperature(2)) == 0.055
+    assert pytest.approx(DINO(temperature_warmup=0).teacher_temperature(1)) == 0.07

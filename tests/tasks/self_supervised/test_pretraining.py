@@ -42,7 +42,7 @@ from tests.tasks.self_supervised.pictures import Blobs, config
 
 CPU = torch.device("cpu")
 BLOBS = Blobs()
-ALL = (VICReg(), SimCLR(), BarlowTwins(), BYOL(), DINO(rising=3), Supervised())
+ALL = (VICReg(), SimCLR(), BarlowTwins(), BYOL(), DINO(temperature_warmup=3), Supervised())
 
 
 def linked(config: Pretraining, given: Iterable[bytes] = ()) -> tuple[pa.Table, bytes, dict[str, Any]]:
@@ -160,7 +160,7 @@ def test_a_set_smaller_than_a_minibatch_is_one_and_its_rate_goes_by_its_size() -
     rows = training(config(batch=8))._order(1)
     assert [len(of) for of in rows] == [8, 8, 8]
     assert len(set(np.concatenate(rows).tolist())) == 24
-    # A part of a single picture is joined to the one before: batch norm needs two.
+    # A part of a single image is joined to the one before: batch norm needs two.
     assert pretrain_encoder(config(batch=58, accumulate=2, epochs=1), BLOBS).num_rows == 1
 
 
@@ -221,7 +221,7 @@ def test_bfloat16_trains_and_keeps_float32_weights() -> None:
 # The largest takes half a minute for what vit-b shows: both are timm's class, in other sizes (below).
 @pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "vit-l"])
 def test_every_backbone_takes_a_step_and_its_snapshot_embeds(backbone: str) -> None:
-    """Two small pictures, whose batch norm makes for large gradients: a small rate."""
+    """Two small images, whose batch norm makes for large gradients: a small rate."""
     setting = config(backbone=backbone, batch=2, projector=(4,), augmentation=Augmentation(resolution=32, side=32))
     one = training(setting)
     one.trained.train()

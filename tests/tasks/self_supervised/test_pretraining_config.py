@@ -68,7 +68,7 @@ def test_a_cosine_that_cannot_be_is_refused(settings: dict[str, float], message:
         ({"optimiser": "adam"}, "optimiser is 'adam'; it must be one of lars, sgd, adamw"),
         ({"precision": "float16"}, "precision is 'float16'; it must be one of float32, bfloat16"),
         ({"batch": 10, "accumulate": 4}, "accumulate is 4; it must divide batch, which is 10"),
-        ({"batch": 10, "accumulate": 10}, "accumulate is 10; batch norm needs two pictures in a part"),
+        ({"batch": 10, "accumulate": 10}, "accumulate is 10; batch norm needs two images in a part"),
         ({"epochs": 7}, "epochs is 7; it must be at most schedule, which is 6"),
         ({"warmup": 6}, "warmup is 6; it must be below schedule, which is 6"),
         ({"recorded": (3, 2)}, r"recorded is \(3, 2\); it must be epochs from 0 to 4, ascending"),
@@ -91,8 +91,8 @@ def test_ranges_are_checked_on_construction(fields: dict[str, Any], told: str | 
         (VICReg, {"invariance": -1}, "invariance is -1"),
         (SimCLR, {"temperature": 0}, "temperature is 0"),
         (BYOL, {"momentum": 1.1}, "momentum is 1.1"),
-        (DINO, {"centre": -0.1}, "centre is -0.1"),
-        (Augmentation, {"least": 0.0}, "least is 0.0"),
+        (DINO, {"centre_momentum": -0.1}, "centre_momentum is -0.1"),
+        (Augmentation, {"min_area": 0.0}, "min_area is 0.0"),
         (Augmentation, {"jitter": 3.0}, "jitter is 3.0; it must be from 0 to 2.5"),
         (Augmentation, {"resolution": 4}, "resolution is 4; it must be at least 8"),
         (EncoderConfig, {"backbone": "small-resnet#0"}, "backbone is 'small-resnet#0'"),
@@ -126,10 +126,11 @@ def test_published_settings_are_the_defaults_but_for_simclr() -> None:
 
 def test_a_config_is_read_from_text_and_has_a_stable_form() -> None:
     read = replace_fields(
-        config(), {"criterion": "{type: dino, rising: 5}", "augmentation.least": "0.3", "recorded": "null"}
+        config(),
+        {"criterion": "{type: dino, temperature_warmup: 5}", "augmentation.min_area": "0.3", "recorded": "null"},
     )
-    assert (DINO(rising=5), 0.3, ()) == (read.criterion, read.augmentation.least, read.asked)
-    assert canonical(read) != canonical(replace_fields(read, {"criterion.rising": "6"}))
+    assert (DINO(temperature_warmup=5), 0.3, ()) == (read.criterion, read.augmentation.min_area, read.asked)
+    assert canonical(read) != canonical(replace_fields(read, {"criterion.temperature_warmup": "6"}))
     for kind in get_args(Criterion):
         tag = canonical(config(kind()))["criterion"]["type"]
         assert replace_fields(config(), {"criterion": tag}).criterion == kind()

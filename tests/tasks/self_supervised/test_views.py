@@ -1,4 +1,4 @@
-"""Views of pictures beside torchvision's and Pillow's ways of doing the same, one change at a time."""
+"""Views of images beside torchvision's and Pillow's ways of doing the same, one change at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.self_supervised.networks import normalise
 from tasks.self_supervised.pretraining_config import Augmentation
 from tasks.self_supervised.views import COLUMNS, NUMBERS, WINDOW, Drawing, draw_views, drawing, view, windows
 
-PLAIN = Augmentation(16, least=1.0, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
+PLAIN = Augmentation(16, min_area=1.0, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
 
 
 def squares(n: int, side: int, seed: int = 0, smooth: bool = False) -> Tensor:
@@ -27,7 +27,7 @@ def squares(n: int, side: int, seed: int = 0, smooth: bool = False) -> Tensor:
 
 
 def plain(n: int) -> Drawing:
-    """Nothing but the whole picture."""
+    """Nothing but the whole image."""
     return Drawing(
         torch.tensor([[0.0, 0.0, 1.0, 1.0]]).expand(n, 4),
         torch.zeros(n, dtype=torch.bool),
@@ -120,7 +120,7 @@ def test_colours_are_cut_off_at_black_and_white_and_solarised_from_the_middle() 
 
 def test_windows_lie_in_the_picture_and_have_the_areas_and_ratios_that_are_asked_for() -> None:
     sizes = torch.tensor([[300, 400]]).expand(4000, 2)
-    bounds = windows(Augmentation(least=0.2), draw_views(0, 1, 0, 4000)[0, :, :WINDOW].view(-1, 10, 4), sizes)
+    bounds = windows(Augmentation(min_area=0.2), draw_views(0, 1, 0, 4000)[0, :, :WINDOW].view(-1, 10, 4), sizes)
     assert bounds.min() >= 0
     assert bounds.max() <= 1 + 1e-6
     wide, high = (bounds[:, 2] - bounds[:, 0]) * 400, (bounds[:, 3] - bounds[:, 1]) * 300
@@ -140,7 +140,7 @@ def test_windows_lie_in_the_picture_and_have_the_areas_and_ratios_that_are_asked
 
 def test_where_no_window_fits_it_is_the_largest_central_one() -> None:
     sizes = torch.tensor([[100, 1000], [1000, 100], [100, 100]])
-    bounds = windows(Augmentation(least=1.0), torch.full((3, 10, 4), 0.999), sizes)
+    bounds = windows(Augmentation(min_area=1.0), torch.full((3, 10, 4), 0.999), sizes)
     torch.testing.assert_close(torch.tensor([0.5 - 1 / 15, 0, 0.5 + 1 / 15, 1]), bounds[0])
     torch.testing.assert_close(torch.tensor([0, 0.5 - 1 / 15, 1, 0.5 + 1 / 15]), bounds[1])
     torch.testing.assert_close(torch.tensor([0.0, 0, 1, 1]), bounds[2])
