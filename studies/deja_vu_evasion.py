@@ -94,9 +94,9 @@ def judge(config: DejaVu, memory: bool, change: str, seed: int) -> tuple[str, st
         config = replace(config, encoders=given)
         tables = [job.function(job.config, ()) for job in given_jobs(config, given, attack(config))]
         sent, _ = given.tables
-        agreed = agreement(Repeats(attack(config), given.repeated, sent), ())
+        agreed = agreement(Repeats(attack(config), given.repeated_images, sent), ())
     k = config.k[0]
-    about = About(config.confident, config.asked_layers[0], k, config.training.last_epoch, given=True)
+    about = About(config.confident_percent, config.asked_layers[0], k, config.training.last_epoch, given=True)
     scored = scores(Scoring(config.confident, RESAMPLES, PARTINGS, seed, True), [inferences(Voting((k,)), tables)])
     measured = [scored, references(Comparing(config.confident, k, PARTINGS, seed), tables)]
     files = Given(EncoderFile(ModelFile("a.pt")), ReferenceFile(ModelFile("b.pt")))
@@ -129,7 +129,7 @@ def write_tables(config: DejaVu, memory: bool, change: str, seed: int, folder: P
 
 def repeated_images(config: DejaVu) -> int:
     """The number of whole images among the crops."""
-    return config.encoders.repeated if isinstance(config.encoders, Given) else 0
+    return config.encoders.repeated_images if isinstance(config.encoders, Given) else 0
 
 
 def counts(given: Size) -> Iterator[tuple[str, list[tuple[str, str]]]]:

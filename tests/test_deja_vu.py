@@ -42,7 +42,7 @@ def test_the_tables_say_the_same_of_every_picture(here: Here) -> None:
 
 
 def test_the_null_attacks_the_same_pictures_with_models_of_others(here: Here) -> None:
-    own, null = (here.json(*RUN, f"trained={name}") for name in ("own", "other"))
+    own, null = (here.json(*RUN, f"training_sets={name}") for name in ("own", "other"))
     first, second = (here.json("results", run["run"], "inferences") for run in (own, null))
     assert [row["id"] for row in first] == [row["id"] for row in second]
     assert first != second
@@ -57,7 +57,7 @@ def test_the_logits_of_supervised_training_are_a_layer_of_their_own(here: Here) 
 
 @pytest.mark.slow
 def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) -> None:
-    asked = ("layers=3,0", "k=5,9", "crop=corner", "fine_tuning=2", "confident=50")
+    asked = ("layers=3,0", "k=5,9", "crop=corner", "fine_tuning=2", "confident_percent=50")
     ended = here.json(*RUN, *asked)
     rows = here.json("results", ended["run"], "scores")
     cells = {(row["epoch"], row["layer"], row["k"]) for row in rows}
@@ -73,7 +73,7 @@ def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) ->
         (("accumulate=3",), 2, "accumulate is 3; it must divide batch, which is 20"),
         (("layers=7",), 2, "layers is (7,); it must be layers from 0, the backbone, to 3"),
         (("k=0",), 2, "k is (0,); it must be numbers of neighbours of at least 1"),
-        (("confident=0",), 2, "confident is 0; it must be a percentage from 1 to 100"),
+        (("confident_percent=0",), 2, "confident_percent is 0; it must be a percentage from 1 to 100"),
         (("criterion=barlow", "temperature=1"), 2, "temperature"),
         (("crop=corner", "smallest=9"), 2, "smallest"),
         (("public=99999",), 1, "X (public)"),
@@ -82,7 +82,7 @@ def test_layers_neighbours_crops_and_fine_tuning_can_be_asked_for(here: Here) ->
         (("data=boxed:gone.csv",), 1, "gone.csv"),
         (("correlation=2",), 2, "correlation is 2.0; it must be a share from 0 to 1"),
         (("criterion=supervised", "fine_tuning=1"), 2, "fine_tuning is 1; it must be 0"),
-        (("partings=19",), 2, "partings is 19; it must be at least 199"),
+        (("permutations=19",), 2, "permutations is 19; it must be at least 199"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(settings: tuple[str, ...], code: int, says: str, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_table_of_embeddings_says_what_the_model_does(here: Here) -> None:
     assert "Memorised: " in said(here, settings)
 
 
-REPEATED = "given.repeated=40"
+REPEATED = "given.repeated_images=40"
 
 
 def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pictures_are(here: Here) -> None:
@@ -171,7 +171,7 @@ def test_whole_pictures_among_the_crops_show_whether_these_were_answered_as_pict
         ("recognised", np.where(whole[:, None], own, noise), 0),
     ):
         settings = table(here, f"{name}-again.parquet", ids, np.where(in_crops[:, None], crops, own))
-        (found,) = (row for row in rows(here, settings, REPEATED) if row["metric"].startswith("repeated pictures"))
+        (found,) = (row for row in rows(here, settings, REPEATED) if row["metric"].startswith("repeated images"))
         assert (differing / 40, 40) == (found["estimate"], found["n"]), name
         text = said(here, settings, REPEATED)
         assert ("Memorised: " in text) == (name == "honest")
@@ -267,7 +267,7 @@ def test_references_are_trained_here_and_the_encoder_has_a_rank_among_them(here:
             2,
             "given.references is not a field of encoders=given, encoders.encoder=file, encoders.comparison=file",
         ),
-        (("given.model=innocent.pt", "trained=other"), 2, "trained is not a field of encoders=given"),
+        (("given.model=innocent.pt", "training_sets=other"), 2, "training_sets is not a field of encoders=given"),
         (("given.model=innocent.pt", "given.interface.batch=0"), 2, "batch is 0; it must be at least 1"),
         (("given.interface.batch=2",), 2, "given.interface.batch stands for several fields; write"),
         (("given.interface.gives=logits",), 2, "gives"),

@@ -1,4 +1,4 @@
-"""Tables of deja_vu runs, made up: accuracies, shares and retrieved pictures that are known in advance."""
+"""Tables of deja_vu runs, made up: accuracies, shares and retrieved images that are known in advance."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scores(
     rows: list[Row] = []
     for epoch, layer, k, way, each in itertools.product(epochs, layers, ks, WAYS, range(1, 101)):
         target, reference = accuracies(epoch, layer, k, each)
-        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "percent": each, "pictures": PICTURES}
+        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "percent": each, "images": PICTURES}
         row["p_value"] = 0.01 if (way, each) == ("both", percent) else None
         values = {"target_accuracy": target, "reference_accuracy": reference, "score": target - reference}
         for name, value in values.items():
@@ -61,7 +61,7 @@ def categories(
     for epoch, layer, k, way in itertools.product(epochs, layers, ks, WAYS):
         shares = {"memorised": epoch / 100, "misrepresented": 0.05, "correlated": 0.2}
         shares["unassociated"] = 1 - sum(shares.values())
-        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "pictures": PICTURES, "p_value": 0.001}
+        row: Row = {"epoch": epoch, "layer": layer, "k": k, "way": way, "images": PICTURES, "p_value": 0.001}
         for name, value in shares.items():
             row |= {name: value, f"{name}_low": value - 0.02, f"{name}_high": value + 0.02}
         rows.append(row)
@@ -69,7 +69,7 @@ def categories(
 
 
 def probes(epochs: Sequence[int] = (10, 20, 40), layers: Sequence[int] = (3,)) -> pa.Table:
-    """Linear probes of two models, right on 90 and 70 of 100 pictures they were trained on, and on 50 of 100 others."""
+    """Linear probes of two models, right on 90 and 70 of 100 images they were trained on, and on 50 of 100 others."""
     rows = [
         {"model": model, "epoch": epoch, "layer": layer, "split": split, "n": 100}
         | {"correct": 50 if split == "validation" else {"A": 90, "B": 70}[model]}
@@ -91,7 +91,7 @@ def retrieved(
     near: int = 4,
     layers: Sequence[int] = (3,),
 ) -> pa.Table:
-    """RETRIEVAL of the first pictures, in this order: picture i of a kind has the pictures 100 i + j near to it by the
+    """RETRIEVAL of the first images, in this order: image i of a kind has the images 100 i + j near to it by the
     target model, and 200 i + j by the reference; j is from 1. The same at each layer.
     """
     held = catalog.load_with_boxes(data)
@@ -110,7 +110,7 @@ def retrieved(
 
 
 def drawn(data: Dataset = SCENES, each: int = 2, side: int = 4) -> pa.Table:
-    """DRAWN of the first pictures, half of them of either set: of four in turn the target alone draws the first
+    """DRAWN of the first images, half of them of either set: of four in turn the target alone draws the first
     rightly, the reference alone the second, both the third, and neither the last. Model A draws black, B white.
     """
     held = catalog.load_with_boxes(data)
@@ -121,7 +121,7 @@ def drawn(data: Dataset = SCENES, each: int = 2, side: int = 4) -> pa.Table:
             label = int(held.labels[place])
             by_target, by_reference = ((True, False), (False, True), (True, True), (False, False))[at % 4]
             is_right = by_target if name == model else by_reference
-            row: Row = {"model": model, "set": name, "id": held.ids[place], "label": label, "picture_label": label}
+            row: Row = {"model": model, "set": name, "id": held.ids[place], "label": label, "image_label": label}
             row["drawn_label"] = label if is_right else (label + 1) % len(held.names)
             rows.append(row | {"side": side, "drawing": (b"\0" if model == "A" else b"\xff") * (3 * side * side)})
     return pa.Table.from_pylist(rows, DRAWN)

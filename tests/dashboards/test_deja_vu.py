@@ -1,4 +1,4 @@
-"""What is drawn of deja_vu's tables, that the words beside it have their numbers, and whose pictures are shown."""
+"""What is drawn of deja_vu's tables, that the words beside it have their numbers, and whose images are shown."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def test_accuracies_are_told_where_the_score_decides_and_at_both_ends(golden: Go
     figure = drawn(store, scores=inferred.scores())["accuracy"]
     # At p % the reference has 0.3 - p / 1000, and the target 0.4 + (p - 20) / 200 more.
     golden(figure.alt, "figure.alt")
-    assert "upright: at 20 %" in figure.caption
+    assert "the decisive 20 %" in figure.caption
     golden(figure.caption, "figure.caption")
-    assert {"model trained on the picture", "model not trained on it", "epoch 10", "epoch 20"} <= set(words(figure))
+    assert {"model trained on the image", "model not trained on it", "epoch 10", "epoch 20"} <= set(words(figure))
 
 
 def test_the_curves_are_those_of_the_table() -> None:
@@ -110,7 +110,7 @@ def test_another_percentage_decides_where_it_was_tested(golden: Golden, store: S
     table = inferred.scores(percent=5)
     assert decisive_percent(attacks.both_ways_rows(table)) == 5
     found = drawn(store, scores=table)
-    assert "upright: at 5 %" in found["accuracy"].caption
+    assert "the decisive 5 %" in found["accuracy"].caption
     # 7.5 less at 5 % than at 20 %.
     golden(found["scores"].alt)
 
@@ -120,14 +120,14 @@ def test_of_very_many_attacks_a_few_are_drawn_and_all_told(golden: Golden, store
     golden(figure.caption)
     assert {"epoch 1", "layer 2", "k 30"} <= set(words(figure))
     assert len([text for text in words(figure) if re.fullmatch(r"(?:epoch|layer|k) \d+", text)]) == 9
-    assert len(re.findall(r"\. (?:epoch \d+|layer \d|k \d+): trained on the picture", figure.alt)) == 12
+    assert len(re.findall(r"\. (?:epoch \d+|layer \d|k \d+): trained on the image", figure.alt)) == 12
     assert len(figure.svg) < 500_000
 
 
 def test_a_single_attack_has_no_course(store: Store) -> None:
     found = drawn(store, scores=inferred.scores((40,)))
     assert list(found) == ["accuracy"]
-    assert "Below" not in found["accuracy"].caption
+    assert "Below:" not in found["accuracy"].caption
 
 
 def test_the_score_has_a_panel_for_each_thing_that_varies(golden: Golden, store: Store) -> None:
@@ -150,7 +150,7 @@ def test_a_gap_is_of_all_models_together_and_has_newcombes_interval() -> None:
     found = gaps(inferred.probes((10,), (3, 0)))
     assert list(found) == [(10, 0), (10, 3)]
     assert pytest.approx(found[10, 3].value) == 0.3
-    assert found[10, 3].n == 300  # both models' training pictures, and the same other ones
+    assert found[10, 3].n == 300  # both models' training images, and the same other ones
     # Newcombe 1998, table II, column (a), method 10: 56 of 70 less 48 of 80.
     example = gap((56, 70), (48, 80))
     assert pytest.approx((example.value, example.low, example.high), abs=5e-5) == (0.2, 0.0524, 0.3339)
@@ -160,11 +160,11 @@ def test_a_gap_is_of_all_models_together_and_has_newcombes_interval() -> None:
 
 def test_fine_tuning_is_marked_where_it_begins(golden: Golden, store: Store) -> None:
     config = inferred.embedded()
-    tuned = with_settings(config, epochs=20, recorded=(10, 20), fine_tuning=20)
+    tuned = with_settings(config, epochs=20, checkpoints=(10, 20), fine_tuning=20)
     found = named(run(store, config=tuned, scores=inferred.scores((10, 20, 30, 40))))["scores"]
     golden(found.caption)
-    plain = named(run(store, "deja_vu-2", with_settings(config, epochs=40, recorded=()), scores=inferred.scores()))
-    assert "trained further" not in plain["scores"].caption
+    plain = named(run(store, "deja_vu-2", with_settings(config, epochs=40, checkpoints=()), scores=inferred.scores()))
+    assert "fine-tuned" not in plain["scores"].caption
 
 
 def test_memorised_is_told_against_misrepresented(golden: Golden, store: Store) -> None:
@@ -203,7 +203,7 @@ def test_a_picture_stands_with_its_crop_and_its_neighbours_by_both_models(golden
         right, wrong = (strip.label for strip in item.strips)
         golden(right, "right")
         golden(wrong, "wrong")
-        assert [picture.title for picture in item.pictures] == ["picture", "crop"]
+        assert [picture.title for picture in item.pictures] == ["image", "crop"]
         rectangle, _ = windows(held, np.array([at]), "periphery", 8)
         assert (evaluation_pictures(held, np.array([at]), side, rectangle)[0] == array(item.pictures[1].png)).all()
         for strip, step in enumerate((100, 200)):
@@ -225,8 +225,8 @@ def test_a_picture_stands_once_with_its_neighbours_by_each_layer(store: Store) -
 
 
 def test_a_null_says_that_neither_model_was_trained_on_the_pictures(store: Store) -> None:
-    null = "This run is a null: both models were trained on other pictures"
-    config = with_settings(inferred.embedded(), trained="other")
+    null = "This is a control run: both models were trained on other images"
+    config = with_settings(inferred.embedded(), training_sets="other")
     tables = {"scores": inferred.scores(), "retrieval": inferred.retrieved()}
     made_up = run(store, config=config, **tables)
     found = gallery(made_up, False)
@@ -249,7 +249,7 @@ def test_there_is_no_gallery_where_nothing_was_retrieved(store: Store) -> None:
 
 
 def own(folder: Path) -> Dataset:
-    """Nine pictures of the user's own in a table with their boxes, pinned; they are larger than the page shows them."""
+    """Nine images of the user's own in a table with their boxes, pinned; they are larger than the page shows them."""
     rows = ["path,label,left,top,right,bottom"]
     for at in range(9):
         pixels = np.zeros((300, 400, 3), np.uint8)
@@ -276,7 +276,7 @@ def test_the_users_own_pictures_are_hidden_unless_asked_for(
     assert len(private.items) == 9
     whole, crop = (array(picture.png) for picture in private.items[1].pictures)
     assert (whole.shape, crop.shape) == ((72, 96, 3), (96, 96, 3))
-    assert tuple(crop[48, 48]) == (20, 0, 0)  # of picture 1, whose object is green
+    assert tuple(crop[48, 48]) == (20, 0, 0)  # of image 1, whose object is green
     assert {(96, 96, 3)} == {array(each.png).shape for each in private.items[0].strips[0].pictures}
     page = pages.draw(of_table, show_images=True)
     assert page.read_text().count("data:image/png") == 0
@@ -325,7 +325,7 @@ def test_the_page_holds_every_picture_once_with_words_for_it(store: Store) -> No
     assert all(alt for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))
     assert text.count('<div class="asked">') == 9
     assert text.count("<ul") == text.count("</ul>")
-    assert "Most memorised: named rightly by the model trained on it alone" in pages.words(page)
+    assert "Most memorised: named correctly only by the model trained on the image" in pages.words(page)
     assert '<h2 id="neighbours">Neighbours</h2>' in text
 
 
@@ -341,7 +341,7 @@ def sweep(store: Store, fields: list[dict[str, Any]], **tables: pa.Table) -> Run
         found = {"scores": inferred.scores(epochs), "categories": inferred.categories(epochs)}
         found |= {"probe": inferred.probes(epochs), **tables}
         found["summary"] = summary(About(20, 3, 20, 40 + at), [found["scores"], found["categories"]])
-        config = with_settings(inferred.embedded(), epochs=40 + at, recorded=(), **changed)
+        config = with_settings(inferred.embedded(), epochs=40 + at, checkpoints=(), **changed)
         parts = {name: [table] for name, table in found.items()}
         cells.append(made.run(store, f"deja_vu-{at}", parts, config, {**changed, "epochs": 40 + at}, audit="deja_vu"))
     return made.sweep(store, "deja_vu-sweep-1", cells)

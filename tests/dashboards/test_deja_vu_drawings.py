@@ -1,4 +1,4 @@
-"""What neighbours draw, in the report: both drawings beside the picture and its crop, and whose are shown."""
+"""What neighbours draw, in the report: both drawings beside the image and its crop, and whose are shown."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def shown(store: Store, table: pa.Table, show_images: bool = False) -> Gallery:
 
 def test_a_picture_stands_with_its_crop_and_both_drawings(store: Store) -> None:
     found = shown(store, inferred.drawn())
-    assert (found.shown, found.note, found.title) == (True, "", "Drawings")
+    assert (found.shown, found.note, found.title) == (True, "", "Reconstructions")
     held = catalog.load_with_boxes(inferred.SCENES)
     first = found.items[0]
     name = held.names[held.labels[0]]
     assert f"{held.ids[0]}, set A, class {name}" == first.title
-    assert [picture.title for picture in first.pictures] == ["picture", "crop"]
+    assert [picture.title for picture in first.pictures] == ["image", "crop"]
     target, reference = first.strips
     other = held.names[(held.labels[0] + 1) % len(held.names)]
-    assert f"Trained on it: it shows {name}, rightly" == target.label
+    assert f"Trained on it: it shows {name}, correctly" == target.label
     assert f"Not trained on it: it shows {other}, wrongly" == reference.label
-    # Of a picture of A the target is model A, whose drawings are black; of one of B it is B.
+    # Of an image of A the target is model A, whose drawings are black; of one of B it is B.
     assert tuple(int(array(strip.pictures[0].png).max()) for strip in first.strips) == (0, 255)
     of_b = next(item for item in found.items if ", set B, " in item.title)
     assert tuple(int(array(strip.pictures[0].png).max()) for strip in of_b.strips) == (255, 0)
@@ -105,5 +105,5 @@ def test_data_that_have_changed_and_drawings_that_are_cut_are_said(golden: Golde
 
 def test_every_drawing_has_words(store: Store) -> None:
     alts = [strip.pictures[0].alt for item in shown(store, inferred.drawn()).items for strip in item.strips]
-    assert all("in which the classifier sees " in alt for alt in alts)
+    assert all("classified as " in alt for alt in alts)
     assert len(np.unique(alts)) == len(alts)

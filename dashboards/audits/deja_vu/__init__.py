@@ -1,4 +1,4 @@
-"""What `deja_vu` draws of a run: what the neighbours of a background give away of the object that was before it."""
+"""The figures of a `deja_vu` run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The accuracies that the score is made of first, then its course, and what becomes of single pictures."""
+    """The accuracies first, then the course of the score, and the categories of single images."""
     table = run.table("scores")
     config = run.config if isinstance(run.config, DejaVu) else None
     return (
@@ -32,12 +32,12 @@ def figures(run: Run) -> Iterable[Figure | None]:
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
-    """The pictures that are memorised, correlated and inferred most surely, and what both models' neighbours draw."""
+    """Memorised, correlated and most confident images, and both models' reconstructions."""
     return merge_galleries(pictures(run, show_images), reconstruction(run, show_images))
 
 
 def merge_galleries(first: Gallery | None, second: Gallery | None) -> Gallery | None:
-    """Both galleries as one, the first one's items first."""
+    """Join both galleries, the items of the first one first."""
     if first is None or second is None:
         return first or second
     notes = " ".join(filter(None, dict.fromkeys([first.note, second.note])))

@@ -1,6 +1,6 @@
-"""Accuracy of label inference over the share of most confident pictures, of trained models and of a given encoder.
+"""Accuracy of label inference over the share of most confident images, of trained models and of a given encoder.
 
-The former is figure 3.
+Trained models: figure 3.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, curve, le
 from dashboards.columns import integers, texts, with_columns
 
 LOOKS = dict(zip(NAMES, (TARGET, REFERENCE), strict=True))
-TOLD = (1, 100)  # percentages that are told beside the decisive one
+TOLD = (1, 100)  # reported percentages in addition to the decisive one
 HIGH = 2.2  # inches, of the panel of the decisive attack
-SMALL, ACROSS, APART = 1.05, 3, 0.55  # inches of a small panel, how many stand beside one another, and inches between
+SMALL, ACROSS, APART = 1.05, 3, 0.55  # inches of a small panel, panels per row, and inches between
 MOST = 9  # small panels
-DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # the line at the percentage that decides
+DECISIVE = {"color": drawing.light("muted"), "linewidth": 0.9}  # line at the decisive percentage
 CORRECTED = "corrected"
 GIVEN = dict(zip(NAMES, ("given encoder", "reference"), strict=True))
-SETS = {"A": "the encoder was trained on them", "B": "held out"}
+SETS = {"A": "training images of the encoder", "B": "held-out images"}
 GIVEN_HIGH, GIVEN_APART = 1.55, 0.6  # inches of a panel, and between two
 PERCENTAGES = Axis(limits=(0, 101), most=6)
 
@@ -39,7 +39,7 @@ class Accuracies:
     title: str = ""
 
     def describe(self, percent: int) -> str:
-        """Both accuracies at this percentage, in words."""
+        """Describe both accuracies at this percentage."""
         words = []
         for name, shown in self.of_model.items():
             at = int(np.abs(shown.places - percent).argmin())
@@ -48,7 +48,7 @@ class Accuracies:
 
 
 def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
-    """Both models' accuracies for the attack that decides, and smaller for those that differ from it in one thing."""
+    """Both models' accuracies for the decisive attack, and small panels of attacks that differ in one setting."""
     table = attacks.both_ways_rows(table)
     found = attacks.read_attacks(table)
     last = accuracies(table, attacks.decisive_attack(found)) if found else None
@@ -63,18 +63,18 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
     shown = _sample_evenly(others)
     told = list(dict.fromkeys((percent, *TOLD)))
     alt = " ".join(
-        [f"Named rightly after {attacks.decisive_attack(found).describe()}: {last.describe(each)}." for each in told]
+        [f"Named correctly after {attacks.decisive_attack(found).describe()}: {last.describe(each)}." for each in told]
         + [f"{each.title}: {each.describe(percent)}." for each in others]
     )
-    n = int(integers(attacks.attack_rows(table, attacks.decisive_attack(found)), "pictures").max())
+    n = int(integers(attacks.attack_rows(table, attacks.decisive_attack(found)), "images").max())
     caption = (
-        "Neighbours of a picture's background vote for the object that was before it. The share they name rightly "
-        "among the pictures on which they agree most, both ways averaged, by the model that was trained on the picture "
-        "and by one that was not; each has its own most confident pictures. The distance of the two is the deja vu "
-        f"score, 0 where nothing is memorised; upright: at {percent} %, where it decides. Bands: 95 % intervals over "
-        f"pictures, n {n:,} in all, after {attacks.decisive_attack(found).describe()}."
-        f"{' Below, the same with one thing changed.' if shown else ''}"
-        f"{f' {len(shown)} of {len(others)} such are drawn.' if len(shown) < len(others) else ''}"
+        "Neighbours of an image's background vote for the removed object. The share that they name correctly among the "
+        "images on which they agree most (mean of both directions), by the model that was trained on the image and by "
+        "the other model; each has its own most confident images. The difference is the deja vu score, 0 without "
+        f"memorisation; vertical line: the decisive {percent} %. Bands: 95 % intervals over images, n {n:,}, "
+        f"after {attacks.decisive_attack(found).describe()}."
+        f"{' Below: the same with one setting changed.' if shown else ''}"
+        f"{f' {len(shown)} of {len(others)} are drawn.' if len(shown) < len(others) else ''}"
         f"{NULL if is_null else ''}"
     )
     below = small_panels_height(len(shown))
@@ -82,13 +82,13 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
         layout.wide_box(below + 0.55, HIGH),
         last,
         percent,
-        Axis("most confident pictures, %", (0, 101), 6),
-        Axis("named rightly, share", drawing.padded_limits([0.0, highest_accuracy([last])]), 6),
+        Axis("most confident images, %", (0, 101), 6),
+        Axis("share named correctly", drawing.padded_limits([0.0, highest_accuracy([last])]), 6),
     )
     limits = (0.0, max(highest_accuracy([last, *shown]), 0.01))
     return Chart(
         "accuracy",
-        "How often do the neighbours of a background name its object?",
+        "How often do the neighbours of a background name the object?",
         caption,
         alt,
         HIGH + 0.65 + legend.ROW + below,
@@ -98,31 +98,31 @@ def accuracy(table: pa.Table, is_null: bool = False) -> Figure | None:
 
 
 def _sample_evenly(others: Sequence[Accuracies]) -> list[Accuracies]:
-    """At most MOST of them, evenly chosen."""
+    """At most MOST of these accuracies, evenly spaced."""
     places = np.linspace(0, len(others) - 1, min(MOST, len(others))).round().astype(np.int64)
     return [others[at] for at in places.tolist()]
 
 
 def accuracies(table: pa.Table, attack: attacks.Attack, title: str = "") -> Accuracies | None:
-    """Both models' accuracies for this attack; None where there are none."""
+    """Both models' accuracies for this attack; None without any."""
     rows = attacks.attack_rows(table, attack)
     found = {name: shown for name in NAMES if (shown := read_curve(rows, "percent", name)) is not None}
     return Accuracies(found, title) if found else None
 
 
 def _variant_accuracies(table: pa.Table, attack: attacks.Attack, last: attacks.Attack) -> Accuracies | None:
-    """The accuracies of an attack that is named by what it does not share with the decisive one."""
+    """The accuracies of an attack, titled by its differences from the decisive one."""
     differing = [name for name in attack._fields if getattr(attack, name) != getattr(last, name)]
     return accuracies(table, attack, ", ".join(f"{name} {getattr(attack, name)}" for name in differing))
 
 
 def small_panels_height(count: int) -> float:
-    """Inches that so many small panels take."""
+    """The height of this number of small panels, in inches."""
     return (SMALL + APART) * -(-count // ACROSS) + (0.1 if count else 0.0)
 
 
 def small_panels(shown: Sequence[Accuracies], percent: int, limits: tuple[float, float]) -> list[Panel]:
-    """Small panels from the top down at the foot of the figure, all on one scale."""
+    """Small panels at the bottom of the figure, on a common scale."""
     wide = (drawing.WIDTH - layout.LEFT - layout.RIGHT - 0.3 * (ACROSS - 1)) / ACROSS
     rows = -(-len(shown) // ACROSS)
     panels = []
@@ -135,17 +135,17 @@ def small_panels(shown: Sequence[Accuracies], percent: int, limits: tuple[float,
 
 
 def _accuracy_panel(box: layout.Box, shown: Accuracies, percent: int, across: Axis, up: Axis, title: str = "") -> Panel:
-    """Both models' lines with their bands, and the decisive percentage upright."""
+    """Both models' curves and bands, and a vertical line at the decisive percentage."""
     return Panel(box, _accuracy_layers(shown.of_model, percent), across, up, title, drawing.TEXT - 1)
 
 
 def _accuracy_layers(of_model: dict[str, Curve], percent: int) -> list[Layer]:
-    """The decisive percentage upright, and over it the models' lines with their bands."""
+    """A vertical line at the decisive percentage, then the models' curves and bands."""
     return [upright(percent, DECISIVE), *(curve(each, LOOKS[name]) for name, each in reversed(of_model.items()))]
 
 
 def highest_accuracy(shown: Sequence[Accuracies]) -> float:
-    """The highest accuracy with its interval."""
+    """The highest accuracy or end of an interval."""
     ends = [
         values for each in shown for of_model in each.of_model.values() for values in (of_model.value, of_model.high)
     ]
@@ -153,7 +153,7 @@ def highest_accuracy(shown: Sequence[Accuracies]) -> float:
 
 
 def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
-    """The legend's entries of the two models, by these names or as they were trained."""
+    """The legend's entries of the two models, by these names or by their training."""
     names = names or {name: f"model {label}" for name, label in NAMES.items()}
     return [
         legend.line(label, color=drawing.light(LOOKS[name][0]), linestyle=LOOKS[name][2], linewidth=1.5)
@@ -163,7 +163,7 @@ def legend_entries(names: Mapping[str, str] | None = None) -> list[Any]:
 
 @with_columns({*attacks.Attack._fields, "way"})
 def accuracy_of_given(table: pa.Table) -> Figure | None:
-    """The accuracies of both models on both sets, and the corrected score below; None for models trained here."""
+    """The accuracies of both models on both sets, and the corrected score; None for models trained here."""
     found = attacks.read_attacks(table)
     if not found or CORRECTED not in texts(table, "way"):
         return None
@@ -177,25 +177,24 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     score = read_curve(_way_rows(rows, CORRECTED), "percent", "score")
     if score is None:
         return None
-    n = int(integers(_way_rows(rows, CORRECTED), "pictures").max())
+    n = int(integers(_way_rows(rows, CORRECTED), "images").max())
     caption = (
-        "Neighbours of a picture's background vote for the object that was before it. The share they name rightly "
-        "among the pictures on which they agree most, by the given encoder and by its reference: of pictures that the "
-        "encoder was trained on, above, and of pictures that neither was trained on. Below, the corrected deja vu "
-        "score: what the encoder tells more than the reference, less the same of held-out pictures; 0 where nothing is "
-        f"memorised. Upright: at {percent} %, where it decides. Bands: 95 % intervals over pictures, n {n:,} in all, "
-        f"at layer {last.layer} of the reference, of {last.k} neighbours."
+        "Neighbours of an image's background vote for the removed object. The share that they name correctly among the "
+        "images on which they agree most, by the given encoder and its reference: for training images of the encoder "
+        "(top) and for held-out images. Bottom: the corrected deja vu score, the encoder's lead over the reference on "
+        f"training images minus that on held-out images; 0 without memorisation. Vertical line: the decisive {percent} "
+        f"%. Bands: 95 % intervals over images, n {n:,}, at layer {last.layer} of the reference, {last.k} neighbours."
     )
     alt = " ".join(
         [
-            f"{SETS[name].capitalize()}: {_describe_accuracies(of_set, percent)} named rightly."
+            f"{SETS[name].capitalize()}: {_describe_accuracies(of_set, percent)} named correctly."
             for name, of_set in panels.items()
         ]
         + [f"Corrected deja vu score at {percent} %: {_describe_estimate(score, percent)}."]
     )
     highest = max((float(np.nanmax(each.high)) for of in panels.values() for each in of.values()), default=1.0)
     step = GIVEN_HIGH + GIVEN_APART
-    up = Axis("named rightly, share", drawing.padded_limits([0.0, max(highest, 0.01)]), 4)
+    up = Axis("share named correctly", drawing.padded_limits([0.0, max(highest, 0.01)]), 4)
     small = drawing.TEXT - 1
     drawn = [
         Panel(
@@ -212,10 +211,10 @@ def accuracy_of_given(table: pa.Table) -> Figure | None:
     below = Panel(
         layout.wide_box(0.5, GIVEN_HIGH),
         [level(0), upright(percent, DECISIVE), curve(score, TARGET)],
-        Axis("most confident pictures, %", (0, 101), 6),
+        Axis("most confident images, %", (0, 101), 6),
         Axis("corrected score", drawing.padded_limits([0.0, *ends]), 4),
     )
-    title = "Does the encoder tell more of the pictures it was trained on?"
+    title = "Does the encoder name more objects of its training images?"
     height = step * 3 + 0.1 + legend.ROW
     return Chart("accuracy", title, caption, alt, height, [*drawn, below], legend_entries(GIVEN)).figure()
 
@@ -225,7 +224,7 @@ def _way_rows(rows: pa.Table, way: str) -> pa.Table:
 
 
 def _describe_accuracies(shown: dict[str, Curve], percent: int) -> str:
-    """Both accuracies at this percentage, in words."""
+    """Describe both accuracies at this percentage."""
     return ", ".join(f"{GIVEN[name]} {_describe_estimate(each, percent)}" for name, each in shown.items())
 
 

@@ -1,6 +1,6 @@
-"""What the figures share: attacks on models, which of them decides, and estimates with their intervals over something.
+"""Common parts of the figures: attacks, the decisive attack, and curves of estimates.
 
-An attack is on the models after an epoch, at a layer, and by a number of neighbours.
+An attack is defined by an epoch, a layer and a number of neighbours.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dashboards import drawing
 from dashboards.chart import Curve
 from dashboards.columns import integers, numbers, texts, with_columns
 
-BOTH = "both"  # ways of a test: the mean of the two, or all pictures together
-PERCENT = 20  # of pictures, as published; where no row of a table says which decides
-# Colour, mark and dash of what is drawn in several figures.
+BOTH = "both"  # directions: the mean of the two, or all images
+PERCENT = 20  # as published; the default if no row of a table is marked as decisive
+# Colour, mark and dash in several figures.
 TARGET = ("canary", "o", "-")
 REFERENCE = ("twin", "s", (0, (4, 2)))
 GAP = ("accent", "D", (0, (1, 1.5)))
-NULL = " This run is a null: both models were trained on other pictures, the first one in the place of the one named."
+NULL = " This is a control run: both models were trained on other images, the first in place of the named one."
 ACROSS = {"epoch": "epoch", "layer": "layer, 0: the backbone's output", "k": "neighbours that vote"}  # axes' words
-NAMES = {"target_accuracy": "trained on the picture", "reference_accuracy": "not trained on it"}
+NAMES = {"target_accuracy": "trained on the image", "reference_accuracy": "not trained on it"}
 
 
 class Attack(NamedTuple):
-    """The models after an epoch, asked at a layer for so many neighbours."""
+    """An attack on the models after an epoch, at a layer, with k neighbours."""
 
     epoch: int
     layer: int
@@ -39,19 +39,19 @@ class Attack(NamedTuple):
 
 @with_columns({*Attack._fields, "way"}, lambda: pa.table({}))
 def both_ways_rows(table: pa.Table) -> pa.Table:
-    """The rows of both ways together; without columns where it is no table of attacks."""
+    """The rows of both directions; without columns if the table has no attacks."""
     return table.take(pa.array(np.flatnonzero(texts(table, "way") == BOTH)))
 
 
 @with_columns(Attack._fields, list)
 def read_attacks(table: pa.Table) -> list[Attack]:
-    """The attacks of a table, in its order: epochs ascending, layers and numbers of neighbours as they were asked."""
+    """The attacks of a table in its order: ascending epochs, layers and numbers of neighbours as requested."""
     columns = (integers(table, name).tolist() for name in Attack._fields)
     return list(dict.fromkeys(Attack(*values) for values in zip(*columns, strict=True)))
 
 
 def decisive_attack(found: Sequence[Attack]) -> Attack:
-    """The attack that the answer rests on: after the last epoch, at the first layer, of the first k."""
+    """The decisive attack: after the last epoch, at the first layer, with the first k."""
     return Attack(max(each.epoch for each in found), found[0].layer, found[0].k)
 
 
@@ -61,7 +61,7 @@ def attack_rows(table: pa.Table, attack: Attack) -> pa.Table:
 
 
 def attacks_along(found: Sequence[Attack], field: str) -> list[Attack]:
-    """The attacks that differ from the decisive one in this field alone, with it, in ascending order of the field."""
+    """The decisive attack and those that differ only in this field, in ascending order of the field."""
     rest = decisive_attack(found)._asdict() | {field: None}
     return sorted(
         (each for each in found if each._asdict() | {field: None} == rest), key=lambda each: each._asdict()[field]
@@ -69,14 +69,14 @@ def attacks_along(found: Sequence[Attack], field: str) -> list[Attack]:
 
 
 def neighbouring_attacks(found: Sequence[Attack]) -> Iterator[Attack]:
-    """Those that differ from the decisive one in one field, epoch by epoch, then layers, then numbers of neighbours."""
+    """The attacks that differ from the decisive one in one field: epochs, layers, then numbers of neighbours."""
     last = decisive_attack(found)
     for field in Attack._fields:
         yield from (each for each in attacks_along(found, field) if each != last)
 
 
 def read_curve(table: pa.Table, across: str, name: str) -> Curve | None:
-    """The column `name` over the column `across`; None where no row has a value."""
+    """The column `name` over the column `across`; None without values."""
     if not {across, name} <= set(table.column_names):
         return None
     columns = [numbers(table, column) for column in (across, name, f"{name}_low", f"{name}_high")]
@@ -86,17 +86,17 @@ def read_curve(table: pa.Table, across: str, name: str) -> Curve | None:
 
 
 def decisive_percent(table: pa.Table) -> int:
-    """The percentage of most confident pictures that decides: the one whose score was tested."""
+    """The decisive percentage of most confident images, whose score was tested."""
     tested = np.flatnonzero(~np.isnan(numbers(table, "p_value")))
     return int(numbers(table, "percent")[tested[0]]) if len(tested) else PERCENT
 
 
 def rows_at_percent(table: pa.Table, percent: int) -> pa.Table:
-    """The rows of this percentage of most confident pictures."""
+    """The rows of this percentage of most confident images."""
     return table.take(pa.array(np.flatnonzero(numbers(table, "percent") == percent)))
 
 
 def axis_limits(shown: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of an axis that holds these estimates with their intervals, and 0."""
+    """Limits of an axis with these estimates, their intervals, and 0."""
     ends = np.concatenate([values for each in shown for values in (each.value, each.low, each.high)])
     return drawing.padded_limits([0.0, *ends[~np.isnan(ends)].tolist()])

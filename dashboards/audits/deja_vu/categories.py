@@ -1,4 +1,4 @@
-"""What becomes of single pictures: memorised, misrepresented, correlated or unassociated: figures 5, 15 and 18."""
+"""Categories of images: memorised, misrepresented, correlated or unassociated, as in figures 5, 15 and 18."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from dashboards.audits.deja_vu.attacks import ACROSS, read_curve
 from dashboards.chart import Axis, Chart, Curve, Figure, Layer, Panel, intervals, line
 from dashboards.columns import integers, numbers
 
-# Each with the colours of its area and of its edge, from the lowest up.
+# Colours of the area and the edge of each category, from bottom to top.
 LOOKS = {
     "memorised": ("canary", "canary"),
     "misrepresented": ("ochre", "ochre"),
     "correlated": ("twin-band", "twin"),
     "unassociated": ("band", "muted"),
 }
-# Of these the intervals are drawn, with these marks and dashes.
+# Categories with intervals, and their marks and dashes.
 COMPARED: dict[str, tuple[str, str, Any]] = {
     "memorised": ("canary", "o", "-"),
     "misrepresented": ("ochre", "s", (0, (4, 2))),
 }
 UPPER, LOWER = 1.35, 1.35  # inches
-LABELS = 8  # bars that are named
+LABELS = 8  # labelled bars
 FEW = 4  # bars that would be too wide alone
 Shares = dict[str, Curve]
 
 
 def categories(table: pa.Table) -> Figure | None:
-    """The share of each category by what varies, and the two that are to be compared with their intervals.
+    """The share of each category, and the two compared categories with intervals.
 
-    That are epochs, or without several of them layers, or numbers of neighbours.
+    The axis is the first of epochs, layers and numbers of neighbours with several values.
     """
     table = attacks.both_ways_rows(table)
     found = attacks.read_attacks(table)
@@ -47,15 +47,17 @@ def categories(table: pa.Table) -> Figure | None:
     if len(shown) < len(LOOKS) or len({len(each.places) for each in shown.values()}) > 1:
         return None
     at_end = attacks.attack_rows(rows, last)
-    n = int(integers(at_end, "pictures").max())
+    n = int(integers(at_end, "images").max())
     caption = (
-        "Memorised: named rightly by the model that was trained on the picture alone; misrepresented: by the other "
-        "alone. By chance both happen equally often, so that what is remembered is the distance of the two. "
-        "Correlated: by both; unassociated: by neither. Lines: 95 % intervals. Bars stand evenly apart. "
-        f"n: {n:,} pictures of both sets; what does not vary is {last.describe()}."
+        "Memorised: named correctly only by the model that was trained on the image; misrepresented: only by the other "
+        "model. By chance both are equally frequent, so their difference estimates memorisation. "
+        "Correlated: by both; unassociated: by neither. Lines: 95 % intervals. Bars are evenly spaced. "
+        f"n: {n:,} images of both sets; constant settings: {last.describe()}."
     )
     p = numbers(at_end, "p_value")
-    tested = f" That more are memorised than misrepresented: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
+    tested = (
+        f" Test of more memorised than misrepresented images: p {p[0]:.2g}." if len(p) and not np.isnan(p[0]) else ""
+    )
     alt = " ".join(_describe_shares(shown, field, at) for at in range(len(shown["memorised"].places))) + tested
     places = np.arange(len(shown["memorised"].places))
     named = np.unique(np.linspace(0, len(places) - 1, min(LABELS, len(places))).astype(np.int64))
@@ -65,7 +67,7 @@ def categories(table: pa.Table) -> Figure | None:
     lines, limits = comparison(shown, places)
     return Chart(
         "categories",
-        "How many pictures are memorised?",
+        "How many images are memorised?",
         caption,
         alt,
         UPPER + LOWER + 1.0 + 2 * legend.ROW,
@@ -91,13 +93,13 @@ def categories(table: pa.Table) -> Figure | None:
 
 
 def _describe_shares(shown: Shares, field: str, at: int) -> str:
-    """The shares at one of the places, in words."""
+    """Describe the shares at one position."""
     place = f"{shown['memorised'].places[at]:g}"
     return f"{field.capitalize()} {place}: {', '.join(f'{name} {each.describe(at)}' for name, each in shown.items())}."
 
 
 def comparison(shown: Shares, places: Any) -> tuple[list[Layer], tuple[float, float]]:
-    """Memorised against misrepresented, each with its interval, and the limits of an axis that holds both."""
+    """Memorised and misrepresented shares, their intervals, and the limits of a common axis."""
     layers: list[Layer] = []
     tops = [0.0]
     for offset, (name, (colour, marker, dash)) in zip((-0.08, 0.08), COMPARED.items(), strict=True):
@@ -111,7 +113,7 @@ def comparison(shown: Shares, places: Any) -> tuple[list[Layer], tuple[float, fl
 
 
 def _draw_stacked_bars(axes: Any, shown: Shares, places: Any) -> None:
-    """All four, one upon the other."""
+    """All four categories, stacked."""
     below = np.zeros(len(places))
     for name, (area, edge) in LOOKS.items():
         look = {"color": drawing.light(area), "edgecolor": drawing.light(edge), "linewidth": 0.8}

@@ -1,4 +1,4 @@
-"""Pictures that are memorised, correlated or inferred most surely, with their neighbours: figures 6, 7, 11, 12, 20."""
+"""Memorised, correlated and most confident images, and their neighbours, as in figures 6, 7, 11, 12 and 20."""
 
 from __future__ import annotations
 
@@ -23,33 +23,32 @@ from tasks.datasets.boxed.pictures import BoxedPictures
 from tasks.datasets.catalog import is_embedded, load_with_boxes
 from tasks.datasets.dataset import DatasetError
 
-EACH = 10  # pictures of each kind
-NEIGHBOURS = 10  # of a picture, by each model
-LONGEST = 96  # pixels of a picture in the page
-# Of the dashes around the object and of the line around the crop, both on ink, so that they show on any photograph.
+EACH = 10  # images of each kind
+NEIGHBOURS = 10  # of an image, by each model
+LONGEST = 96  # pixels of an image in the page
+# Colours of the box and of the crop, both outlined in ink to be visible on any photograph.
 BOX, CROP = drawing.light("paper"), drawing.PALETTE["canary"][1]
 TITLE = "Neighbours"
 KINDS = {
-    "memorised": "Most memorised: named rightly by the model trained on it alone",
-    "correlated": "Most correlated: named rightly by both models",
-    "confident": "Most confident, right or wrong",
+    "memorised": "Most memorised: named correctly only by the model trained on the image",
+    "correlated": "Most correlated: named correctly by both models",
+    "confident": "Most confident, correct or wrong",
 }
 MODELS = {"target": "Trained on it", "reference": "Not trained on it"}
 CAPTION = (
-    f"Up to {EACH} pictures of each kind, each with the crop that the models are shown and the public pictures that "
-    "are nearest to it, the nearest first: by the model that was trained on the picture, and by one that was not. On "
-    "the picture the crop is solid, the boxes around its object dashed. A check mark: a neighbour of the picture's own "
-    "class. Confidence: minus the entropy in nats of all voting neighbours' classes, 0 where all agree. Where only the "
-    "model that was trained on a picture finds its class again, it remembers; single pictures also come about by "
-    "chance, as the misrepresented do."
+    f"Up to {EACH} images of each kind, the crop that the models see, and the nearest public images in order, by the "
+    "model that was trained on the image and by the other model. Solid: the crop; dashed: the boxes around the object. "
+    "A check mark: a neighbour of the image's class. Confidence: minus the entropy, in nats, of the classes of all "
+    "voting neighbours; 0 if all agree. If only the model that was trained on an image finds its class, it remembers "
+    "the image; single cases also occur by chance, like misrepresented images."
 )
 Row = Mapping[str, Any]
-Layers = Sequence[Row]  # of one picture, a row for each layer, the decisive one first
+Layers = Sequence[Row]  # of one image, a row for each layer, the decisive one first
 Rows = Mapping[str, Sequence[Layers]]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The pictures of each kind; of private data a note with their ids. None where none were retrieved."""
+    """The images of each kind, or a note with the ids of private images; None without any."""
     rows = select_pictures(run.table("retrieval"))
     if not any(rows.values()):
         return None
@@ -57,23 +56,23 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
     is_null = isinstance(config, DejaVu) and config.is_null
     caption = CAPTION + NULL if is_null else CAPTION
     if not isinstance(config, DejaVu):
-        changed = "The pictures cannot be drawn: the audit has changed since the run was made."
+        changed = "The images cannot be shown: the audit has changed since the run."
         return Gallery(caption, False, changed, title=TITLE)
     ids = " ".join(
         f"{kind.capitalize()}: {', '.join(layers[0]['id'] for layers in of_kind)}." for kind, of_kind in rows.items()
     )
     if not (show_images or is_embedded(config.data.name)):
-        hidden = f"Images of {config.data.named().name} are yours and are not shown unless asked for with --show-images"
+        hidden = f"Images of {config.data.named().name} are private; use --show-images to show them"
         return Gallery(caption, False, f"{hidden}. {ids}", title=TITLE)
     try:
         return Gallery(caption, True, "", items=tuple(items(config, rows)), title=TITLE)
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(caption, False, f"The pictures cannot be drawn{error_reason(run, error)}. {ids}", title=TITLE)
+        return Gallery(caption, False, f"The images cannot be shown{error_reason(run, error)}. {ids}", title=TITLE)
 
 
 @with_columns(("kind", "scope", "rank"), dict)
 def select_pictures(table: pa.Table) -> dict[str, list[Layers]]:
-    """The first pictures of each kind, of all classes together, each layer by layer."""
+    """The first images of each kind over all classes, by layer."""
     told = [row for row in table.to_pylist() if row["scope"] == "all" and row["rank"] <= EACH]
     found = {kind: sorted((row for row in told if row["kind"] == kind), key=_rank_key) for kind in KINDS}
     return {kind: [list(layers) for _, layers in groupby(rows, _rank_key)] for kind, rows in found.items() if rows}
@@ -84,7 +83,7 @@ def _rank_key(row: Row) -> int:
 
 
 def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
-    """Each picture with its crop and its neighbours."""
+    """Each image, its crop and its neighbours."""
     held = load_with_boxes(config.data, config.correlation)
     side = min(config.training.augmentation.resolution, LONGEST)
     for kind, of_kind in rows.items():
@@ -93,7 +92,7 @@ def items(config: DejaVu, rows: Rows) -> Iterator[Item]:
 
 
 def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: str) -> Item:
-    """A picture with its neighbours, by each layer in turn; the layer is named where there are several."""
+    """An image and its neighbours at each layer; layers are named if there are several."""
     row = layers[0]
     strips = tuple(
         strip(each, model, held, side, f", layer {each['layer']}" if len(layers) > 1 else "")
@@ -105,7 +104,7 @@ def item(layers: Layers, held: BoxedPictures, config: DejaVu, side: int, group: 
 
 
 def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -> tuple[Picture, Picture]:
-    """A picture with its boxes and its crop, and the crop alone."""
+    """An image with outlined boxes and crop, and the crop."""
     (at,) = _row_indices([id_], held)
     crops = attack(config)
     rectangle, _ = windows(held, np.array([at]), crops.crop, crops.smallest, crops.corner_share)
@@ -113,8 +112,8 @@ def picture_and_crop(id_: str, held: BoxedPictures, config: DejaVu, side: int) -
     whole = draw_outlines(held.picture(int(at)), held.boxes[int(at)].tolist(), rectangle[0].tolist())
     about = f"{id_}, class {held.names[held.labels[at]]}"
     return (
-        Picture(encode_png(whole), "picture", f"{about}, whole, with its boxes and the crop"),
-        Picture(encode_png(crop), "crop", f"The crop of {about}, as the models are shown it"),
+        Picture(encode_png(whole), "image", f"{about}, whole, with outlined boxes and crop"),
+        Picture(encode_png(crop), "crop", f"The crop of {about}, as the models see it"),
     )
 
 
@@ -132,21 +131,21 @@ def strip(row: Row, model: str, held: BoxedPictures, side: int, layer: str) -> S
         for at, (image, id_, name) in enumerate(zip(found, ids, classes, strict=True), start=1)
     )
     votes, confidence = row[f"{model}_class"], drawing.format_number(row[f"{model}_confidence"])
-    how = "rightly" if votes == row["class"] else "wrongly"
+    how = "correctly" if votes == row["class"] else "wrongly"
     return Strip(f"{MODELS[model]}{layer}: they vote for {votes}, {how}, with confidence {confidence}", shown)
 
 
 def _row_indices(ids: Sequence[str], held: BoxedPictures) -> NDArray[np.int64]:
-    """The rows of these pictures. DatasetError for one that is not there."""
+    """The rows of these images. Raises DatasetError for an unknown one."""
     rows = [bisect_left(held.ids, each) for each in ids]
     absent = [each for each, row in zip(ids, rows, strict=True) if held.ids[row : row + 1] != (each,)]
     if absent:
-        raise DatasetError(f"{absent[0]} is not among the {len(held.ids):,} pictures of the data set")
+        raise DatasetError(f"{absent[0]} is not among the {len(held.ids):,} images of the data set")
     return np.array(rows, np.int64)
 
 
 def draw_outlines(picture: Pixels, boxes: Sequence[Sequence[int]], crop: Sequence[int]) -> Pixels:
-    """The whole picture as large as a page shows it, with its boxes dashed and its crop solid."""
+    """The whole image in display size, with dashed boxes and a solid crop."""
     from PIL import Image, ImageDraw
 
     height, width = picture.shape[:2]
@@ -172,7 +171,7 @@ Line = tuple[int, int, int, int]  # from x, y to x, y
 
 
 def edges(box: Sequence[int], scale: float, size: tuple[int, int], inwards: int = 0) -> list[Line]:
-    """The four edges of a rectangle, in the drawn picture's pixels and inside it; `inwards` by so many of them."""
+    """The four edges of a rectangle in display pixels, clipped to the image and moved inwards by `inwards`."""
     ends = np.array(box) * scale - (0, 0, 1, 1) + np.array((1, 1, -1, -1)) * inwards
     left, top, right, bottom = np.clip(np.rint(ends).astype(int), 0, np.array([*size, *size]) - 1).tolist()
     return [
@@ -184,7 +183,7 @@ def edges(box: Sequence[int], scale: float, size: tuple[int, int], inwards: int 
 
 
 def dashes(line: Line) -> Iterator[Line]:
-    """Parts of an upright or level line, with gaps as long as they are."""
+    """Dashes of a vertical or horizontal line, with gaps of equal length."""
     long = 3
     x, y, to_x, to_y = line
     for at in range(0, max(to_x - x, to_y - y) + 1, 2 * long):

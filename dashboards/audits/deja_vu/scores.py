@@ -1,4 +1,4 @@
-"""The deja vu score by epoch, layer and number of neighbours, beside the linear probe: figures 4, 8, 15 and 18."""
+"""The deja vu score by epoch, layer and number of neighbours, and the linear probe: figures 4, 8, 15 and 18."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tasks.contract.summaries import Estimate
 
 STEP = 1.95  # inches from a panel to the next
 LOOKS = {"deja vu score": TARGET, "linear probe, train - test": GAP}
-SPLITS = ("train", "validation")  # the first is what both the model and its probe were trained on
+SPLITS = ("train", "validation")  # the first contains the training images of both the model and its probe
 NEEDED = {"epoch", "layer", "split", "correct", "n"}
 Gaps = Mapping[tuple[int, int], Estimate]  # by epoch and layer
 
 
 @dataclass(frozen=True)
 class ScorePanel:
-    """The score over one of ACROSS, beside the gap of linear probes where there is one."""
+    """The score over one of ACROSS, and the gap of linear probes, if any."""
 
     field: str
     score: Curve
     gap: Curve | None
 
     def draw(self, foot: float, tuned: int | None, unit: str) -> Panel:
-        """The panel, with its axes `foot` inches up; `tuned`: the epoch from which on models are fine-tuned."""
+        """The panel, `foot` inches from the bottom; `tuned`: the first epoch of fine-tuning."""
         places = self.score.places
         layers: list[Layer] = [level(0)]
         if self.field == "epoch" and tuned is not None:
@@ -60,7 +60,7 @@ class ScorePanel:
 
 
 def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure | None:
-    """The score over what was varied, with its interval. `trained`: the epoch from which on models are fine-tuned."""
+    """The score by varied setting, and its interval. `trained`: the first epoch of fine-tuning."""
     table = attacks.both_ways_rows(table)
     found = attacks.read_attacks(table)
     if not found:
@@ -72,22 +72,22 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
         return None
     tuned = trained if trained is not None and last.epoch > trained else None
     gap = (
-        "Dotted: the accuracy of a linear probe on pictures that its model was trained on less that on others, which "
-        "is the usual sign of overfitting. "
+        "Dotted: the accuracy of a linear probe on training images of its model minus that on other images, a common "
+        "indicator of overfitting. "
         if any(panel.gap for panel in panels)
         else ""
     )
-    tuning = f"Upright: from epoch {tuned} on the models are trained further on labels. " if tuned is not None else ""
-    n = int(integers(attacks.attack_rows(rows, last), "pictures").max())
+    tuning = f"Vertical line: models are fine-tuned on labels after epoch {tuned}. " if tuned is not None else ""
+    n = int(integers(attacks.attack_rows(rows, last), "images").max())
     caption = (
-        f"The deja vu score at {percent} %: how much more often the model that was trained on a picture names its "
-        f"object than one that was not. Dashed line: 0, nothing memorised. {gap}{tuning}Bands: 95 % intervals, n {n:,} "
-        f"pictures. Each panel varies one thing and keeps the rest: {last.describe()}."
+        f"The deja vu score at {percent} %: how much more often the model that was trained on an image names its "
+        f"object than the other model. Dashed line: 0, no memorisation. {gap}{tuning}Bands: 95 % intervals, n {n:,} "
+        f"images. Each panel varies one setting of {last.describe()}."
     )
     probe_given = any(panel.gap for panel in panels)
     return Chart(
         "scores",
-        "When and where does memory show?",
+        "When and where does memorisation appear?",
         caption,
         " ".join(describe_panel(panel) for panel in panels),
         STEP * len(panels) + 0.1 + (legend.ROW if probe_given else 0.0),
@@ -102,7 +102,7 @@ def scores(table: pa.Table, probed: Gaps, trained: int | None = None) -> Figure 
 
 
 def _score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed: Gaps) -> ScorePanel | None:
-    """The panel over this field; None where it has a single value."""
+    """The panel of this field; None if it has a single value."""
     chosen = attacks.attacks_along(found, field)
     if len(chosen) < 2:
         return None
@@ -118,9 +118,9 @@ def _score_panel(field: str, rows: pa.Table, found: list[attacks.Attack], probed
 
 
 def describe_panel(panel: ScorePanel) -> str:
-    """The score, and the probes' gap, at each place, in words."""
+    """Describe the score and the probes' gap at each position."""
     words = [f"Deja vu score by {panel.field}: {_list_estimates(panel.score)}."]
-    return " ".join([*words, f"Linear probe, train less test: {_list_estimates(panel.gap)}."] if panel.gap else words)
+    return " ".join([*words, f"Linear probe, train - test: {_list_estimates(panel.gap)}."] if panel.gap else words)
 
 
 def _list_estimates(shown: Curve) -> str:
@@ -129,7 +129,7 @@ def _list_estimates(shown: Curve) -> str:
 
 @with_columns(NEEDED, dict)
 def gaps(table: pa.Table) -> Gaps:
-    """Accuracy on trained pictures less that on others, of all models together, by epoch and layer."""
+    """Accuracy on training images minus that on other images, over all models, by epoch and layer."""
     found = {}
     for epoch, layer in sorted(set(zip(*(integers(table, name).tolist() for name in ("epoch", "layer")), strict=True))):
         of_cell = table.filter((pc.field("epoch") == epoch) & (pc.field("layer") == layer))
@@ -140,7 +140,7 @@ def gaps(table: pa.Table) -> Gaps:
 
 
 def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
-    """The difference of two shares, each (right, asked), of different pictures, with its 95 % interval.
+    """The difference of two shares (correct, all) of different images, and its 95 % interval.
 
     Newcombe 1998, "Interval estimation for the difference between independent proportions", method 10.
     """
@@ -154,7 +154,7 @@ def gap(trained: tuple[float, int], others: tuple[float, int]) -> Estimate:
 
 
 def _gap_curve(found: Mapping[int, Estimate]) -> Curve | None:
-    """The gaps at these places; None without any."""
+    """The curve of these gaps; None without any."""
     if not found:
         return None
     places = sorted(found)

@@ -1,4 +1,4 @@
-"""A sweep's cells together: accuracies, courses of the score, and what is memorised: figures 3, 4, 5, 9 and 13."""
+"""Comparison of a sweep's cells: accuracies, courses of the score, and categories: figures 3, 4, 5, 9 and 13."""
 
 from __future__ import annotations
 
@@ -47,10 +47,7 @@ LETTERS = 17  # above a small panel
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell named by its setting, with the tables of both ways that are stored of it.
-
-    `short` are the setting's values alone.
-    """
+    """A cell named by its setting, and its stored tables; `short` are only the values of the setting."""
 
     name: str
     short: str
@@ -70,7 +67,7 @@ class Cell:
         return decisive_percent(self.scores)
 
     def accuracies(self) -> Accuracies | None:
-        """Both models' accuracies for the attack that decides."""
+        """Both models' accuracies for the decisive attack."""
         return None if self.decisive is None else accuracies(self.scores, self.decisive, self.name)
 
     def score_curve(self) -> Curve | None:
@@ -82,14 +79,14 @@ class Cell:
         return read_curve(pa.concat_tables([attacks.attack_rows(rows, each) for each in chosen]), "epoch", "score")
 
     def shares(self) -> dict[str, Curve]:
-        """The share of memorised and of misrepresented pictures, at the last epoch."""
+        """The shares of memorised and of misrepresented images at the last epoch."""
         table = attacks.both_ways_rows(self.run.table("categories"))
         found = attacks.read_attacks(table)
         rows = attacks.attack_rows(table, attacks.decisive_attack(found)) if found else table
         return {name: each for name in COMPARED if (each := read_curve(rows, "epoch", name)) is not None}
 
     def probe_gap(self) -> Curve | None:
-        """The gap of the linear probe for the attack that decides, at one place; None where there is none."""
+        """The gap of the linear probe for the decisive attack; None without one."""
         probed = gaps(self.run.table("probe"))
         found = None if self.decisive is None else probed.get(self.decisive[:2])
         if found is None:
@@ -99,7 +96,7 @@ class Cell:
 
 
 def compare_cells(run: Run) -> Iterable[Figure | None]:
-    """Figures that compare the cells, each as far as two of them have what it shows."""
+    """Figures that compare cells, each if at least two cells have its data."""
     what, names, values = name_cells(run)
     found = [Cell(*each) for each in zip(names, values, run.cells, strict=False)]
     if not found:
@@ -113,12 +110,12 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
 
 
 def _cell_labels(cells: Sequence[Cell], most: int) -> list[str]:
-    """The names of cells, or their values alone where a name has more letters than this."""
+    """The names of cells, or only their values if a name is longer than this."""
     return [cell.short if max(len(each.name) for each in cells) > most else cell.name for cell in cells]
 
 
 def _compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
-    """A small panel for each cell: both models' accuracies over the share of most confident pictures."""
+    """A small panel for each cell: both models' accuracies over the share of most confident images."""
     found = [(cell, each) for cell in cells if (each := cell.accuracies()) is not None]
     if len(found) < 2:
         return None
@@ -129,9 +126,9 @@ def _compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
     ]
     percent = found[0][0].percent
     caption = (
-        "Named rightly, as a share, over the percentage of most confident pictures: by the model that was trained on "
-        "them and by one that was not, both ways averaged, with 95 % intervals over pictures. The distance of the two "
-        f"is the deja vu score; upright: {percent} %, where it decides. A panel is a cell, after its last epoch."
+        "The share named correctly by the percentage of most confident images: by the model that was trained on them "
+        "and by the other model, mean of both directions, with 95 % intervals over images. Difference: the deja vu "
+        f"score; vertical line: the decisive {percent} %. A panel is a cell, after its last epoch."
         f"{layout.left_out_note(len(shown), len(found), 'cells')}"
     )
     alt = " ".join(f"{cell.name}: {each.describe(cell.percent)}." for cell, each in found)
@@ -147,14 +144,14 @@ def _compare_accuracies(cells: list[Cell], what: str) -> Figure | None:
 
 
 def _compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
-    """The score by epoch, a line for each cell; None where no cell has several epochs."""
+    """The score by epoch, a line for each cell; None if no cell has several epochs."""
     found = [(cell, each) for cell in cells if (each := cell.score_curve()) is not None]
     if len(found) < 2 or max(len(each.places) for _, each in found) < 2:
         return None
     shown = found[:LINES]
     caption = (
-        f"The deja vu score at {shown[0][0].percent} % after the epochs at which the models were asked. Dashed line: "
-        "0, nothing memorised. Bands: 95 % intervals over pictures."
+        f"The deja vu score at {shown[0][0].percent} % after the evaluated epochs. Dashed line: 0, no memorisation. "
+        "Bands: 95 % intervals over images."
         f"{layout.left_out_note(len(shown), len(found), 'cells')}"
     )
     alt = " ".join(f"{cell.name}: {each.describe()} after epoch {each.places[-1]:g}." for cell, each in found)
@@ -168,7 +165,7 @@ def _compare_score_curves(cells: list[Cell], what: str) -> Figure | None:
     )
     return Chart(
         "courses",
-        f"When does memory show, by {what}?",
+        f"When does memorisation appear, by {what}?",
         caption,
         alt,
         2.85 + legend.height(len(shown), beside),
@@ -182,21 +179,21 @@ Looks = dict[str, tuple[str, str, Any]]
 
 
 def _compare_shares(cells: list[Cell], what: str) -> Figure | None:
-    """A row for each cell: the shares of memorised and misrepresented pictures."""
+    """A row for each cell: the shares of memorised and misrepresented images."""
     rows = [(cell, shares) for cell in cells if len(shares := cell.shares()) == len(COMPARED)]
     if len(rows) < 2:
         return None
     caption = (
-        "The share of pictures that the model trained on them alone names rightly (memorised), and of those that the "
-        "other model alone does (misrepresented), which says how many are memorised by chance. After the last epoch, "
-        f"with 95 % intervals over pictures.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
+        "The share of images that only the model trained on them names correctly (memorised), and that only the other "
+        "model does (misrepresented), which estimates how many are memorised by chance. After the last epoch, "
+        f"with 95 % intervals over images.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
-    title = f"How many pictures are memorised, by {what}?"
-    return _row_chart("shares", title, caption, rows, COMPARED, "share of pictures")
+    title = f"How many images are memorised, by {what}?"
+    return _row_chart("shares", title, caption, rows, COMPARED, "share of images")
 
 
 def _compare_gaps(cells: list[Cell], what: str) -> Figure | None:
-    """A row for each cell: the score beside the gap of the linear probe."""
+    """A row for each cell: the score and the gap of the linear probe."""
     rows: Rows = []
     for cell in cells:
         score, gap = cell.score_curve(), cell.probe_gap()
@@ -206,15 +203,15 @@ def _compare_gaps(cells: list[Cell], what: str) -> Figure | None:
     if len(rows) < 2:
         return None
     caption = (
-        "The deja vu score, and the accuracy of a linear probe on pictures that its model was trained on less that on "
-        "others, the usual sign of overfitting: what is memorised need not show there. After the last epoch, with 95 % "
-        f"intervals over pictures. Dashed: 0.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
+        "The deja vu score, and the accuracy of a linear probe on training images of its model minus that on other "
+        "images, a common indicator of overfitting that need not reveal memorisation. After the last epoch, with 95 % "
+        f"intervals over images. Dashed: 0.{layout.left_out_note(min(len(rows), layout.MOST), len(rows), 'cells')}"
     )
-    title = f"Does overfitting tell what is memorised, by {what}?"
+    title = f"Does overfitting indicate memorisation, by {what}?"
     return _row_chart("gaps", title, caption, rows, LOOKS, "share")
 
 
-Rows = list[tuple[Cell, dict[str, Curve]]]  # with its estimates at its last epoch
+Rows = list[tuple[Cell, dict[str, Curve]]]  # cell and its estimates at its last epoch
 
 
 def _describe_cells(rows: Rows) -> str:
@@ -225,7 +222,7 @@ def _describe_cells(rows: Rows) -> str:
 
 
 def _row_chart(name: str, title: str, caption: str, found: Rows, looks: Looks, unit: str) -> Figure:
-    """The estimates, a row for each cell, on one scale with a line at 0."""
+    """The estimates, a row for each cell, on a common scale with a line at 0."""
     shown = found[: layout.MOST]
     rows = layout.rows(_cell_labels([cell for cell, _ in shown], layout.LETTERS), legend.ROW + 0.08)
     layers: list[Layer] = [upright(0)]

@@ -1,27 +1,26 @@
 """Does a self-supervised model remember which object was in front of which background?
 
-Two models are trained in the same manner on disjoint sets of pictures, A and B. A background without its object is cut
-out of every picture, and both models embed it among public pictures whose labels are known. Where the nearest public
-pictures, by the model that was trained on a picture, show the object that was in it, and those by the other model do
-not, the first one remembers.
+Two models are trained in the same way on disjoint sets of images, A and B. A background without the object is cropped
+from every image, and both models embed it among public images with known labels. If the nearest public images by the
+model that was trained on an image show the removed object, and those by the other model do not, the first model
+remembers the image.
 
-    acc(p) = share of right labels among the p % of pictures whose neighbours agree most
-    deja vu score(p) = acc of the model trained on the pictures - acc of the other, both ways averaged
+    acc(p) = share of correct labels among the p % of images whose neighbours agree most
+    deja vu score(p) = acc of the model trained on the images - acc of the other, mean of both directions
 
-Reading it. The score is 0 where nothing is memorised: what a background says of its object by itself (water of swans),
-both models know. 0.2 at p = 20: of 100 pictures of which the neighbours are most sure, 20 more are named rightly for
-having been trained on. Misrepresented pictures, which the wrong model alone names rightly, say how many are memorised
-by chance.
+Interpretation. The score is 0 without memorisation: both models name objects that backgrounds reveal (swans on water).
+0.2 at p = 20: among 100 images with the most agreement, 20 more are named correctly because the model was trained on
+them. Misrepresented images, which only the wrong model names correctly, estimate how many are memorised by chance.
 
 Source. Meehan et al. 2023, "Do SSL Models Have Deja Vu? A Case of Unintended Memorization in Self-supervised
 Learning": the score is section 4.1, the categories section 4.2.
 
-What is ours. The paper gives scores without an error; here they have intervals, and a randomisation test that is exact
-for any pair of models (`tasks.audits.deja_vu.randomisation`). The largest rectangle without an object is searched
-among all, not among those as high as the picture (`crop=strips`). Sets are drawn from a seed. DINO's teacher has a
-momentum of at most 1, where the released code's reaches 2.
+Differences from the paper, which reports scores without an error: scores have intervals, and a randomisation test that
+is exact for any pair of models (`tasks.audits.deja_vu.randomisation`). The largest rectangle without an object is
+searched among all rectangles, not among strips between boxes (`crop=strips`). Sets are drawn from a seed. DINO's
+teacher has a momentum of at most 1; in the released code it reaches 2.
 
-Cost. Two trainings of `epochs` epochs, and an embedding of all public pictures for each snapshot. `quickstart` takes
+Cost. Two trainings of `epochs` epochs, and an embedding of all public images for each snapshot. `quickstart` takes
 about a minute of two cores.
 """
 
@@ -49,15 +48,15 @@ __all__ = ["AUDIT", "PRESETS", "DejaVu", "plan", "probes", "tiny"]
 
 
 def plan(config: DejaVu) -> Roots:
-    """The tables of the measures that the config asks for, and their `summary`."""
-    decisive = (config.confident, config.asked_layers[0], config.k[0], config.training.last_epoch)
+    """The tables of the requested measures, and their `summary`."""
+    decisive = (config.confident_percent, config.asked_layers[0], config.k[0], config.training.last_epoch)
     copies = count_groups(load_with_boxes(config.data, config.correlation).first_copies)
     about = About(*decisive, repeats(config), is_given(config), copies)
     return roots(MEASURES, config, trainings(config), lambda read: Job(summary, about, read))
 
 
 def limits(config: DejaVu) -> dict[str, int]:
-    """The sizes of parts that leave pictures for the others: for each of four training sets a sixth of a class."""
+    """Sizes of parts that leave images for the others: a sixth of a class for each of four training sets."""
     pictures = load_with_boxes(config.data, config.correlation)
     if pictures.given_parts is not None:
         return {}

@@ -1,25 +1,25 @@
-"""The labels that neighbours vote for, how often the most confident ones are right, and the deja vu score.
+"""The labels that neighbours vote for, the accuracy of the most confident ones, and the deja vu score.
 
-    KNN_prob(c) = share of the K nearest public pictures whose label is c
-    KNN(crop)   = argmax_c KNN_prob(c), of equally frequent labels the lowest
-    KNN_conf    = sum_c KNN_prob(c) log KNN_prob(c), minus the entropy in nats: 0 where all neighbours agree
+    KNN_prob(c) = share of the K nearest public images whose label is c
+    KNN(crop)   = argmax_c KNN_prob(c), the lowest of equally frequent labels
+    KNN_conf    = sum_c KNN_prob(c) log KNN_prob(c), minus the entropy in nats: 0 if all neighbours agree
 
-    acc(p) = share of right labels among the floor(p n / 100), at least one, pictures with the highest confidence
+    acc(p) = share of correct labels among the floor(p n / 100), at least one, images with the highest confidence
     deja vu score(p) = acc of the target model at p - acc of the reference model at p
 
-Both models infer the labels of the same pictures, which one of them was trained on, and each has its own most
-confident ones. Of equally confident pictures those that come first are taken, so callers keep them sorted by id.
+Both models infer the labels of the same images, which one model was trained on, and each has its own most confident
+images. Among equally confident images the first are taken, so callers keep them sorted by id.
 
 Meehan et al. 2023, section 4, "Identifying the most memorized samples", and section 4.1, "The deja vu score".
 
-A bootstrap of pictures none of which is named rightly does not vary, and its interval would have no width. Wilson's
-interval of a share has one, and those of several shares combine (MOVER, the method of variance estimates recovery):
+If no image is named correctly, bootstrap samples do not vary, and their interval has no width. Wilson's interval of a
+share has a width, and intervals of several shares combine (MOVER, the method of variance estimates recovery):
 
-    sum_i w_i p_i, from its value - sqrt(sum_i (w_i d_i)^2), d_i the distance of p_i to the limit that lowers the sum
+    lower limit of sum_i w_i p_i = value - sqrt(sum_i (w_i d_i)^2), d_i the distance of p_i to the limit that lowers it
 
 Wilson 1927; Zou & Donner 2008, "Construction of confidence limits about effect measures: a general approach", eqs. 3
-and 4, which for the difference of two shares is Newcombe's method 10. Shares are taken as independent: two models that
-are right about the same pictures make the sum vary less.
+and 4, which for the difference of two shares is Newcombe's method 10. Shares are treated as independent: if two models
+are correct for the same images, the sum varies less.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ Mask = NDArray[np.bool_]
 Labels = NDArray[np.integer]
 PERCENTAGES = range(1, 101)
 Z = NormalDist().inv_cdf(0.975)
-PICTURES = 4096  # counted at a time, so that memory stays bounded with many classes
+PICTURES = 4096  # images per batch, which bounds memory with many classes
 
 
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """The label that the neighbours of each crop vote for, (n,) int64, and minus the entropy of their labels, (n,)."""
+    """The vote of the neighbours of each crop, (n,) int64, and minus the entropy of their labels, (n,)."""
 
     predicted: NDArray[np.int64]
     confidence: NDArray[np.float64]
 
 
 def votes(neighbours: Labels, classes: int) -> Votes:
-    """The votes of the neighbours' labels (n, k), each in [0, classes). ValueError where there are no neighbours."""
+    """The votes of the neighbours' labels (n, k), each in [0, classes). Raises ValueError without neighbours."""
     n, k = neighbours.shape
     if k < 1:
         raise ValueError("k is 0; a vote needs at least one neighbour")
@@ -59,14 +59,14 @@ def votes(neighbours: Labels, classes: int) -> Votes:
         part = slice(start, start + PICTURES)
         counts = _count_labels(neighbours[part], classes)
         predicted[part] = counts.argmax(axis=1)  # the first of equals
-        # The largest counts alone, in their order: equal counts of whatever labels have equal confidences, bit for bit.
+        # Only the sorted largest counts: equal counts give equal confidences, bit for bit, for any labels.
         largest = np.sort(counts, axis=1)[:, ::-1][:, :k]
         confidence[part] = np.cumsum(terms(k)[largest], axis=1)[:, -1]
     return Votes(predicted, confidence)
 
 
 def _count_labels(neighbours: Labels, classes: int) -> NDArray[np.int64]:
-    """How many neighbours have each label, (n, classes)."""
+    """The number of neighbours with each label, (n, classes)."""
     n, _ = neighbours.shape
     places = np.arange(n)[:, None] * classes + neighbours
     return np.bincount(places.ravel(), minlength=n * classes).reshape(n, classes)
@@ -80,7 +80,7 @@ def terms(k: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Inferences:
-    """What one model infers of pictures: whether each label is right, and its confidence; both (n,)."""
+    """One model's inferences: a mask of correct labels, and confidences; both (n,)."""
 
     correct: Mask
     confidence: Floats
@@ -90,12 +90,12 @@ class Inferences:
 
     @cached_property
     def ranked(self) -> NDArray[np.intp]:
-        """The pictures from the most to the least confident; equally confident ones in their order."""
+        """The images by descending confidence; equally confident ones keep their order."""
         return np.argsort(-self.confidence, kind="stable")
 
 
 def most_confident(n: int, percent: int) -> int:
-    """How many of n pictures the most confident percent are: floor(p n / 100), at least one."""
+    """The number of most confident images: floor(p n / 100), at least one."""
     return max(1, percent * n // 100)
 
 
@@ -105,7 +105,7 @@ def numbers(n: int, percents: Sequence[int]) -> NDArray[np.int64]:
 
 
 def accuracy(of: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
-    """acc(p) for each percentage. NaN where there are no pictures."""
+    """acc(p) for each percentage; NaN without images."""
     n = len(of)
     if not n:
         return np.full(len(percents), np.nan)
@@ -115,20 +115,20 @@ def accuracy(of: Inferences, percents: Sequence[int] = PERCENTAGES) -> Floats:
 
 
 def resample_accuracy(of: Inferences, copies: NDArray[np.integer], percents: Sequence[int]) -> Floats:
-    """acc(p) of a resample in which picture i comes `copies[i]` times, summing to n."""
+    """acc(p) of a resample with `copies[i]` copies of image i, n in total."""
     order = of.ranked
     taken = np.concatenate([[0], np.cumsum(copies[order])])
     right = np.concatenate([[0], np.cumsum(copies[order] * of.correct[order])])
     counts = numbers(len(of), percents)
-    # The copies of a picture at the cut are all right or all wrong, so between pictures the sum is linear.
+    # The copies of an image at the cut are all correct or all wrong, so the sum is linear between images.
     return np.asarray(np.interp(counts, taken, right) / counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """One of the two ways of a test: pictures that the target was trained on and the reference was not.
+    """One of the two directions of a test: images that the target was trained on and the reference was not.
 
-    `labels` are the true ones, (n,); `ids` are the pictures', ascending, where ties are to be told by them.
+    `labels` are the true labels, (n,); `ids` the ascending ids of the images, if they break ties.
     """
 
     labels: NDArray[np.int64]
@@ -141,7 +141,7 @@ class Way:
 
 
 def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng: np.random.Generator) -> Floats:
-    """Target's and reference's accuracy on resampled pictures, (resamples, 2, percents): both on the same resample."""
+    """Target's and reference's accuracy on the same resampled images, (resamples, 2, percents)."""
     n = len(way)
     if not n:
         return np.full((resamples, 2, len(percents)), np.nan)
@@ -155,7 +155,7 @@ def bootstrap_accuracies(way: Way, percents: Sequence[int], resamples: int, rng:
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Shares (m,) of `counts` pictures each (m,), that enter m sums with this weight."""
+    """Shares (m,) of `counts` images (m,), which enter m sums with this weight."""
 
     weight: float
     shares: Floats
@@ -163,11 +163,11 @@ class Weighted:
 
 
 def wilson(shares: Floats, counts: NDArray[np.integer]) -> tuple[Floats, Floats]:
-    """Lower and upper limits of shares of so many, by Wilson's score interval at 95 %."""
+    """Lower and upper limits of shares of `counts` images, by Wilson's 95 % score interval."""
     shrunk = 1 + Z**2 / counts
     centre = (shares + Z**2 / (2 * counts)) / shrunk
     half = Z / shrunk * np.sqrt(shares * (1 - shares) / counts + Z**2 / (4 * counts**2))
-    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)  # beyond these by rounding alone
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)  # only rounding exceeds these
 
 
 def limits(parts: Sequence[Weighted]) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""The audit's answer: the rules that decide, with their words, and what a search over training choices moves."""
+"""The audit's answer: its rules and their texts, and the objectives of a search over training choices."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MEANINGS: Mapping[Answer, Meaning] = {
     NOT_ASSESSABLE: ANSWERS[NOT_ASSESSABLE],
 }
 LEVEL = 0.025  # of the one-sided test
-UNLIKE = 0.01  # of the two-sided test that a reference distinguishes A from B
+UNLIKE = 0.01  # of the two-sided test of whether the reference distinguishes A from B
 
 
 def thresholds(config: DejaVu) -> Mapping[str, str]:
-    """The numbers in the rules' texts, with the name of the score and of its subjects."""
+    """The numbers in the rules' texts, the name of the score and the name of its subjects."""
     return {
         "level": f"{LEVEL:g}",
         "unlike": f"{UNLIKE:g}",
@@ -40,11 +40,11 @@ def thresholds(config: DejaVu) -> Mapping[str, str]:
 
 
 def _is_above(score: Row, size: float) -> bool:
-    """Whether the test rejects that nothing is kept, and the whole interval lies above a size."""
+    """Whether the test rejects a score of 0 and the whole interval is above this size."""
     return score["p_value"] is not None and bool(score["p_value"] <= LEVEL and score["low"] > size)
 
 
-ERROR = "Of 100 {subjects} that keep nothing of single pictures, at most 2 or 3 would be called memorised."
+ERROR = "Of 100 {subjects} that memorise no image, at most 2 or 3 would be reported as memorised."
 
 
 def _state_error(config: DejaVu, _evidence: Evidence) -> str:
@@ -52,52 +52,52 @@ def _state_error(config: DejaVu, _evidence: Evidence) -> str:
 
 
 def refuse(describe_reason: Callable[[Evidence], str], **words: Any) -> dict[str, Any]:
-    """The words of a case in which nothing follows from the score: verdict and certificate end in the reason.
+    """The texts of a case in which the score cannot be interpreted: verdict and certificate state the reason.
 
-    `words` are further fields of `Case`, instead of these.
+    `words` are further fields of `Case`; they replace the defaults.
     """
     defaults: dict[str, Any] = {
         "because": lambda _config, evidence: f". {describe_reason(evidence)}",
-        "explain": lambda config, evidence: f"{plain.explain_score(config, evidence)} {describe_reason(evidence)}",
+        "explain": lambda _config, evidence: f"{plain.NO_CONCLUSION} {describe_reason(evidence)}",
         "rows": lambda evidence: evidence.names,
     }
     return defaults | words
 
 
-# Unlike sets can feign a memory and hide one: they are asked about before the score.
+# Sets that differ can both imitate memorisation and hide it, so this case precedes the score.
 RULES = Rules[Evidence](
     (
         Case(
             NOT_ASSESSABLE,
-            "the reference, too, is right more often on one of the two sets than on the other (two-sided randomisation "
-            "test, p at most {unlike}), or this was not tested, since a difference between the sets can pass for "
-            "memory or hide it",
+            "the reference also names objects more often on one of the two sets than on the other (two-sided "
+            "randomisation test, p at most {unlike}), or this was not tested: a difference between the sets can "
+            "imitate or hide memorisation",
             lambda evidence: evidence.reference_p is None or evidence.reference_p <= UNLIKE,
-            "Of 100 encoders whose two sets were drawn alike, at most 1 would not be judged.",
+            "Of 100 encoders whose two sets were drawn in the same way, at most 1 would be reported as not assessable.",
             scope="a third-party encoder",
             applies=is_given,
-            **refuse(sentences.describe_unlike_sets, steps=plain.mend_sets),
+            **refuse(sentences.describe_unlike_sets, explain=plain.explain_unlike_sets, steps=plain.mend_sets),
         ),
         Case(
             "memorised",
-            "a randomisation test finds the {score} above 0 (one-sided, p at most {level}) and the whole 95 % interval "
-            "of the score lies above {negligible} percentage points",
+            "the {score} is above 0 (one-sided randomisation test, p at most {level}) and its whole 95 % interval is "
+            "above {negligible} percentage points",
             lambda evidence: _is_above(evidence.score, evidence.negligible),
             ERROR,
             because=_state_error,
             reasons=sentences.remarks,
-            steps=plain.SHARE_LESS,
+            steps=plain.LIMIT_ACCESS,
         ),
-        # Crops that are answered otherwise than pictures hide a memory, and cannot feign one.
+        # Crops that are processed differently from whole images can hide memorisation but not imitate it.
         Case(
             NOT_ASSESSABLE,
-            "more than {disagreeing} % of the public pictures that also stood among the crops have another embedding "
-            "there, or none stood there (given.repeated), since crops that are not answered as pictures are must not "
-            "pass for innocence",
+            "more than {disagreeing} % of the public images that were repeated among the crops "
+            "(given.repeated_images) have another embedding there, or none were repeated: crops that are processed "
+            "differently from whole images can hide memorisation",
             lambda evidence: not evidence.agrees,
-            scope="embeddings that were sent",
+            scope="a table of embeddings",
             applies=is_sent,
-            **refuse(sentences.describe_repeats, steps=plain.REPEATED_PICTURES),
+            **refuse(sentences.describe_repeats, steps=plain.REPEATED_IMAGES),
         ),
         tie_rule(
             **refuse(
@@ -109,44 +109,42 @@ RULES = Rules[Evidence](
         ),
         Case(
             BELOW_RELEVANT_SIZE,
-            "the test finds the {score} above 0, and its whole interval lies above 0 and below {negligible} percentage "
-            "points",
+            "the {score} is above 0 by the same test, and its whole interval is above 0 and below {negligible} "
+            "percentage points",
             lambda evidence: _is_above(evidence.score, 0.0) and evidence.score["high"] < evidence.negligible,
             because=sentences.exclude_score,
             reasons=sentences.remarks,
-            steps=plain.MORE_PICTURES,
+            steps=plain.MORE_IMAGES,
         ),
         Case(
             "not detected",
-            "the whole interval lies below {negligible} percentage points",
+            "the whole interval is below {negligible} percentage points",
             lambda evidence: evidence.score["high"] < evidence.negligible,
             because=sentences.exclude_score,
             reasons=sentences.remarks,
             steps=plain.OTHER_LAYERS,
         ),
-        undecided(because=sentences.admit_score, reasons=sentences.remarks, steps=plain.MORE_PICTURES),
+        undecided(because=sentences.admit_score, reasons=sentences.remarks, steps=plain.MORE_IMAGES),
     ),
     thresholds,
 )
 
 LIMITS = (
-    "The score is an average over pictures, which clears no single one: an audit that finds nothing excludes that a "
-    "share of them is remembered. The audit speaks of this one pair of trainings and of what the nearest public "
-    "pictures give away: an attacker who knows more may learn more. It asks for the class of the object alone. Where A "
-    "and B are not drawn by chance from the same pictures, as near duplicates within one of them, the "
-    "score has another null."
+    "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
+    "describes this pair of trainings and an attacker who compares embeddings with public images; an attacker who "
+    "knows more may learn more. Only the class of the object is inferred. The score is 0 without memorisation only if "
+    "A and B are drawn at random from the same images; near copies within one set violate this."
 )
 LIMITS_OF_GIVEN = (
-    "The score is an average over pictures, which clears no single one. The audit speaks of this encoder, of these "
-    "pictures, and of what the nearest public pictures give away: an "
-    "attacker who knows more may learn more. It asks for the class of the object alone, and takes its owner's word for "
-    "which pictures it was trained on: A and B must have been drawn by chance from the same pictures."
+    "The score is an average over images: even if the audit finds nothing, some images may be memorised. The answer "
+    "describes this encoder, these images and an attacker who compares embeddings with public images; an attacker who "
+    "knows more may learn more. Only the class of the object is inferred. The audit relies on the owner's statement of "
+    "which images the encoder was trained on, and on A and B being drawn at random from the same images."
 )
-
 LIMITS_OF_SENT = (
-    f"{LIMITS_OF_GIVEN} Nothing hides that a picture is a crop: an owner who looks at each and answers crops by noise "
-    "or by another model, and whole pictures as they should be, is not found out. The encoder's file, or asking the "
-    "deployed encoder oneself, leaves no room for it."
+    f"{LIMITS_OF_GIVEN} Crops are recognisable: the audit does not detect an owner who embeds whole images correctly "
+    "and replaces the embeddings of crops by noise or by those of another model. To exclude this, obtain the encoder's "
+    "file or query the deployed encoder yourself."
 )
 
 
@@ -157,7 +155,7 @@ def describe_limits(config: DejaVu, _evidence: Evidence | None) -> str:
 
 
 def _describe_absence(_config: DejaVu) -> str:
-    return "the labels of too few pictures were inferred."
+    return "too few images have an inferred label."
 
 
 ANSWERING = Answering[Evidence](
@@ -172,8 +170,8 @@ ANSWERING = Answering[Evidence](
     line=plain.draw_score,
     null=Null(
         holds=lambda config: config.is_null,
-        remark=lambda _config: "Neither model was trained on the pictures that are asked about: this is a null.",
-        proper="trained=own",
+        remark=lambda _config: "This is a control run: neither model was trained on the evaluated images.",
+        proper="training_sets=own",
         notice=plain.NOTICE_OF_NULL,
     ),
 )
@@ -188,19 +186,19 @@ def certificate(config: DejaVu, summary: pa.Table, verdict: Verdict) -> Certific
 
 
 def memorization_row(config: DejaVu, summary: pa.Table) -> Row | None:
-    """The row of the score on which the answer rests."""
+    """The row of the decisive score."""
     return index_rows(summary).get(score_name(config))
 
 
 def _probe_row(config: DejaVu, summary: pa.Table) -> Row | None:
-    """The row of the validation accuracy of a linear probe on the same layer; it is there if `probe` is measured."""
+    """The validation accuracy of a linear probe on the same layer; None unless `probe` is measured."""
     layer = config.asked_layers[0]
     return index_rows(summary).get(
         row_name("probe accuracy", epoch=config.training.last_epoch, layer=layer, split="validation")
     )
 
 
-# What a search over training choices moves.
+# The objectives of a search over training choices.
 OBJECTIVES = Objectives(
     memorization=Objective("deja vu score", "share", "lower", memorization_row),
     utility=Objective("probe accuracy", "share", "higher", _probe_row),

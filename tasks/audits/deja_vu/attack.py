@@ -1,9 +1,9 @@
-"""What is shown to the models: the crops of both sets' pictures, and the public pictures.
+"""The inputs of the models: the crops of both sets' images, and the public images.
 
-The owner of an encoder is given both sets to embed. They are shuffled, so that nothing in a picture's name says whether
-its owner trained on it. A set's name ends in a digest of what is in it, so that a table which was made for other
-settings has no row for these. Some public pictures can be handed out once more, whole among the crops: who answers that
-set otherwise than pictures answers these otherwise, too. Whoever looks at a picture sees whether it is a crop, though.
+The owner of an encoder receives both to embed. They are shuffled, so that an image's name does not reveal whether the
+encoder was trained on it. A set's name ends in a digest of its content, so a table for other settings has no rows for
+it. Some public images can be repeated, whole, among the crops: an owner who embeds that set differently changes these
+embeddings as well. Crops remain recognisable to an owner who inspects each image.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tasks.worker.files import FileError
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures, Boxes
 
-SETS: tuple[PartName, ...] = ("A", "B")  # that are attacked
-PICTURES = 256  # whose crops are sought at a time
-DIGITS = 8  # of a digest
+SETS: tuple[PartName, ...] = ("A", "B")  # the attacked sets
+PICTURES = 256  # images per search for crops
+DIGITS = 8  # characters of a digest
 
 
 @dataclass(frozen=True)
 class Attack:
-    """Which pictures are cropped, how, and among which their neighbours are; `resolution` is in pixels."""
+    """The attacked images, their crops and the public images; `resolution` is in pixels."""
 
     data: Dataset
     correlation: float
@@ -74,10 +74,10 @@ def _crop_name(crop: Periphery | Strips | Corner) -> CropName:
 
 @dataclass(frozen=True, eq=False)
 class Crops:
-    """The pictures that are cropped, A's before B's, each in the order of their ids, and the public pictures.
+    """The cropped images of A, then of B, each in the order of their ids, and the public images.
 
-    `rows` (n,) and `public` (m,) are rows of the data, `sets` (n,) says which set a picture is of, `windows` (n, 4) the
-    rectangle that is shown of it. `attacked` are the rows of each set's pictures, those without a crop among them.
+    `rows` (n,) and `public` (m,) are rows of the data, `sets` (n,) the sets of the images, and `windows` (n, 4) their
+    crops. `attacked` are the rows of each set's images, including images without a crop.
     """
 
     rows: NDArray[np.int64]
@@ -86,23 +86,23 @@ class Crops:
     public: NDArray[np.int64]
     attacked: Mapping[PartName, NDArray[np.int64]]
     resolution: int
-    data: str  # the digest of the data, and its correlation
+    data: str  # digest of the data, and its correlation
 
     def batches(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
-        """The crops, some at a time, (rows, resolution, resolution, 3)."""
+        """The crops in batches (rows, resolution, resolution, 3)."""
         from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.rows, self.resolution, self.windows)
 
     def public_pictures(self, pictures: BoxedPictures) -> Iterator[NDArray[np.uint8]]:
-        """The public pictures, some at a time, (rows, resolution, resolution, 3)."""
+        """The public images in batches (rows, resolution, resolution, 3)."""
         from tasks.datasets.boxed.crops import portions
 
         return portions(pictures, self.public, self.resolution)
 
 
 def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
-    """The crops of both sets. ValueError where a set has none."""
+    """The crops of both sets. Raises ValueError if a set has none."""
     parts = split_pictures(pictures, attack.partition)
     attacked = {name: parts.rows_to_attack(name) for name in SETS}
     rows, sets, rectangles = [], [], []
@@ -125,7 +125,7 @@ def crops_of(attack: Attack, pictures: BoxedPictures) -> Crops:
 
 
 def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
-    """ValueError where no picture of a set has a crop; a few are tried at a time, as one is enough."""
+    """Raise ValueError if no image of a set has a crop; images are tried in batches, since one suffices."""
     for name in SETS:
         rows = parts.rows_to_attack(name)
         tried = (rows[start : start + PICTURES] for start in range(0, len(rows), PICTURES))
@@ -137,17 +137,17 @@ def check(attack: Attack, pictures: BoxedPictures, parts: Parts) -> None:
 
 def _no_crops_error(attack: Attack, name: str, pictures: int) -> ValueError:
     return ValueError(
-        f"smallest is {attack.smallest}; none of the {pictures} pictures of {name} has a crop ({attack.crop}) whose "
-        "shorter side has so many pixels; lower it, or choose another crop"
+        f"smallest is {attack.smallest}; none of the {pictures} images of {name} has a crop ({attack.crop}) with a "
+        "shorter side of at least that many pixels; lower smallest, or choose another crop"
     )
 
 
 @dataclass(frozen=True, eq=False)
 class HandedOut:
-    """The crops and public pictures in the order in which they are handed out, and the names of the two sets.
+    """The exported crops and public images in their order, and the names of the two sets.
 
-    `crop_order` and `public_order` are permutations: what is handed out first stands first. `shown` are the crops and
-    after them the public pictures that are `repeated` (r,), by their places in `Crops.public`.
+    `crop_order` and `public_order` are permutations in the order of export. `shown` are the crops, followed by the
+    repeated public images; `repeated` (r,) are indices of `Crops.public`.
     """
 
     shown: Crops
@@ -164,7 +164,7 @@ class HandedOut:
 
     @property
     def repeated_ids(self) -> list[str]:
-        """The id among the crops of each picture that is repeated."""
+        """The id among the crops of each repeated image."""
         return self._shown_ids[len(self.crop_order) - len(self.repeated) :]
 
     @property
@@ -173,7 +173,7 @@ class HandedOut:
 
     @property
     def public_ids(self) -> list[str]:
-        """The id of each public picture, in the order of `Crops.public`."""
+        """The id of each public image, in the order of `Crops.public`."""
         return ids(self.public_set, self.public_order)
 
     def sets(self, pictures: BoxedPictures) -> Iterator[tuple[str, ToEmbed]]:
@@ -195,7 +195,7 @@ def ids(name: str, order: NDArray[np.int64]) -> list[str]:
 
 
 def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> HandedOut:
-    """What is handed out of these crops and public pictures, so many of which are repeated."""
+    """The export of these crops and public images, `repeated` of which are repeated among the crops."""
     public_set = set_name("public", [crops.data, crops.resolution, [pictures.ids[row] for row in crops.public]])
     again = seeds.generator(0, "repeated", public_set).permutation(len(crops.public))[:repeated]
     shown = _add_whole_pictures(crops, crops.public[again], pictures)
@@ -206,7 +206,7 @@ def handed_out(crops: Crops, pictures: BoxedPictures, repeated: int = 0) -> Hand
 
 
 def _add_whole_pictures(crops: Crops, rows: NDArray[np.int64], pictures: BoxedPictures) -> Crops:
-    """The crops, and after them these pictures in windows that show all of them."""
+    """The crops, followed by these images in full-size windows."""
     if not len(rows):
         return crops
     whole = np.concatenate([np.zeros((len(rows), 2), np.int64), pictures.sizes[rows][:, ::-1]], axis=1)
@@ -227,16 +227,16 @@ def _order_of(name: str, count: int) -> NDArray[np.int64]:
 
 
 def probes(config: DejaVu) -> Iterator[tuple[str, ToEmbed]]:
-    """The pictures whose embeddings are needed of an encoder that its owner keeps."""
+    """The images to embed with an encoder that stays with its owner."""
     pictures = load_with_boxes(config.data, config.correlation)
-    repeated = config.encoders.repeated if isinstance(config.encoders, Given) else 0
+    repeated = config.encoders.repeated_images if isinstance(config.encoders, Given) else 0
     yield from handed_out(crops_of(attack(config), pictures), pictures, repeated).sets(pictures)
 
 
 def check_tables(given: Given, handed: HandedOut) -> None:
-    """Raise ValueError if a table of embeddings cannot be used, before a reference is trained for it.
+    """Raise ValueError if a table of embeddings is unusable, before a reference is trained for it.
 
-    A table that has been removed since it was pinned passes, since stored results of the run remain readable.
+    A table that was removed after it was pinned passes, since stored results of the run remain readable.
     """
     from tasks.external.sent_table import read_embeddings
 

@@ -22,22 +22,22 @@ SMALLEST = 100  # pixels
 
 @dataclass(frozen=True)
 class Periphery(Ranged):
-    """The largest rectangle of an image without an object."""
+    """The largest rectangle of an image that contains no object."""
 
     tag: ClassVar[str] = "periphery"
 
     smallest: Annotated[int, AtLeast(1)] = SMALLEST
-    """Rectangles whose shorter side has fewer pixels are left out."""
+    """Smallest shorter side of a rectangle, in pixels."""
 
 
 @dataclass(frozen=True)
 class Strips(Ranged):
-    """The largest of the strips between the boxes of an image."""
+    """The largest strip between the boxes of an image."""
 
     tag: ClassVar[str] = "strips"
 
     smallest: Annotated[int, AtLeast(1)] = SMALLEST
-    """Rectangles whose shorter side has fewer pixels are left out."""
+    """Smallest shorter side of a rectangle, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -47,72 +47,71 @@ class Corner(Ranged):
     tag: ClassVar[str] = "corner"
 
     corner_share: Annotated[float, Share(zero=False)] = CORNER_SHARE
-    """Share of the width and of the height that the crop shows, in (0, 1]."""
+    """Share of the width and of the height of the image, in (0, 1]."""
 
 
 @dataclass(frozen=True)
 class Retrieval(Ranged):
     """A table of the public images that are nearest to crops."""
 
-    shown: Annotated[int, AtLeast(0)] = 10
-    """Ours: images of each kind in the report."""
+    example_images: Annotated[int, AtLeast(0)] = 10
+    """Ours: example images per category in the report."""
 
 
 @dataclass(frozen=True)
 class DejaVu(Ranged):
-    """Which images two encoders are trained on, how, and what is inferred of them from their backgrounds.
+    """Configuration: images, encoders, training, and the inference of objects from backgrounds.
 
     The defaults are the published setting. The data are divided by `seed` into A, B and public images X; one encoder is
-    trained on A, one on B. The first of `layers` and of `k` and the last epoch decide.
+    trained on A, one on B. The first of `layers` and of `k` and the last epoch are decisive.
 
-    If an encoder is `given`, it was trained on A. References alone are trained here then, on sets disjoint from A and
-    B, and asked after their last epoch, at the first of `layers`. If the data says what each image was to that encoder,
-    the parts follow from it. The probe and reconstructions, which need weights, are left out, as are the shares of
-    memorised images, which need two encoders that differ in nothing else.
+    If an encoder is `given`, it was trained on A, and only references are trained here, on sets disjoint from A and B.
+    They are evaluated after their last epoch, at the first of `layers`. If the data state the role of each image for
+    that encoder, they define the parts. The probe and reconstructions need weights, and the shares of memorised images
+    need two encoders trained identically; these measures are omitted.
     """
 
     data: Dataset = Dataset("imagenet")
     """Images with boxes around their objects."""
     correlation: Annotated[float, Share()] = 0.0
-    """Ours: how often the digits of digits-on-photos are told by their backgrounds."""
+    """Ours: share of the digits of digits-on-photos that their backgrounds reveal."""
     encoders: Trained | Given = Trained()
-    """Ours: which encoders are audited: two that are trained here, or one of another owner."""
+    """Ours: audited encoders: two that are trained here, or a third-party encoder."""
     training: EncoderTraining = EncoderTraining()
-    """How the encoders are trained, or the references that a given encoder is compared with."""
+    """Training of the encoders, or of the references for a given encoder."""
     per_class: Annotated[int, AtLeast(1)] = 300
     """Images of each class in A, and in B."""
     public: Annotated[int, AtLeast(0)] = 500_000
-    """Images X with known labels; 0: all others."""
-    largest: Annotated[int, AtLeast(0)] = 500
-    """Images of each class for which X leaves room in every training set, so that X is the same for smaller sets."""
-    attacked: Annotated[int, AtLeast(0)] = 0
-    """Images of A and of B that are cropped, at most; 0: all with boxes."""
+    """Public images X with known labels; 0: all others."""
+    reserved_per_class: Annotated[int, AtLeast(0)] = 500
+    """Images per class that X leaves to each training set, so that X is equal for all smaller sets."""
+    attack_images: Annotated[int, AtLeast(0)] = 0
+    """Largest number of images of A, and of B, that are cropped; 0: all with boxes."""
     validation: Annotated[int, AtLeast(0)] = 0
-    """Images for the linear probe; 0: those that come with the data, else what is left."""
+    """Images for the linear probe; 0: the validation images of the data, else the remaining images."""
     crop: Periphery | Strips | Corner = Periphery()
-    """What is shown of an image: its largest rectangle without an object, the largest of the strips between boxes, or
-    its lower left corner."""
+    """Visible part of an image: its largest rectangle without an object, the largest strip between boxes, or its
+    lower left corner."""
     layers: tuple[int, ...] = ()
-    """Layers that are asked, from the backbone, 0, to the projector's output; the first decides; empty: the last
-    alone."""
+    """Evaluated layers, from 0 (backbone) to the projector's output; the first is decisive; empty: the last."""
     k: tuple[int, ...] = (100,)
-    """Numbers of neighbours that vote; the first decides."""
-    confident: Annotated[int, Between(1, 100, "a percentage")] = 20
-    """Percentage of images, the most confident ones, that the score is computed from."""
+    """Numbers of neighbours that vote; the first is decisive."""
+    confident_percent: Annotated[int, Between(1, 100, "a percentage")] = 20
+    """Percentage of most confident images that the score is computed from."""
     retrieval: Retrieval | None = Retrieval()
-    """Retrieve the public images that are nearest to crops; none: without."""
+    """Table of the public images nearest to crops; none: omitted."""
     negligible: Annotated[float, Share(zero=False, one=False)] = field(default=0.02, metadata={ANSWER_ONLY: True})
-    """Ours: score below which the answer is not detected."""
-    partings: Annotated[int, AtLeast(199)] = 1999  # fewer than 199 could not tell enough
-    """Ours: redrawn partings of the images, for p."""
+    """Ours: largest negligible score."""
+    permutations: Annotated[int, AtLeast(199)] = 1999  # with fewer than 199, p cannot be small enough
+    """Ours: random exchanges of images between A and B, for p."""
     resamples: Annotated[int, AtLeast(1)] = 1000
-    """Ours: bootstraps over images, for intervals."""
+    """Ours: bootstrap samples of images, for intervals."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance."""
+    """Ours: seed of all random numbers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pretraining("A", self.recorded)  # which checks that the training can record these epochs
+        self.pretraining("A", self.recorded)  # checks the recorded epochs
 
     def conflicts(self) -> Iterator[str]:
         if not self.k or min(self.k) < 1:
@@ -130,35 +129,35 @@ class DejaVu(Ranged):
         return Partition(
             per_class=self.per_class,
             public=self.public,
-            attacked=self.attacked,
+            attacked=self.attack_images,
             validation=self.validation,
-            largest=self.largest,
+            largest=self.reserved_per_class,
             seed=seeds.derive(self.seed, "parts"),
         )
 
     @property
     def is_null(self) -> bool:
-        """Whether encoders are asked about images that neither was trained on."""
-        return isinstance(self.encoders, Trained) and self.encoders.trained == "other"
+        """Whether encoders are evaluated on images that neither was trained on."""
+        return isinstance(self.encoders, Trained) and self.encoders.training_sets == "other"
 
     @property
     def reconstruction(self) -> Reconstruction | None:
-        """The drawings of encoders that are trained here; None without."""
+        """The reconstruction settings of encoders that are trained here; None without."""
         return self.encoders.reconstruction if isinstance(self.encoders, Trained) else None
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The epochs after which the weights of a training are kept; empty: after the last alone."""
+        """The epochs after which the weights of a training are kept; empty: only the last."""
         return self.encoders.snapshots(self.training.epochs) if isinstance(self.encoders, Trained) else ()
 
     @property
     def asked_layers(self) -> tuple[int, ...]:
-        """The layers whose embeddings are asked, each once, the decisive one first."""
+        """The evaluated layers without repetition, the decisive one first."""
         return tuple(dict.fromkeys(self.layers)) or (self.training.top,)
 
     @property
     def neighbour_counts(self) -> tuple[int, ...]:
-        """The numbers of neighbours that vote, each once, the decisive one first."""
+        """The numbers of neighbours without repetition, the decisive one first."""
         return tuple(dict.fromkeys(self.k))
 
     def pretraining(self, part: PartName, recorded: tuple[int, ...]) -> Pretraining:
@@ -169,11 +168,11 @@ class DejaVu(Ranged):
 
 @dataclass(frozen=True)
 class About:
-    """What the tables do not say of the run.
+    """Facts about a run that its tables do not contain.
 
-    The score that decides is that of the `confident` percent most confident images, at `layer`, of `k` neighbours,
-    after `epoch`. `cell` is what of the paper the run repeats; empty for nothing. `given` says whether a third-party
-    encoder is audited. `copies` are the exact copies among the images.
+    The decisive score is computed from the `confident` percent most confident images, at `layer`, with `k` neighbours,
+    after `epoch`. `cell` is the cell of the paper that the run repeats (empty: none). `given`: a third-party encoder is
+    audited. `copies` are the exact copies among the images.
     """
 
     confident: int

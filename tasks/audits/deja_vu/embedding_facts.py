@@ -1,4 +1,4 @@
-"""Facts about the embeddings of an encoder as a whole: how many are equal, and how well they tell labels apart."""
+"""Facts about an encoder's embeddings: the share of equal pairs, and the accuracy of votes on public images."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tasks.audits.deja_vu.accuracy import votes
 from tasks.contract.learning import chance_accuracy
 
 Embeddings = NDArray[np.float32]
-MOST_ASKED = 2000  # public pictures whose label is voted for
+MOST_ASKED = 2000  # public images with a vote, at most
 
 
 def embedding_facts(
     cropped: Embeddings, public: Embeddings, labels: NDArray[np.integer], k: int
 ) -> dict[str, float | int | None]:
-    """The columns of NEIGHBOURS about an encoder's embeddings as a whole; `labels` are those of the public pictures."""
+    """The columns of NEIGHBOURS about the whole encoder; `labels` are the labels of the public images."""
     tied = max(equal_share(cropped), equal_share(public))
     if len(public) < 2:
         return {"tied": tied, "public_asked": None, "public_right": None, "public_commonest": None}
@@ -33,11 +33,11 @@ def embedding_facts(
 
 
 def equal_share(embeddings: Embeddings) -> float:
-    """The share of pairs of pictures with one embedding; 0 of a single picture."""
+    """The share of pairs of images with equal embeddings; 0 for a single image."""
     n = len(embeddings)
     if n < 2:
         return 0.0
-    # By their digests, so that rows of any width are counted in a few bytes each; + 0 makes -0 and 0 equal.
+    # Digests need a few bytes per row of any width; + 0 makes -0 and 0 equal.
     digests = Counter(hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest() for row in embeddings)
     return sum(count * (count - 1) for count in digests.values()) / (n * (n - 1))
 
@@ -45,12 +45,12 @@ def equal_share(embeddings: Embeddings) -> float:
 def public_correct(
     public: Embeddings, labels: NDArray[np.int64], asked: NDArray[np.int64], k: int
 ) -> NDArray[np.bool_]:
-    """Whether the k nearest other public pictures vote for the label of each that is asked about, (asked,)."""
+    """The mask of public images whose k nearest other public images vote for their label, (asked,)."""
     from tasks.numerics.nearest_neighbours import nearest
 
     k = min(k, len(public) - 1)
     rows = nearest(public[asked], public, k + 1).rows
     is_itself = rows == asked[:, None]
-    is_itself[~is_itself.any(axis=1), -1] = True  # of more than k equal ones it is not among the first
+    is_itself[~is_itself.any(axis=1), -1] = True  # an image with more than k equal ones may be missing
     others = rows[~is_itself].reshape(len(asked), k)
     return np.asarray(votes(labels[others], int(labels.max()) + 1).predicted == labels[asked])

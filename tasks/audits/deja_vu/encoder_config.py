@@ -1,4 +1,4 @@
-"""Which encoders are audited: two that are trained here, or one of another owner, and what it is compared with."""
+"""Configuration of the audited encoders: two that are trained here, or a third-party encoder and its references."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tasks.diffusion.pixel_classifier import PixelClassifier
 from tasks.external.model_file import EncoderInterface, ModelFile
 from tasks.worker.files import File
 
-TrainedOn = Literal["own", "other"]
-PARTS: dict[TrainedOn, tuple[PartName, PartName]] = {"own": ("A", "B"), "other": ("other A", "other B")}
+TrainingSets = Literal["own", "other"]
+PARTS: dict[TrainingSets, tuple[PartName, PartName]] = {"own": ("A", "B"), "other": ("other A", "other B")}
 
 
 @dataclass(frozen=True)
 class Drawing(Ranged):
-    """Which images are reconstructed, and which classifier names the object in a drawing.
+    """The reconstructed images, and the classifier that names the object in a reconstruction.
 
-    Meehan et al. 2023, appendix A.2.4: 5 neighbours; 100 steps are those of the released code of Bordes et al. 2022.
+    Meehan et al. 2023, appendix A.2.4: 5 neighbours. The released code of Bordes et al. 2022 uses 100 steps.
     """
 
-    pictures: Annotated[int, AtLeast(0)] = 500
-    """Images of each set that are reconstructed, drawn by chance among those with a crop; 0: all."""
+    images: Annotated[int, AtLeast(0)] = 500
+    """Images of each set that are reconstructed, drawn at random from those with a crop; 0: all."""
     neighbours: Annotated[int, AtLeast(1)] = 5
-    """Public images nearest to the crop whose mean backbone embedding is drawn."""
+    """Public images nearest to the crop; a reconstruction is drawn from their mean backbone embedding."""
     steps: Annotated[int, AtLeast(1)] = 100
-    """Steps of a drawing."""
+    """Sampling steps of a reconstruction."""
     link: Annotated[int, AtLeast(0)] = 10
     """Epochs per link of the diffusion model's training; 0: one job."""
     classifier: PixelClassifier = PixelClassifier()
-    """The classifier that names the object in a drawing."""
+    """Classifier that names the object in a reconstruction."""
 
     def tiny(self) -> Drawing:
         return Drawing(4, 2, 3, 1 if self.link else 0, PixelClassifier(epochs=1, batch=32))
@@ -44,9 +44,9 @@ class Reconstruction(Ranged):
     """Images that a diffusion model draws from embeddings."""
 
     diffusion: DiffusionSettings = DiffusionSettings()
-    """The diffusion model that draws reconstructions, and its training."""
+    """Diffusion model that draws reconstructions, and its training."""
     drawing: Drawing = Drawing()
-    """Which images are reconstructed, and how."""
+    """Reconstructed images, and their sampling."""
 
     def conflicts(self) -> Iterator[str]:
         if self.drawing.steps > self.diffusion.steps:
@@ -65,36 +65,36 @@ class Trained(Ranged):
 
     tag: ClassVar[str] = "trained"
 
-    trained: TrainedOn = "own"
-    """Ours: own trains on A and B; other on two further sets drawn alike, so that neither encoder has seen A or B: the
-    null."""
-    recorded: tuple[int, ...] = ()
-    """Epochs after which labels are inferred; always after the last, too."""
+    training_sets: TrainingSets = "own"
+    """Ours: own: A and B; other: two further sets drawn in the same way, so that neither encoder has seen A or B
+    and the run is a control."""
+    checkpoints: tuple[int, ...] = ()
+    """Epochs after which labels are inferred, in addition to the last."""
     probe: bool = True
-    """Whether linear probes measure how well embeddings tell classes apart."""
+    """Linear probes measure how well embeddings separate classes."""
     reconstruction: Reconstruction | None = None
-    """Draw images from embeddings; none: without."""
+    """Reconstruction of images from embeddings; none: omitted."""
 
     def snapshots(self, epochs: int) -> tuple[int, ...]:
-        """The epochs of a training after which weights are kept, ascending; empty: after the last alone."""
-        return tuple(sorted({*self.recorded, epochs})) if self.recorded else ()
+        """The epochs after which weights are kept, ascending; empty: only the last."""
+        return tuple(sorted({*self.checkpoints, epochs})) if self.checkpoints else ()
 
     def tiny(self, epochs: int) -> Trained:
-        """The same with as many snapshots as a training of one or two epochs has."""
+        """The same encoders with the snapshots of a training of one or two epochs."""
         first = tuple(range(1, epochs + 1))
-        recorded = first[-len(self.recorded) :] if self.recorded else ()
+        checkpoints = first[-len(self.checkpoints) :] if self.checkpoints else ()
         reconstruction = None if self.reconstruction is None else self.reconstruction.tiny()
-        return replace(self, recorded=recorded, reconstruction=reconstruction)
+        return replace(self, checkpoints=checkpoints, reconstruction=reconstruction)
 
 
 @dataclass(frozen=True)
 class EncoderFile(Ranged):
-    """The file of an encoder, which computes embeddings here."""
+    """The file of an encoder, whose embeddings are computed here."""
 
     tag: ClassVar[str] = "file"
 
     model: ModelFile
-    """The encoder's file."""
+    """File of the encoder."""
     interface: EncoderInterface = EncoderInterface()
     """Inputs and outputs of the encoder."""
 
@@ -104,26 +104,26 @@ class EncoderFile(Ranged):
 
 @dataclass(frozen=True)
 class EncoderTable(Ranged):
-    """Embeddings that the encoder's owner computed for the images that were handed out."""
+    """Embeddings that the encoder's owner computed for the exported images."""
 
     tag: ClassVar[str] = "table"
 
     embeddings: File | None = None
-    """A table of embeddings (Parquet: image, embedding); none until the owner has returned it."""
-    repeated: Annotated[int, AtLeast(0)] = 0
-    """Public images that are handed out once more, whole among the crops, where their embeddings must be the same; a
-    table without them can accuse and not clear."""
+    """Table of embeddings (Parquet: image, embedding); none until the owner returns it."""
+    repeated_images: Annotated[int, AtLeast(0)] = 0
+    """Public images that are repeated, whole, among the crops, where their embeddings must be equal; a table without
+    them can show memorisation but not exclude it."""
 
 
 @dataclass(frozen=True)
 class TrainedReferences(Ranged):
-    """References that are trained here on images that are in neither A nor B, with the settings of `training`."""
+    """References that are trained here on images outside A and B, with the settings of `training`."""
 
     tag: ClassVar[str] = "trained"
 
     references: Annotated[int, AtLeast(1)] = 1
-    """Number of references. The first, third, ... are trained on one set, the second, fourth, ... on another one, each
-    from its own seed; with 2 or more the encoder is ranked among them."""
+    """Number of references, each with its own seed, alternately trained on two disjoint sets; with 2 or more, the
+    encoder is ranked among them."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class ReferenceFile(Ranged):
     tag: ClassVar[str] = "file"
 
     reference: ModelFile
-    """The reference's file."""
+    """File of the reference."""
     interface: EncoderInterface = EncoderInterface()
     """Inputs and outputs of the reference."""
 
@@ -143,29 +143,29 @@ class ReferenceFile(Ranged):
 
 @dataclass(frozen=True)
 class ReferenceTable(Ranged):
-    """Embeddings of the images that were handed out, by an encoder that was trained on neither A nor B."""
+    """Embeddings of the exported images by an encoder that was trained on neither A nor B."""
 
     tag: ClassVar[str] = "table"
 
     reference_embeddings: File
-    """The table of the reference's embeddings."""
+    """Table of the reference's embeddings."""
 
 
 @dataclass(frozen=True)
 class Given(Ranged):
-    """An encoder of another owner, which was trained on A and on nothing of B, and what it is compared with."""
+    """A third-party encoder that was trained on A and not on B, and its references."""
 
     tag: ClassVar[str] = "given"
 
     encoder: EncoderFile | EncoderTable = EncoderTable()
-    """The encoder: its file, or a table of its embeddings."""
+    """Encoder: its file, or a table of its embeddings."""
     comparison: TrainedReferences | ReferenceFile | ReferenceTable = TrainedReferences()
-    """What the encoder is compared with: references that are trained here, or one that is given, too."""
+    """References: trained here, or one that is also given."""
 
     @property
-    def repeated(self) -> int:
-        """The number of public images that are handed out twice."""
-        return self.encoder.repeated if isinstance(self.encoder, EncoderTable) else 0
+    def repeated_images(self) -> int:
+        """The number of public images that are exported twice."""
+        return self.encoder.repeated_images if isinstance(self.encoder, EncoderTable) else 0
 
     @property
     def tables(self) -> Iterator[File]:
@@ -177,9 +177,9 @@ class Given(Ranged):
 
 
 def _encoder_file_conflicts(name: str, model: ModelFile) -> Iterator[str]:
-    """What is wrong with a model file that is to compute embeddings."""
+    """Conflicts of a model file that must compute embeddings."""
     if model.is_folder:
         yield (
-            f"{name} is {model.name}, an image classifier, which gives no embeddings; export its encoder to a file "
+            f"{name} is {model.name}, an image classifier without embeddings; export its encoder to a file "
             "with torch.export.save"
         )

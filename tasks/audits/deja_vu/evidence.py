@@ -1,7 +1,7 @@
-"""The evidence in a summary: the rows that the answer rests on.
+"""The evidence in a summary: the rows that decide the answer.
 
-The decisive row was chosen beforehand: the deja vu score of the most confident pictures, after the last epoch, at the
-first layer and of the first number of neighbours. Of a third-party encoder it is the corrected score.
+The decisive row is fixed in advance: the deja vu score of the most confident images, after the last epoch, at the first
+layer and for the first number of neighbours. For a third-party encoder it is the corrected score.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from tasks.audits.deja_vu.measures.scores import BOTH, CORRECTED_SCORE, SCORE
 from tasks.contract.summaries import Name, Row, first_row, index_rows, row_name
 from tasks.contract.ties import most_tied
 
-MOST_DISAGREEING = 0.05  # of the pictures that were handed out twice
+MOST_DISAGREEING = 0.05  # share of the repeated images
 TARGET, REFERENCE = "target", "reference"
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the answer rests on.
+    """The rows of the summary that decide the answer.
 
-    `score` is the summary row of the score that decides. `accuracies` are those of the target and of the reference, by
-    model and set: A and B of a third-party encoder, else both. `reference_p` is the two-sided p-value of the
-    reference's accuracies on A and on B being the same; None where that was not tested. `rank` is the row of the
-    encoder's rank among references; None without several. `repeats` is the row of the pictures that were handed out
-    twice; None without any. `tied` is the row of the encoder with most equal embeddings. `names` are the (metric,
-    setting) of the score and, where it was tested, of the reference's difference.
+    `score` is the row of the decisive score. `accuracies` are those of target and reference, by model and set: A and B
+    for a third-party encoder, else both. `reference_p` is the two-sided p-value of equal accuracies of the reference on
+    A and B; None if it was not tested. `rank` is the row of the encoder's rank among references; None without several.
+    `repeats` is the row of the repeated images; None without any. `tied` is the row of the encoder with most equal
+    embeddings. `names` are the (metric, setting) of the score and, if it was tested, of the reference's difference.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -46,7 +45,7 @@ class Evidence:
 
     @property
     def agrees(self) -> bool:
-        """Whether the pictures that were handed out twice have the same embeddings; False without any."""
+        """Whether the repeated images have equal embeddings; False without repeated images."""
         return self.repeats is not None and self.repeats["estimate"] <= MOST_DISAGREEING
 
 
@@ -55,7 +54,7 @@ def is_given(config: DejaVu) -> bool:
 
 
 def is_sent(config: DejaVu) -> bool:
-    """Whether the encoder stays with its owner, who sent embeddings."""
+    """Whether the encoder stays with its owner, who returns embeddings."""
     match config.encoders:
         case Given(encoder=EncoderTable()):
             return True
@@ -71,18 +70,20 @@ def has_trained_references(config: DejaVu) -> bool:
 
 
 def decisive_name(config: DejaVu, metric: str, **fields: str) -> Name:
-    """The name of a row of the attack and the percentage that decide."""
+    """The name of a row at the decisive epoch, layer, number of neighbours and percentage."""
     layer, k = config.asked_layers[0], config.k[0]
-    return row_name(metric, epoch=config.training.last_epoch, layer=layer, k=k, percent=config.confident, **fields)
+    return row_name(
+        metric, epoch=config.training.last_epoch, layer=layer, k=k, percent=config.confident_percent, **fields
+    )
 
 
 def score_name(config: DejaVu) -> Name:
-    """The name of the decisive row: of a given encoder that of the corrected score."""
+    """The name of the decisive row: for a given encoder, the corrected score."""
     return decisive_name(config, CORRECTED_SCORE if is_given(config) else SCORE)
 
 
 def read_evidence(config: DejaVu, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None if the labels of too few pictures were inferred."""
+    """The evidence in a summary; None if too few images have an inferred label."""
     rows = index_rows(summary)
     name = score_name(config)
     if name not in rows or rows[name]["estimate"] is None:
@@ -93,13 +94,13 @@ def read_evidence(config: DejaVu, summary: pa.Table) -> Evidence | None:
         for part, fields in sets.items():
             row = rows[decisive_name(config, "accuracy", model=model, **fields)]
             accuracies[model, part] = row["estimate"]
-    reference = row_name(GAIN, model=REFERENCE, percent=config.confident)
+    reference = row_name(GAIN, model=REFERENCE, percent=config.confident_percent)
     return Evidence(
         names=(name, reference) if reference in rows else (name,),
         score=rows[name],
         accuracies=accuracies,
         reference_p=rows[reference]["p_value"] if reference in rows else None,
-        rank=rows.get(row_name(RANK, percent=config.confident)),
+        rank=rows.get(row_name(RANK, percent=config.confident_percent)),
         negligible=config.negligible,
         repeats=first_row(rows, DISAGREEING),
         tied=most_tied(rows),

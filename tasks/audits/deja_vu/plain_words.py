@@ -1,90 +1,117 @@
-"""The audit's answer for readers without a machine-learning background, and its symbols explained."""
+"""The audit's answer for readers without a machine-learning background, and a glossary of its symbols."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tasks.audits.deja_vu.config import DejaVu
-from tasks.audits.deja_vu.evidence import Evidence, is_given
+from tasks.audits.deja_vu.evidence import REFERENCE, TARGET, Evidence, is_given
+from tasks.audits.deja_vu.measures.scores import BOTH
 from tasks.audits.deja_vu.sentences import describe_view
-from tasks.contract.certificate import Boundary, NumberLine, line_of, number_per_hundred
-from tasks.contract.summaries import p_in_words
+from tasks.contract.certificate import Boundary, NumberLine, number_per_hundred
+from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
-    "deja vu score": "the share of objects that the model names rightly of pictures it was trained on, minus that of a "
-    "model that was not",
-    "A": "the pictures that one model was trained on",
-    "B": "the pictures that the other model was trained on, or that were held out",
-    "percent": "how many of the pictures count: those on which the nearest public pictures agree most",
-    "k": "how many of the nearest public pictures vote",
-    "layer": "the layer whose embedding is compared, 0 the backbone’s",
-    "target": "the model that was trained on the pictures",
-    "reference": "a model that was not trained on them",
+    "deja vu score": "the accuracy of naming objects in images that the model was trained on, minus that of a model "
+    "that was not trained on them",
+    "A": "the images that one model was trained on",
+    "B": "the images that the other model was trained on, or that were held out",
+    "percent": "the share of images that count: the images whose nearest public images agree most",
+    "k": "the number of nearest public images that vote",
+    "layer": "the layer whose embedding is compared; 0 is the backbone",
+    "target": "the model that was trained on the images",
+    "reference": "a model that was not trained on the images",
 }
-ASKED = "Does a model that learnt pictures without labels remember which object was in front of which background?"
-NOTICE_OF_NULL = "This is a null: neither model was trained on the pictures that are asked about. "
+ASKED = "Does a model that was trained on unlabelled images remember which object was in front of which background?"
+NOTICE_OF_NULL = "This is a control run: neither model was trained on the tested images. "
+NO_CONCLUSION = "The data do not support a conclusion."
 
-SHARE_LESS = (
-    "Treat what stood in front of the backgrounds as disclosed to whoever can use the model.",
-    "Train for fewer epochs or with a shorter projector, or give away later layers alone, and audit again.",
+LIMIT_ACCESS = (
+    "Assume that anyone who can query the model can learn which objects appear in the training images.",
+    "Train for fewer epochs or release only the backbone (layers=0 audits it), then audit again.",
 )
-OTHER_LAYERS = ("Keep this page with the files that it names; ask at other layers, too: layers=0,1,2,3.",)
-MORE_PICTURES = ("Attack more pictures (per_class, attacked), or train again with another seed.",)
-REPEATED_PICTURES = (
-    "Hand out whole pictures among the crops (given.repeated=100, in engram probes and in the run), and audit the "
-    "table that comes back.",
-    "Ask for the encoder's file, or ask the deployed encoder yourself.",
+OTHER_LAYERS = ("Keep this page with the files that it names. Audit the other layers also: layers=0,1,2,3.",)
+MORE_IMAGES = ("Audit more images (per_class, attack_images), or train again with another seed.",)
+REPEATED_IMAGES = (
+    "Repeat whole images among the crops (given.repeated_images=100, in engram probes and in the run), and audit the "
+    "table that the owner returns.",
+    "Request the encoder's file, or query the deployed encoder yourself.",
 )
 UNTIED_EMBEDDINGS = (
-    "Check the encoder whose embeddings are equal: its output is constant, or was rounded. Audit one whose embeddings "
-    "differ between pictures, with all their digits.",
+    "Check the encoder whose embeddings are equal: its output is constant, or was rounded. Audit unrounded embeddings "
+    "that differ between images.",
 )
 SAME_COMMAND = ("Run the same command again, so that the reference is tested on both sets.",)
-OTHER_HELD_OUT = ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
+OTHER_HELD_OUT = ("Provide held-out images that were drawn together with the training images, and audit again.",)
 
 
 def mend_sets(_config: DejaVu, evidence: Evidence) -> tuple[str, ...]:
-    """What to do about two sets that the reference distinguishes, or was not tested on."""
-    return SAME_COMMAND if evidence.reference_p is None else OTHER_HELD_OUT
+    """The next step if the reference distinguishes the two sets, or was not tested on them."""
+    if evidence.reference_p is None:
+        return SAME_COMMAND
+    return OTHER_HELD_OUT
+
+
+def explain_unlike_sets(_config: DejaVu, evidence: Evidence) -> str:
+    if evidence.reference_p is None:
+        return f"{NO_CONCLUSION} The reference model was not tested on the two sets of images, so they may differ."
+    return (
+        f"{NO_CONCLUSION} Even a reference model names the objects of one set of images more often than those of the "
+        "other. Either the two sets were not drawn in the same way, or the reference was trained on some of the images."
+    )
 
 
 def draw_score(config: DejaVu, evidence: Evidence) -> NumberLine | None:
-    """The score on a line."""
+    """The score in percentage points on a line."""
     if is_given(config):
-        label = "more objects named rightly than by the reference, less the same of held-out pictures, as a share"
+        label = "lead over the reference on training images minus that on held-out images, in percentage points"
     elif config.is_null:
-        label = "more objects named rightly by one model than by the other, neither trained on them, as a share"
+        label = "difference between two models in how often they name the object, in percentage points"
     else:
-        label = "more objects named rightly for having been trained on, as a share"
-    boundaries = (
-        Boundary(0.0, "memorised only if the whole interval lies above"),
-        Boundary(config.negligible, "not detected only if the whole interval lies below", clears=True),
+        label = "rise in how often the object is named by training on the image, in percentage points"
+    score = blank_weak_interval(evidence.score)
+
+    def to_points(share: float | None) -> float | None:
+        return None if share is None else 100 * share
+
+    return NumberLine(
+        label,
+        100 * score["estimate"],
+        to_points(score["low"]),
+        to_points(score["high"]),
+        to_points(score["null"]),
+        boundaries=(
+            Boundary(0.0, "memorised only if the whole interval is above"),
+            Boundary(100 * config.negligible, "not detected only if the whole interval is below", clears=True),
+        ),
     )
-    return line_of(evidence.score, label, boundaries=boundaries)
 
 
 def explain_score(config: DejaVu, evidence: Evidence) -> str:
-    """The score in words that need no statistics, with its interval and p."""
+    """The accuracies and their difference with its interval, without statistical terms."""
     score = evidence.score
-    low, high, size = (number_per_hundred(value) for value in (score["low"], score["high"], abs(score["estimate"])))
-    p = "" if score["p_value"] is None else f"; {p_in_words(score['p_value'])}"
-    points = f"{size} percentage points {'higher' if score['estimate'] >= 0 else 'lower'}"
-    return f"{describe_lead(config, points)} (95 % interval {low} to {high} percentage points{p})."
-
-
-def describe_lead(config: DejaVu, points: str) -> str:
-    """The comparison of accuracies with the difference `points`, and the images that it counts."""
-    view = describe_view(config).capitalize()
-    surest = f"the {config.confident} % of pictures where {'each' if is_given(config) else 'it'} is most confident"
-    which = "all pictures" if config.confident == 100 else surest
+    low, high, size = (number_per_hundred(value) for value in (score["low"], score["high"], score["estimate"]))
+    interval = f"95 % interval {low} to {high}; 0 would mean no memory"
+    accuracies = {name: f"{number_per_hundred(share)} of 100" for name, share in evidence.accuracies.items()}
+    view = f"Shown only {describe_view(config)},"
     if is_given(config):
+        comparative = "larger" if score["estimate"] >= 0 else "smaller"
+        size = size.removeprefix("-")
         return (
-            f"{view}, the model and its reference name the object. On {which}, the model's lead in accuracy over the "
-            f"reference is {points} for the pictures that it was trained on than for held-out ones"
+            f"{view} the model names the object in {accuracies[TARGET, 'A']} of its training images and in "
+            f"{accuracies[TARGET, 'B']} held-out images; a reference model that was trained on neither does so in "
+            f"{accuracies[REFERENCE, 'A']} and {accuracies[REFERENCE, 'B']}. The model's lead is {size} percentage "
+            f"points {comparative} on its training images than on held-out images ({interval}). "
+            f"{_describe_counted(config)}"
         )
+    target, reference = accuracies[TARGET, BOTH], accuracies[REFERENCE, BOTH]
+    models = f"a model names the object in {target} images that it was trained on, and another model in {reference}"
     if config.is_null:
-        return f"{view}, a model names the object. On {which}, its accuracy is {points} than another’s"
-    return (
-        f"{view}, the model names the object. On {which}, its accuracy is {points} than that of a model that never "
-        "saw them"
-    )
+        models = f"one model names the object in {target} images, and another model in {reference}"
+    return f"{view} {models}. The difference is {size} percentage points ({interval}). {_describe_counted(config)}"
+
+
+def _describe_counted(config: DejaVu) -> str:
+    if config.confident_percent == 100:
+        return "All images count."
+    return f"Each model is judged on the {config.confident_percent} % of images for which it is most confident."

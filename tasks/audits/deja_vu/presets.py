@@ -1,8 +1,8 @@
-"""The paper's tables and figures as configs, a few settings of our own, and what the paper prints.
+"""The paper's tables and figures as configs, our own settings, and the paper's numbers.
 
 Meehan et al. 2023, table in Figure 9 (d): the deja vu score at 20 % and the accuracy of linear probes on ImageNet's
-validation pictures, on the projector's and on the backbone's output; trained on 300 pictures per class for 1000 epochs
-with a ResNet-101. In shares, which stand beside what a run of these settings gives.
+validation images, on the projector's and on the backbone's output, as shares; trained on 300 images per class for 1000
+epochs with a ResNet-101.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CHECKPOINTS = (50, 100, 250, 500, 750, 1000)
 SIZES = (100, 200, 300, 400, 500)  # images per class
 INVARIANCES = (10.0, 25.0, 50.0, 65.0, 80.0, 100.0)
 TEMPERATURES = (0.05, 0.075, 0.10, 0.125, 0.15, 0.175, 0.25, 0.30, 0.50, 0.99)
-K = (100, 10, 25, 50, 75, 150, 200)  # the paper's own first, which decides
+K = (100, 10, 25, 50, 75, 150, 200)  # the paper's value first, which is decisive
 RESNETS = ("resnet18", "resnet34", "resnet50", "resnet101")
 CRITERIA: tuple[Criterion, ...] = (VICReg(), BarlowTwins(), DINO(), BYOL(), SimCLR(), Supervised())
 
@@ -67,7 +67,7 @@ def _vary_epochs_and_sizes(config: DejaVu) -> tuple[DejaVu, ...]:
 
 
 def checkpoints(config: DejaVu) -> DejaVu:
-    return replace(config, encoders=Trained(recorded=CHECKPOINTS))
+    return replace(config, encoders=Trained(checkpoints=CHECKPOINTS))
 
 
 LOSS = (
@@ -85,42 +85,48 @@ CORNER = tuple(
     for cell in _vary_epochs_and_sizes(replace(criterion_cell(criterion), crop=Corner(0.4)))
 )
 
-# Settings of our own, on embedded scenes: their objects are told by colour, so colours stay as they are.
+# Our settings, on embedded scenes: their objects are recognised by colour, so colours are not changed.
 SCENES = Augmentation(resolution=24, flip=0.0, jitter=0.0, grey=0.0, blur=0.0, solarise=0.0)
 SCENE_TRAINING = EncoderTraining(
     backbone="small-resnet#16", projector=(256, 256, 256), augmentation=SCENES, epochs=750, link=250, batch=100,
     optimiser="adamw", base_learning_rate=0.005,
 )  # fmt: skip
-SCENE_PAIR = Trained(recorded=(50, 100, 250, 500, 750))
+SCENE_PAIR = Trained(checkpoints=(50, 100, 250, 500, 750))
 QUICKSTART = DejaVu(
-    data=Dataset("digits-on-photos"), encoders=SCENE_PAIR, training=SCENE_TRAINING, per_class=20, public=800, largest=0,
-    crop=Periphery(12), k=(30,),
+    data=Dataset("digits-on-photos"), encoders=SCENE_PAIR, training=SCENE_TRAINING, per_class=20, public=800,
+    reserved_per_class=0, crop=Periphery(12), k=(30,),
 )  # fmt: skip
 OVERTRAINED = replace(
     QUICKSTART,
-    encoders=Trained(recorded=(100, 250, 500, 1000, 2000)),
+    encoders=Trained(checkpoints=(100, 250, 500, 1000, 2000)),
     training=replace(SCENE_TRAINING, epochs=2000, link=500),
 )
-# 25 minutes of one core. What neighbours draw shows the true object in 30 % by the target and in 11 % by the reference:
+# 25 minutes of one core. The target's reconstructions show the true object in 30 %, the reference's in 11 % of cases:
 # score 0.19 [0.14, 0.25] over 400 images, all of which the classifier names correctly in their original form.
 RECONSTRUCTION = Reconstruction(
     DiffusionSettings(
-        24, UNet((16, 32, 32), 1, (6,), 2), epochs=100, batch=32, learning_rate=2e-3, average=0.995, held_out=64
+        24,
+        UNet((16, 32, 32), 1, (6,), 2),
+        epochs=100,
+        batch=32,
+        learning_rate=2e-3,
+        ema_decay=0.995,
+        validation_images=64,
     ),
-    Drawing(pictures=0, steps=25, link=50, classifier=PixelClassifier(augmentation=False, epochs=12, batch=32)),
+    Drawing(images=0, steps=25, link=50, classifier=PixelClassifier(augmentation=False, epochs=12, batch=32)),
 )
 DRAWINGS = replace(QUICKSTART, encoders=replace(SCENE_PAIR, probe=False, reconstruction=RECONSTRUCTION), retrieval=None)
 SMOKE = replace(
     QUICKSTART,
-    encoders=Trained(recorded=(1, 2)),
+    encoders=Trained(checkpoints=(1, 2)),
     training=replace(SCENE_TRAINING, epochs=2, link=1, warmup=1),
-    partings=199,
+    permutations=199,
     resamples=100,
 )
 
 PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(QUICKSTART, encoders=replace(SCENE_PAIR, trained="other")),
+    "null": replace(QUICKSTART, encoders=replace(SCENE_PAIR, training_sets="other")),
     "overtrained": OVERTRAINED,
     "correlated": replace(QUICKSTART, correlation=1.0),
     "drawings": DRAWINGS,
@@ -136,36 +142,36 @@ PRESETS: Mapping[str, DejaVu | tuple[DejaVu, ...]] = {
     ),
     "k": replace(PAPER, k=K),
     "finetune": replace(PAPER, training=replace(PUBLISHED, fine_tuning=20)),
-    "retrieval": (PAPER, replace(SIMCLR, layers=(2, 0))),  # images by the projector, neighbours by both layers
+    "retrieval": (PAPER, replace(SIMCLR, layers=(2, 0))),  # images selected by the projector, neighbours by both layers
     "corner": CORNER,
     "reconstruction": replace(PAPER, encoders=Trained(reconstruction=Reconstruction())),
 }
 
-# What each repeats: a part of the paper, or a setting of ours.
+# The part of the paper that each preset repeats, or our setting.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits on photographs, 20 of each class in A, a small ResNet",
-    "null": "ours: quickstart with models that have seen neither A nor B",
+    "null": "ours: quickstart with models that saw neither A nor B",
     "overtrained": "ours: quickstart for 2000 epochs",
-    "correlated": "ours: quickstart with digits that are told by their backgrounds",
+    "correlated": "ours: quickstart with digits that their backgrounds reveal",
     "drawings": "ours: quickstart with reconstructions",
     "smoke": "ours: quickstart for 2 epochs",
     "figure3": "Figure 3: VICReg and supervised, at 1 to 100 %",
     "epochs": "Figures 4a, 5a, 13a, 16, 9d: six criteria, six checkpoints",
-    "sizes": "Figures 4b, 5b, 13b: VICReg and supervised, 100 to 500 pictures per class",
+    "sizes": "Figures 4b, 5b, 13b: VICReg and supervised, 100 to 500 images per class",
     "loss": "Figures 8a, 14: six invariances, ten temperatures",
     "layers": "Figures 8b, 18: layers",
     "backbone": "Figure 19: VICReg and SimCLR, both layers, by epochs and sizes",
     "architectures": "Figures 9c, 17: four ResNets, four vision transformers",
     "k": "Figure 15: 10 to 200 neighbours",
     "finetune": "Figure 10: fine-tuning on labels",
-    "retrieval": "Figures 6, 7, 11, 12, 20: pictures retrieved, by SimCLR's backbone, too",
+    "retrieval": "Figures 6, 7, 11, 12, 20: retrieved images, also by SimCLR's backbone",
     "corner": "Figure 21: the lower left corner; VICReg, SimCLR, supervised, by epochs and sizes",
-    "reconstruction": "Figure 1: pictures drawn from embeddings (RCDM)",
+    "reconstruction": "Figure 1: images reconstructed from embeddings (RCDM)",
 }
 
 
 class Printed(NamedTuple):
-    """A row of the table."""
+    """A row of the paper's table."""
 
     score: float
     projector: float
@@ -182,16 +188,16 @@ PRINTED: Mapping[str, Printed] = {
 }
 
 
-OPEN = ("layers", "retrieval", "negligible", "partings", "resamples", "seed")
+OPEN = ("layers", "retrieval", "negligible", "permutations", "resamples", "seed")
 
 
 def printed_numbers(cell: str) -> Printed:
-    """The numbers of this criterion."""
+    """The paper's numbers of this criterion."""
     return PRINTED[cell]
 
 
 def repeats(config: DejaVu) -> str:
-    """The criterion of the table that the run repeats; empty if it has other settings."""
+    """The criterion of the table whose settings the run repeats; empty for other settings."""
     if config.asked_layers[0] != config.training.top:
         return ""
     for criterion in CRITERIA:
@@ -201,10 +207,10 @@ def repeats(config: DejaVu) -> str:
 
 
 def comparable_config(config: DejaVu) -> DejaVu:
-    """The config without what the paper leaves open or what bears on no number of the table."""
+    """The config at the defaults of settings that the paper leaves open or that do not affect its table."""
     encoders = config.encoders
     if isinstance(encoders, Trained):
-        encoders = Trained(encoders.trained)
+        encoders = Trained(encoders.training_sets)
     return with_defaults(
         config,
         OPEN,
@@ -219,7 +225,7 @@ SIDE = 32  # pixels, of the scenes
 
 
 def tiny(config: DejaVu) -> DejaVu:
-    """The config with its shape, as many epochs that are attacked and as many layers, shrunk to seconds."""
+    """The config reduced to seconds, with the same number of attacked epochs and layers."""
     training = _tiny_training(config.training)
     encoders = config.encoders
     return replace(
@@ -229,13 +235,13 @@ def tiny(config: DejaVu) -> DejaVu:
         training=training,
         per_class=4,
         public=100,
-        largest=0,
-        attacked=0,
+        reserved_per_class=0,
+        attack_images=0,
         validation=40,
         crop=config.crop if isinstance(config.crop, Corner) else replace(config.crop, smallest=8),
         k=tuple(range(5, 5 + len(config.k))),
-        retrieval=None if config.retrieval is None else Retrieval(min(config.retrieval.shown, 2)),
-        partings=199,
+        retrieval=None if config.retrieval is None else Retrieval(min(config.retrieval.example_images, 2)),
+        permutations=199,
         resamples=100,
     )
 

@@ -1,14 +1,14 @@
-"""A randomisation test of the deja vu score: does it matter which pictures a model was trained on?
+"""A randomisation test of the deja vu score under exchanges of images between the two sets.
 
-Pictures are parted into the two sets by chance, equally per class. If neither model keeps anything of single pictures,
-their inferences would be the same had the sets been drawn otherwise, so every parting with as many pictures of each
-class is equally probable given the inferences, and the score of the true one is one draw among them:
+Images are divided into the two sets at random, in equal numbers per class. If neither model memorises single images,
+their inferences do not depend on the division, so every division with the same numbers per class is equally likely
+given the inferences, and the score of the actual one is one draw among them:
 
-    p = (1 + number of redrawn partings whose score is at least the true one's) / (1 + number of redrawn partings)
+    p = (1 + number of drawn divisions whose score is at least the actual one) / (1 + number of drawn divisions)
 
-p is at most a with probability at most a, for any two models, however different, and any number of pictures (Fisher
-1935; Phipson & Smyth 2010, "Permutation p-values should never be zero", for the ones). Nothing is assumed of trainings.
-This test is ours; the paper gives scores without an error.
+p is at most a with probability at most a, for any two models and any number of images, without assumptions on training
+(Fisher 1935; Phipson & Smyth 2010, "Permutation p-values should never be zero", for the ones). This test is ours; the
+paper reports scores without an error.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from tasks.audits.deja_vu.accuracy import Inferences, Mask, Way, most_confident
 
-CELLS = 2**24  # pictures times partings at a time, so that memory stays bounded
+CELLS = 2**24  # images times divisions per batch, which bounds memory
 ROUNDING = 1e-12  # scores that differ by less are equal
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """Both sets' pictures together: their classes, which are of the first set, and what both models infer of all."""
+    """The images of both sets: their classes, the mask of the first set, and both models' inferences."""
 
     labels: NDArray[np.int64]
     first: Mask
@@ -36,10 +36,10 @@ class Pooled:
 
 
 def pool_ways(ways: tuple[Way, Way]) -> Pooled:
-    """The pictures of both ways in the order of their ids; the first way's target is the second one's reference.
+    """The images of both directions in the order of their ids; the first target is the second reference.
 
-    Equally confident pictures are taken in this order, which must not know the sets: else the true parting would not be
-    one among equals.
+    Equally confident images are taken in this order, which must not depend on the sets: otherwise the actual division
+    would not be exchangeable with the others.
     """
     there, back = ways
     n = len(there) + len(back)
@@ -61,10 +61,7 @@ def _join_inferences(first: Inferences, second: Inferences, order: NDArray[np.in
 
 
 def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.Generator) -> float | None:
-    """The probability of such a mean score of both ways, or a higher one, had the sets been drawn otherwise.
-
-    One-sided, by this many redrawn partings. None where one of the ways has no pictures.
-    """
+    """The one-sided p-value of the mean score of both directions; None if one direction has no images."""
     if not all(len(way) for way in ways):
         return None
     pictures = pool_ways(ways)
@@ -77,9 +74,9 @@ def p_value(ways: tuple[Way, Way], percent: int, partings: int, rng: np.random.G
 def differs(
     labels: NDArray[np.int64], first: Mask, of: Inferences, percent: int, partings: int, rng: np.random.Generator
 ) -> float | None:
-    """The two-sided p of a model's accuracy on the first set against that on the others, had they been drawn otherwise.
+    """The two-sided p-value of the difference between a model's accuracies on the two sets.
 
-    Twice the smaller of the two one-sided ones, at most 1. None where one of the sets has no pictures.
+    Twice the smaller one-sided p-value, at most 1; None if one of the sets has no images.
     """
     if not first.any() or first.all():
         return None
@@ -92,18 +89,18 @@ def differs(
 
 @dataclass(frozen=True, eq=False)
 class Parted:
-    """The pictures, to be parted in any way, and the percentage at which the score is taken."""
+    """The images and the percentage of the score, for any division into sets."""
 
     pictures: Pooled
     percent: int
 
     def scores(self, first: Mask) -> NDArray[np.float64]:
-        """The mean deja vu score of both ways for each parting, given as masks of the first set (partings, n)."""
+        """The mean deja vu score of both directions for each division, a mask of the first set (divisions, n)."""
         one, other = (self.difference(of, first) for of in (self.pictures.one, self.pictures.other))
         return np.asarray((one - other) / 2)
 
     def difference(self, of: Inferences, first: Mask) -> NDArray[np.float64]:
-        """A model's accuracy on the first set less that on the second, (partings,)."""
+        """A model's accuracy on the first set minus that on the second, (divisions,)."""
         order = of.ranked
         right, members = of.correct[order], first[:, order]
         return np.asarray(self._accuracy(members, right) - self._accuracy(~members, right))
@@ -115,7 +112,7 @@ class Parted:
 
 
 def redrawn(pictures: Pooled, partings: int, rng: np.random.Generator) -> Iterator[Mask]:
-    """Partings drawn anew, each with as many pictures of every class in the first set as the true one."""
+    """Random divisions with the actual number of images of every class in the first set."""
     n = len(pictures.labels)
     order = np.argsort(pictures.labels, kind="stable")
     classes = np.split(order, np.flatnonzero(np.diff(pictures.labels[order])) + 1)

@@ -1,4 +1,4 @@
-"""The models that are trained, their snapshots, and what is cropped of which pictures."""
+"""The models that are trained, their snapshots, and the attacked crops."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tasks.self_supervised.pretraining import fine_tune, pretrain, tuning
 from tasks.self_supervised.pretraining_config import Pretraining
 from tasks.training.chains import chain, recording_up_to
 
-MODELS = ("A", "B")  # each by the set that it may have been trained on
+MODELS = ("A", "B")  # named by the set that each may have been trained on
 
 
 @dataclass(frozen=True)
 class Snapshots:
-    """Weights of one model after some epochs (SNAPSHOTS): those of a link of its training, or of its fine-tuning.
+    """Weights of one model after some epochs (SNAPSHOTS), from a link of its training or fine-tuning.
 
-    `before` are the epochs of training before those that the snapshots count.
+    `before` are the epochs of training before the link counts its own.
     """
 
     model: str
@@ -32,10 +32,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class Trainings:
-    """All snapshots, model by model, each in the order of its training; and the training of each model.
-
-    `attack` says which pictures are cropped.
-    """
+    """All snapshots, by model in the order of training, the training of each model, and the attack."""
 
     snapshots: tuple[Snapshots, ...]
     configs: dict[str, Pretraining]
@@ -45,12 +42,12 @@ class Trainings:
         return tuple(each for each in self.snapshots if each.model == model)
 
     def last(self, model: str) -> Snapshots:
-        """The snapshots that the model ends with."""
+        """The last snapshots of the model."""
         return self.snapshots_of_model(model)[-1]
 
 
 def trainings(config: DejaVu) -> Trainings:
-    """What is trained. Raises ValueError, before any work, if the data cannot be divided or a table is unusable."""
+    """Plan the trainings. Raises ValueError if the data cannot be divided or a table is unusable."""
     pictures = load_with_boxes(config.data, config.correlation)
     parts = split_pictures(pictures, config.partition)
     configs = _training_configs(config)
@@ -62,7 +59,7 @@ def trainings(config: DejaVu) -> Trainings:
     check(cropping, pictures, parts)
     if isinstance(config.encoders, Given) and any(config.encoders.tables):
         crops = crops_of(cropping, pictures)
-        check_tables(config.encoders, handed_out(crops, pictures, config.encoders.repeated))
+        check_tables(config.encoders, handed_out(crops, pictures, config.encoders.repeated_images))
     found = {model: tuple(snapshots(config, model, training)) for model, training in configs.items()}
     return Trainings(tuple(each for of_model in found.values() for each in of_model), configs, cropping)
 
@@ -70,12 +67,12 @@ def trainings(config: DejaVu) -> Trainings:
 def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
     """The trainings by the names of their models."""
     match config.encoders:
-        case Trained(trained=trained_on):
+        case Trained(training_sets=trained_on):
             sets = PARTS[trained_on]
             return {model: config.pretraining(part, config.recorded) for model, part in zip(MODELS, sets, strict=True)}
         case Given(encoder=EncoderTable(embeddings=None)):
             raise ValueError(
-                "embeddings is empty; hand out the pictures with engram probes, then pass given.embeddings=FILE"
+                "embeddings is empty; export the images with engram probes, then pass given.embeddings=FILE"
             )
         case Given(comparison=TrainedReferences(references=count)):
             return {reference(number): _reference_training(config, number) for number in range(count)}
@@ -83,10 +80,7 @@ def _training_configs(config: DejaVu) -> dict[str, Pretraining]:
 
 
 def _reference_training(config: DejaVu, number: int) -> Pretraining:
-    """The training of a reference of a given encoder: on the other sets in turn, each from its own seed.
-
-    The first takes the place of model B.
-    """
+    """The training of a reference of a given encoder, alternately on the other sets, each with its own seed."""
     sets = PARTS["other"]
     training = config.pretraining(sets[number % len(sets)], ())
     repetition = number // len(sets)
@@ -100,9 +94,9 @@ def reference(number: int) -> str:
 
 
 def snapshots(config: DejaVu, model: str, training: Pretraining) -> tuple[Snapshots, ...]:
-    """The links of a training after which there are snapshots, then those of its fine-tuning.
+    """The links of a training that keep snapshots, then the links of its fine-tuning.
 
-    References of a given encoder have one snapshot, as it has.
+    References of a given encoder have one snapshot, like the encoder.
     """
     links = chain(pretrain, training, config.training.link, part=recording_up_to)
     kept = [Snapshots(model, job) for job in links if job.config.asked]

@@ -1,4 +1,4 @@
-"""The measures of the audit, a table and its question each, and the summary of their tables."""
+"""The measures of the audit, and the summary of their tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.audits.deja_vu.measures import (
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import summarise
 
-# In the order of the summary: the answer's row first.
+# In the order of the summary; the decisive row comes first.
 MEASURES = (
     scores.MEASURE,
     references.MEASURE,
@@ -36,7 +36,7 @@ MEASURES = (
 )
 
 
-@task(version=2, name="deja_vu.summary", gathers=True)
+@task(version=3, name="deja_vu.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from whichever tables there are, the answer's first."""
+    """The rows of SUMMARY, from the existing tables, the decisive row first."""
     return summarise(MEASURES, inputs, config)

@@ -1,9 +1,9 @@
-"""Does a table give one embedding to one picture, wherever it stands?
+"""The share of repeated images whose embeddings in a returned table differ.
 
-Some public pictures were handed out twice: among the public pictures, and whole among the crops. An encoder that is
-asked as it should be gives both the same numbers, but for the last digits. Where they differ, the crops were answered
-otherwise than pictures: by noise, by one vector for all, or by another model. Whoever looks at each picture can answer
-crops otherwise and whole pictures alike, which is not found here.
+Some public images are exported twice: among the public images, and whole among the crops. An encoder gives both the
+same numbers, except for the last digits. If they differ, crops were processed differently from whole images: replaced
+by noise, by one vector or by the embeddings of another model. An owner who inspects each image can change only the
+embeddings of crops, which this check does not detect.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tasks.datasets.catalog import load_with_boxes
 from tasks.numerics.statistics import proportion
 from tasks.worker.files import File
 
-DISAGREEING = "repeated pictures with two embeddings"
+DISAGREEING = "repeated images with two embeddings"
 
 AGREEMENT = pa.schema(
     [
-        ("repeated", pa.int64()),  # pictures that were handed out twice
-        ("differing", pa.int64()),  # of these with two embeddings
+        ("repeated", pa.int64()),  # images that were exported twice
+        ("differing", pa.int64()),  # repeated images with two embeddings
     ]
 )
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """What was handed out, how many pictures of it twice, and the table that was sent."""
+    """The exported images, the number of repeated ones, and the returned table."""
 
     attack: Attack
     repeated: int
@@ -47,9 +47,9 @@ class Repeats:
 
 @task(version=1, name="deja_vu.agreement")
 def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - reads a file
-    """The pictures that were answered twice (AGREEMENT), in one row.
+    """The numbers of repeated and of differing images (AGREEMENT), in one row.
 
-    Two embeddings are one where no coordinate is further apart than SAME of the largest coordinate of both.
+    Two embeddings are equal if no coordinate differs by more than SAME times the largest coordinate of both.
     """
     from tasks.external.encoders import SAME
     from tasks.external.sent_table import read_embeddings
@@ -64,14 +64,14 @@ def agreement(config: Repeats, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - re
 
 def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     match config.encoders:
-        case Given(encoder=EncoderTable(embeddings=embeddings, repeated=repeated)) if embeddings and repeated:
+        case Given(encoder=EncoderTable(embeddings=embeddings, repeated_images=repeated)) if embeddings and repeated:
             return Job(agreement, Repeats(trainings.attack, repeated, embeddings))
     return ()
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
     for each in tables.rows(AGREEMENT):
-        yield row(DISAGREEING, {}, proportion(each["differing"], each["repeated"]), "picture", 0.0)
+        yield row(DISAGREEING, {}, proportion(each["differing"], each["repeated"]), "image", 0.0)
 
 
 MEASURE = Measure("agreement", AGREEMENT, plan, rows)

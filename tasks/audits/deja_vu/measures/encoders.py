@@ -1,11 +1,11 @@
-"""Have the encoders learnt, and do their embeddings differ?
+"""The skill of the encoders on public images, and the share of equal embeddings.
 
-    public accuracy = share of public pictures whose own nearest public neighbours vote for their label
-    tied = share of pairs of crops, or of public pictures, with one embedding: the larger of the two
+    public accuracy = share of public images whose nearest public neighbours vote for their label
+    tied = share of pairs of crops, or of public images, with equal embeddings: the larger of the two
 
-An encoder that tells public pictures no better than the commonest class does has learnt nothing that its neighbours
-could give away, and one that embeds everything alike has no neighbours at all. Both are facts about whole pictures,
-which the attack does not use: a background may well say nothing of its object.
+An encoder that names public images no better than the most frequent class has learnt nothing that neighbours could
+reveal, and an encoder with constant output has no nearest neighbours. Both numbers describe whole images, which the
+attack does not use: a background need not reveal its object.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ ENCODERS = pa.schema(
         ("model", pa.string()),
         ("tied", pa.float64()),
         ("crops", pa.int64()),
-        ("asked", pa.int64()),  # public pictures whose label was voted for; null without any
+        ("asked", pa.int64()),  # public images with a vote; null without any
         ("right", pa.int64()),
-        ("commonest", pa.float64()),  # the share of the commonest label among them
+        ("commonest", pa.float64()),  # share of the most frequent label
     ]
 )
 
@@ -47,7 +47,7 @@ def encoders(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - 
 
 
 def _encoder_row(found: pa.Table) -> dict[str, Any]:
-    """The row of one model: its last epoch, and the first layer, which decides."""
+    """The row of one model: its last epoch, and the first (decisive) layer."""
     last = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
     first = last.filter(pc.field("layer") == last["layer"][0])
     facts = first.slice(0, 1).to_pylist()[0]
@@ -67,18 +67,18 @@ def plan(config: DejaVu, trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """How many embeddings of each encoder are equal, and how well it tells public pictures apart."""
+    """The share of equal embeddings of each encoder, and its accuracy on public images."""
     for each in tables.rows(ENCODERS):
         name = _encoder_name(each["model"], about.given)
         if each["tied"] is not None:
-            yield tied_row(each["tied"], each["crops"], "picture", of=name)
+            yield tied_row(each["tied"], each["crops"], "image", of=name)
         if each["asked"]:
             accuracy = proportion(each["right"], each["asked"])
-            yield accuracy_row(accuracy, "public pictures", each["commonest"], "picture", of=name)
+            yield accuracy_row(accuracy, "public images", each["commonest"], "image", of=name)
 
 
 def _encoder_name(model: str, is_given: bool) -> str:
-    """What a sentence calls a model: A is the given encoder, if one is given, and the others are its references."""
+    """The name of a model in sentences: A is the given encoder, if any, and the others are its references."""
     if not is_given:
         return f"encoder {model}"
     return "given encoder" if model == MODELS[0] else model.replace(MODELS[1], "reference", 1)

@@ -1,7 +1,7 @@
-"""The label that each model's neighbours vote for, picture by picture, with its confidence.
+"""The label that each model's neighbours vote for, and its confidence, for every image.
 
-A picture's target model is the one of its own set, its reference the other. Rows are aligned by the pictures' ids: a
-picture counts where both models were asked about it.
+An image's target is the model of its own set, and its reference the other model. Rows are aligned by image id: an
+image counts if both models were evaluated on it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tasks.contract.schemas import make_table
 SETS = ("A", "B")
 OTHER = {"A": "B", "B": "A"}
 
-# One row for each epoch, layer, number of neighbours and picture; sorted by set and id.
+# One row for each epoch, layer, number of neighbours and image; sorted by set and id.
 INFERENCES = pa.schema(
     [
         ("epoch", pa.int64()),
@@ -34,8 +34,8 @@ INFERENCES = pa.schema(
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("target_label", pa.int32()),  # that the neighbours by the model of the picture's own set vote for
-        ("target_confidence", pa.float64()),  # minus the entropy of their labels, nats
+        ("target_label", pa.int32()),  # vote of the neighbours by the model of the image's own set
+        ("target_confidence", pa.float64()),  # minus the entropy of the neighbours' labels, in nats
         ("reference_label", pa.int32()),
         ("reference_confidence", pa.float64()),
     ]
@@ -52,7 +52,7 @@ class Voting:
 
 @task(version=1, name="deja_vu.inferences", gathers=True)
 def inferences(config: Voting, inputs: Inputs) -> pa.Table:
-    """What both models infer of each picture (INFERENCES), from their neighbours (NEIGHBOURS)."""
+    """Both models' inferences for each image (INFERENCES), from their neighbours (NEIGHBOURS)."""
     tables = [*_inferences_by_cell(pa.concat_tables(inputs), config.k)] if inputs else []
     return pa.concat_tables(tables) if tables else INFERENCES.empty_table()
 
@@ -61,7 +61,7 @@ def _inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Tabl
     """The inferences of each epoch, layer and number of neighbours."""
     for epoch in sorted(pc.unique(found["epoch"]).to_pylist()):
         at_epoch = found.filter(pc.field("epoch") == epoch)
-        for layer in pc.unique(at_epoch["layer"]).to_pylist():  # in the order in which they were asked for
+        for layer in pc.unique(at_epoch["layer"]).to_pylist():  # in the requested order
             at_layer = at_epoch.filter(pc.field("layer") == layer)
             for count in k:
                 for name in SETS:
@@ -71,7 +71,7 @@ def _inferences_by_cell(found: pa.Table, k: tuple[int, ...]) -> Iterator[pa.Tabl
 
 
 def _set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
-    """What both models infer of the pictures of one set, by id."""
+    """Both models' inferences for the images of one set, by id."""
     target, reference = (found.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     common = pc.is_in(target["id"], reference["id"])
     target = target.filter(common)
@@ -90,7 +90,7 @@ def _set_inferences(found: pa.Table, name: str, k: int) -> pa.Table:
 
 
 def count_votes(found: pa.Table, k: int, classes: int) -> Votes:
-    """The votes of the k nearest, or of all where there are fewer."""
+    """The votes of the k nearest neighbours, or of all if there are fewer."""
     if not found.num_rows:
         return Votes(np.empty(0, np.int64), np.empty(0))
     labels = found["neighbour_labels"].combine_chunks()
@@ -100,7 +100,7 @@ def count_votes(found: pa.Table, k: int, classes: int) -> Votes:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """The inferences after one epoch, at one layer, of so many neighbours."""
+    """The inferences after one epoch, at one layer, from k neighbours."""
 
     epoch: int
     layer: int
@@ -108,7 +108,7 @@ class Cell:
     table: pa.Table
 
     def way(self, name: str) -> Way:
-        """What is inferred of the pictures of one set, in the order of their ids."""
+        """The inferences for the images of one set, in the order of their ids."""
         rows = self.table.filter(pc.field("set") == name)
         labels = rows["label"].to_numpy().astype(np.int64)
         target, reference = (

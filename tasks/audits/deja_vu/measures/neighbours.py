@@ -1,9 +1,9 @@
-"""What is shown of each picture that is attacked, and the public pictures whose embeddings are nearest to it.
+"""The crop of each attacked image, and the public images with the nearest embeddings.
 
-A crop is the rectangle without the picture's object, or nothing where that is too small. Its neighbours are found for
-each model and each set. Embeddings are of the evaluation transform, not normalised; neighbours are exact, by Euclidean
-distance, of equally near ones the first by id. Meehan et al. 2023, section 3 and appendices A.2.1 and A.2.3; the corner
-crop, appendix A.8.
+A crop is the rectangle without the image's object; an image whose rectangle is too small has no crop. Neighbours are
+computed for each model and each set. Embeddings use the evaluation transform and are not normalised; neighbours are
+exact, by Euclidean distance, the first by id among equally near ones. Meehan et al. 2023, section 3 and appendices
+A.2.1 and A.2.3; the corner crop, appendix A.8.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from tasks.self_supervised.networks import Embed
 
 
-# One row for each picture of both sets that has boxes, or for a corner crop for each; sorted by set and id.
+# One row for each image of both sets with boxes, or for each image with a corner crop; sorted by set and id.
 CROPS = pa.schema(
     [
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("left", pa.int32()),  # of the crop, in pixels; null where it is left out
+        ("left", pa.int32()),  # of the crop, in pixels; null without a crop
         ("top", pa.int32()),
-        ("right", pa.int32()),  # outside, as is the bottom
+        ("right", pa.int32()),  # exclusive, like bottom
         ("bottom", pa.int32()),
     ]
 )
@@ -74,36 +74,36 @@ def _plan_crops(config: DejaVu, trainings: Trainings) -> Job:  # noqa: ARG001 - 
 
 
 def _crop_rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
-    """How many pictures are left out."""
+    """The share of images without a crop."""
     table = tables.one(CROPS)
     if table is not None and table.num_rows:
         left_out = pc.sum(pc.is_null(table["left"])).as_py()
-        yield row("left out", {}, proportion(left_out, table.num_rows), "picture")
+        yield row("left out", {}, proportion(left_out, table.num_rows), "image")
 
 
-# One row for each epoch, layer and picture of both sets.
+# One row for each epoch, layer and image of both sets.
 NEIGHBOURS = pa.schema(
     [
         ("epoch", pa.int64()),
         ("layer", pa.int32()),
         ("model", pa.string()),
-        ("set", pa.string()),  # that the picture is of
+        ("set", pa.string()),  # of the image
         ("id", pa.string()),
         ("label", pa.int32()),
         ("neighbours", pa.list_(pa.int32())),  # rows of the data, nearest first
         ("neighbour_labels", pa.list_(pa.int32())),
-        # Of the model as a whole, the same in each row of a layer (`tasks.audits.deja_vu.embedding_facts`):
-        ("tied", pa.float64()),  # share of pairs of crops, or of public pictures, with one embedding
-        ("public_asked", pa.int64()),  # public pictures whose own neighbours vote for their label; null without any
+        # Of the whole model, equal in all rows of a layer (`tasks.audits.deja_vu.embedding_facts`):
+        ("tied", pa.float64()),  # share of pairs of crops, or of public images, with equal embeddings
+        ("public_asked", pa.int64()),  # public images with a vote; null without any
         ("public_right", pa.int64()),
-        ("public_commonest", pa.float64()),  # the share of the commonest label among these
+        ("public_commonest", pa.float64()),  # share of the most frequent label
     ]
 )
 
 
 @dataclass(frozen=True)
 class AttackOf:
-    """An attack on the snapshots of one training; `before` are the epochs before those that they count."""
+    """An attack on the snapshots of one training; `before` are the epochs before the first of them."""
 
     attack: Attack
     pretraining: Pretraining
@@ -115,7 +115,7 @@ class AttackOf:
 
 @task(version=2, name="deja_vu.neighbours", gpus=1.0)
 def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
-    """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot that is given (SNAPSHOTS)."""
+    """The neighbours of the crops of both sets (NEIGHBOURS) for each snapshot (SNAPSHOTS)."""
     from tasks.self_supervised.networks import encoder
     from tasks.self_supervised.snapshots import epochs, weights_of
     from tasks.worker import hardware
@@ -138,7 +138,7 @@ def neighbours(config: AttackOf, inputs: Inputs) -> pa.Table:
 def _find_neighbours(
     embed: Embed, pictures: BoxedPictures, crops: Crops, config: AttackOf, about: Mapping[str, Any]
 ) -> pa.Table:
-    """The neighbours of all crops by the embeddings that `embed` gives of pictures, layer by layer."""
+    """The neighbours of all crops by the embeddings of `embed`, layer by layer."""
     from tasks.numerics.nearest_neighbours import nearest
     from tasks.self_supervised.networks import collect_embeddings
 
@@ -157,7 +157,7 @@ def _find_neighbours(
 def table(
     layer: int, crops: Crops, rows: NDArray[np.integer], pictures: BoxedPictures, about: Mapping[str, Any]
 ) -> pa.Table:
-    """NEIGHBOURS of one layer; `rows` (crops, k) are those of the public pictures."""
+    """NEIGHBOURS of one layer; `rows` (crops, k) are rows of public images."""
     n, k = rows.shape
     ends = pa.array(np.arange(0, n * k + 1, k, dtype=np.int32))
     return make_table(
@@ -174,9 +174,9 @@ def table(
 
 @dataclass(frozen=True)
 class AttackOfGiven:
-    """An attack on somebody else's encoder: its file, or the table of its embeddings.
+    """An attack on a third-party encoder: its file, or the table of its embeddings.
 
-    `epoch` and `layer` are those under which it stands beside what is trained here.
+    `epoch` and `layer` are the labels of its rows, for comparison with encoders that are trained here.
     """
 
     attack: Attack
@@ -192,7 +192,7 @@ class AttackOfGiven:
 
 @task(version=2, name="deja_vu.given_neighbours", gpus=1.0)
 def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa: ARG001 - nothing is trained
-    """The neighbours of the crops of both sets (NEIGHBOURS) by somebody else's encoder."""
+    """The neighbours of the crops of both sets (NEIGHBOURS) by a third-party encoder."""
     from tasks.numerics.nearest_neighbours import nearest
 
     pictures = load_with_boxes(config.attack.data, config.attack.correlation)
@@ -205,11 +205,11 @@ def given_neighbours(config: AttackOfGiven, inputs: Inputs) -> pa.Table:  # noqa
     return table(config.layer, crops, rows, pictures, {"epoch": config.epoch, "model": config.model, **facts})
 
 
-Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public pictures
+Both = tuple[NDArray[np.float32], NDArray[np.float32]]  # the embeddings of the crops and of the public images
 
 
 def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
-    """The embeddings that the encoder's file gives."""
+    """The embeddings computed with the encoder's file."""
     from tasks.external.encoders import load_encoder
     from tasks.self_supervised.networks import collect_embeddings
 
@@ -225,7 +225,7 @@ def _model_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictur
 
 
 def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPictures) -> Both:
-    """The embeddings in the table that the encoder's owner sent."""
+    """The embeddings in the table returned by the encoder's owner."""
     from tasks.external.sent_table import read_embeddings
 
     assert config.embeddings is not None
@@ -234,7 +234,7 @@ def _sent_embeddings(config: AttackOfGiven, crops: Crops, pictures: BoxedPicture
 
 
 def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
-    """The jobs that attack the models: those given, then the snapshots in their order."""
+    """The jobs that attack the given models, then the snapshots in their order."""
     jobs: list[Job] = []
     layers = config.asked_layers
     if isinstance(config.encoders, Given):
@@ -248,18 +248,18 @@ def plan(config: DejaVu, trainings: Trainings) -> tuple[Job, ...]:
 
 
 def given_jobs(config: DejaVu, given: Given, cropping: Attack) -> Iterator[Job]:
-    """The jobs that attack the given encoder, in the place of model A, and the given reference, in that of B."""
+    """The jobs that attack the given encoder as model A, and the given reference as model B."""
     target, reference = MODELS
     match given.encoder:
         case EncoderFile(model=model, interface=interface):
             yield _attack_file(config, cropping, target, model, interface)
         case EncoderTable(embeddings=embeddings) if embeddings is not None:
-            yield _attack_table(config, cropping, target, embeddings, given.repeated)
+            yield _attack_table(config, cropping, target, embeddings, given.repeated_images)
     match given.comparison:
         case ReferenceFile(reference=model, interface=interface):
             yield _attack_file(config, cropping, reference, model, interface)
         case ReferenceTable(reference_embeddings=embeddings):
-            yield _attack_table(config, cropping, reference, embeddings, given.repeated)
+            yield _attack_table(config, cropping, reference, embeddings, given.repeated_images)
 
 
 def _attack_file(config: DejaVu, cropping: Attack, name: str, model: ModelFile, interface: EncoderInterface) -> Job:
@@ -273,7 +273,7 @@ def _attack_table(config: DejaVu, cropping: Attack, name: str, embeddings: File,
 
 
 def last(attacks: Sequence[Job], model: str) -> Job:
-    """The one of these jobs that attacks what the model ends with."""
+    """The job that attacks the last snapshots of the model."""
     return [job for job in attacks if job.config.model == model][-1]
 
 

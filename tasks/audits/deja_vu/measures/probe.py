@@ -1,7 +1,8 @@
-"""How well a linear classifier tells labels from embeddings, of pictures that the encoder was trained on and of others.
+"""Accuracy of a linear classifier on embeddings, of the encoder's training images and of other images.
 
-The gap between the two is the usual sign of memorization, beside which the deja vu score is shown: the paper finds that
-it says little. Meehan et al. 2023, section 4.1, "Comparison with the linear probe train-test gap", and Figure 4.
+The gap between the two is a common indicator of memorisation, reported for comparison with the deja vu score; the paper
+finds that it indicates little. Meehan et al. 2023, section 4.1, "Comparison with the linear probe train-test gap", and
+Figure 4.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PROBE = pa.schema(
         ("model", pa.string()),
         ("epoch", pa.int64()),
         ("layer", pa.int64()),  # 0: the backbone
-        ("split", pa.string()),  # train: the model's own pictures; validation
+        ("split", pa.string()),  # train: the model's own images; validation
         ("correct", pa.int64()),
         ("n", pa.int64()),
     ]
@@ -41,7 +42,7 @@ PROBE = pa.schema(
 
 @dataclass(frozen=True)
 class Probed:
-    """The model of each table, and the epochs before those that it counts."""
+    """The model of each table, and the epochs before its first one."""
 
     models: tuple[str, ...]
     before: tuple[int, ...]
@@ -49,7 +50,7 @@ class Probed:
 
 @task(version=1, name="deja_vu.probe")
 def probe(config: Probed, inputs: Inputs) -> pa.Table:
-    """How often probes on each model's snapshots are right (PROBE)."""
+    """The accuracy of probes on each model's snapshots (PROBE)."""
     tables = []
     for model, before, found in zip(config.models, config.before, inputs, strict=True):
         columns = {name: found[name] for name in PROBE.names if name != "model"}
@@ -82,7 +83,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Accuracies after the last epoch, of both models together, the decisive layer's first."""
+    """Accuracies of both models together after the last epoch, the decisive layer first."""
     table = tables.one(PROBE)
     if table is None:
         return
@@ -93,28 +94,27 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
             of_split = at_layer.filter(pc.field("split") == split)
             if of_split.num_rows:
                 setting: dict[str, Any] = {"epoch": about.epoch, "layer": layer, "split": split}
-                yield row("probe accuracy", setting, accuracy(of_split), "picture", published=paper(setting, about))
+                yield row("probe accuracy", setting, accuracy(of_split), "image", published=paper(setting, about))
 
 
 def accuracy(of_split: pa.Table) -> Estimate:
-    """The accuracy of both models, with Wilson's interval."""
+    """The accuracy of both models, and Wilson's interval."""
     correct, n = count_correct(of_split)
     interval = proportion(round(correct), n)
     return Estimate(correct / n, interval.low, interval.high, n)
 
 
 def count_correct(of_split: pa.Table) -> tuple[float, int]:
-    """How many pictures of one split are named rightly, of how many, over all models.
+    """The number of correctly named images of one split, and the number of all images, over all models.
 
-    Models have training pictures of their own, and the same ones for validation, each of which counts once: of these
-    it is the mean over models.
+    Each model has its own training images. Validation images are shared and count once, with the mean over models.
     """
     models = of_split.num_rows if of_split["split"][0].as_py() == "validation" else 1
     return pc.sum(of_split["correct"]).as_py() / models, pc.sum(of_split["n"]).as_py() // models
 
 
 def paper(setting: dict[str, Any], about: About) -> float | None:
-    """What the paper prints of ImageNet's validation pictures; None where it prints nothing."""
+    """The paper's accuracy on ImageNet's validation images; None if it reports none."""
     if not about.cell or setting["split"] != "validation" or setting["layer"] not in (0, about.layer):
         return None
     return printed_numbers(about.cell).backbone if setting["layer"] == 0 else printed_numbers(about.cell).projector

@@ -1,19 +1,18 @@
-"""Whether what a model's neighbours of a background draw shows the object that was before it.
+"""The share of reconstructions from neighbours of a background that show the removed object.
 
-A drawing is made by a diffusion model of public pictures that is conditioned on the model's backbone embedding, from
-the mean embedding of the public pictures nearest to the crop. Both models' drawings of a picture begin as the same
-noise. Meehan et al. 2023, section 5 and appendix A.2.4.
+A reconstruction is drawn by a diffusion model of public images that is conditioned on the model's backbone embedding,
+from the mean embedding of the public images nearest to the crop. Both models' reconstructions of an image start from
+the same noise. Meehan et al. 2023, section 5 and appendix A.2.4.
 
-    score = share of drawings by the target model that show the true object - share of those by the reference model
+    score = share of the target's reconstructions that show the true object - share of the reference's
 
-picture by picture, both models' drawings of the same one, over the pictures of both sets. 0 where nothing is memorised.
-What a drawing shows is said by a classifier that is trained on public pictures and their labels alone, apart from both
-models, and is wrong of drawings by either model alike; how often it is right of the pictures themselves is told beside,
-which bounds what can be seen. Which pictures are drawn is left to chance, not chosen by what a model says of them.
+over the images of both sets, paired by image. It is 0 without memorisation. A classifier trained only on public images
+and their labels names the object in a reconstruction, independently of both models; its accuracy on the original images
+is reported, since it bounds what can be detected. The images are drawn at random.
 
-The interval is Newcombe's for paired shares; p is McNemar's exact one, one-tailed. Where one model draws better than
-the other whatever it was trained on, it is the target for one set and the reference for the other, so that this alone
-makes no score. The classifier, the choice and the count are ours: the paper shows drawings of chosen pictures.
+The interval is Newcombe's for paired shares; p is McNemar's exact one-sided p-value. A model that draws better
+regardless of its training is the target for one set and the reference for the other, which cancels in the score. The
+classifier, the random choice and the count are ours: the paper shows reconstructions of chosen images.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ from tasks.numerics.statistics import mcnemar_greater, paired_difference, propor
 from tasks.self_supervised.pretraining_config import encoder_of_pretraining
 from tasks.training.chains import chain
 
-# One row for each model and picture that is drawn; sorted by set and id.
+# One row for each model and image that is drawn; sorted by set and id.
 DRAWN = pa.schema(
     [
         ("model", pa.string()),
-        ("set", pa.string()),  # that the picture is of
+        ("set", pa.string()),  # of the image
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("drawn_label", pa.int32()),  # that the classifier says of the drawing
-        ("picture_label", pa.int32()),  # that it says of the picture itself
-        ("side", pa.int32()),  # of the drawing, in pixels
+        ("drawn_label", pa.int32()),  # named by the classifier in the reconstruction
+        ("image_label", pa.int32()),  # named by the classifier in the original image
+        ("side", pa.int32()),  # of the reconstruction, in pixels
         ("drawing", pa.large_binary()),  # uint8 (side, side, 3)
     ]
 )
@@ -62,10 +61,10 @@ DRAWN = pa.schema(
 
 @dataclass(frozen=True)
 class DrawnBy:
-    """Which drawings are made: by the diffusion model of the embeddings of `model`, whose neighbours at `layer` decide.
+    """Reconstructions by the diffusion model of the embeddings of `model`, from neighbours at `layer`.
 
-    Of each set so many `pictures` are drawn (0: all), from so many `neighbours`, in so many `steps`. The pictures and
-    the noise are chosen by the `seed`, alike for both models.
+    `pictures` images of each set (0: all) are reconstructed from `neighbours` neighbours in `steps` steps. `seed`
+    determines images and noise, equally for both models.
     """
 
     diffusion: EmbeddingDiffusion
@@ -79,7 +78,7 @@ class DrawnBy:
 
 @task(version=1, name="deja_vu.draw", gpus=1.0)
 def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
-    """The drawings (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
+    """The reconstructions (DRAWN) by the last SNAPSHOTS, their DIFFUSION, NEIGHBOURS and the PIXEL_CLASSIFIER."""
     from tasks.datasets.boxed.crops import evaluation_pictures
     from tasks.diffusion.embedding_diffusion import drawn_from_neighbours
     from tasks.diffusion.pixel_classifier import classify
@@ -103,14 +102,14 @@ def draw(config: DrawnBy, inputs: Inputs) -> pa.Table:
         model=config.model,
         **{name: found[name] for name in ("set", "id", "label")},
         drawn_label=classify(classifier, drawings),
-        picture_label=classify(classifier, evaluation_pictures(pictures, own, side)),
+        image_label=classify(classifier, evaluation_pictures(pictures, own, side)),
         side=side,
         drawing=[drawing.tobytes() for drawing in drawings],
     )
 
 
 def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:
-    """The rows of NEIGHBOURS whose pictures are drawn, after the last epoch: by chance, from each set's sorted ids."""
+    """The rows of NEIGHBOURS that are reconstructed, after the last epoch, drawn from each set's sorted ids."""
     last = pc.max(near["epoch"])
     decisive = near.filter((pc.field("layer") == config.layer) & (pc.field("epoch") == last))
     parts = []
@@ -122,7 +121,7 @@ def choose_neighbours(near: pa.Table, config: DrawnBy) -> pa.Table:
 
 
 def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
-    """The drawings by each model; none unless reconstructions are asked for, of models that are trained here."""
+    """The reconstructions by each model, if they are requested and models are trained here."""
     if config.reconstruction is None:
         return ()
     attacks = neighbours.plan(config, trainings)
@@ -142,39 +141,39 @@ def plan_drawings(config: DejaVu, trainings: Trainings) -> Sequence[Job]:
             diffusion_config(settings, seeds.derive(config.seed, "diffusion", model)),
         )
         diffusion = chain(train_diffusion, about, drawing.link, (last.job,), up_to)[-1]
-        asked = DrawnBy(about, model, config.asked_layers[0], drawing.pictures, drawing.neighbours, drawing.steps, seed)
+        asked = DrawnBy(about, model, config.asked_layers[0], drawing.images, drawing.neighbours, drawing.steps, seed)
         inputs = (last.job, diffusion, neighbours.last(attacks, model), classifier)
         jobs.append(Job(draw, asked, inputs))
     return jobs
 
 
-NAMES = ("target", "reference", "score", "picture")
+NAMES = ("target", "reference", "score", "image")
 
 # One row for each way.
 RECONSTRUCTION = pa.schema(
     [
-        ("way", pa.string()),  # the set whose pictures are drawn; both: all pictures together
-        # The shares of drawings that show the true object, by model, their difference, and the share of pictures
-        # themselves that the classifier names rightly.
+        ("way", pa.string()),  # the reconstructed set; both: all images
+        # The shares of reconstructions that show the true object, by model, their difference, and the classifier's
+        # accuracy on the original images.
         *interval_fields(*NAMES),
-        ("p_value", pa.float64()),  # that the target's show it more often
-        ("pictures", pa.int64()),
+        ("p_value", pa.float64()),  # of no difference, one-sided
+        ("images", pa.int64()),
     ]
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Whether the true object is shown: by the target's drawing, the reference's, and the picture; (n,) each."""
+    """Masks of correctly named objects: target's and reference's reconstructions, original images; (n,) each."""
 
     target: NDArray[np.bool_]
     reference: NDArray[np.bool_]
-    picture: NDArray[np.bool_]
+    image: NDArray[np.bool_]
 
 
-@task(version=1, name="deja_vu.reconstruction", gathers=True)
+@task(version=2, name="deja_vu.reconstruction", gathers=True)
 def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """How often drawings show the true object (RECONSTRUCTION), from both models' drawings (DRAWN)."""
+    """The shares of correct reconstructions (RECONSTRUCTION), from both models' reconstructions (DRAWN)."""
     found = pa.concat_tables(inputs) if inputs else DRAWN.empty_table()
     ways = {name: _shown_pictures(found, name) for name in SETS}
     both = Shown(*(np.concatenate([getattr(way, name) for way in ways.values()]) for name in NAMES if name != "score"))
@@ -183,12 +182,12 @@ def reconstruction(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG
 
 
 def _shown_pictures(found: pa.Table, name: str) -> Shown:
-    """What is shown of the pictures of one set that both models drew, by id."""
+    """The masks of the images of one set that both models reconstructed, by id."""
     of_set = found.filter(pc.field("set") == name)
     target, reference = (of_set.filter(pc.field("model") == model).sort_by("id") for model in (name, OTHER[name]))
     target = target.filter(pc.is_in(target["id"], reference["id"]))
     reference = reference.filter(pc.is_in(reference["id"], target["id"]))
-    return Shown(right(target, "drawn_label"), right(reference, "drawn_label"), right(target, "picture_label"))
+    return Shown(right(target, "drawn_label"), right(reference, "drawn_label"), right(target, "image_label"))
 
 
 def right(rows: pa.Table, name: str) -> NDArray[np.bool_]:
@@ -196,15 +195,15 @@ def right(rows: pa.Table, name: str) -> NDArray[np.bool_]:
 
 
 def score_pictures(way: Shown) -> dict[str, Any]:
-    """The shares, their difference and its p, of one picture or more."""
+    """The shares, their difference and its p-value, for at least one image."""
     n, target, reference = len(way.target), way.target.tolist(), way.reference.tolist()
     estimates = {
         "target": proportion(sum(target), n),
         "reference": proportion(sum(reference), n),
         "score": paired_difference(target, reference),
-        "picture": proportion(int(way.picture.sum()), n),
+        "image": proportion(int(way.image.sum()), n),
     }
-    columns: dict[str, Any] = {"pictures": n, "p_value": mcnemar_greater(target, reference)}
+    columns: dict[str, Any] = {"images": n, "p_value": mcnemar_greater(target, reference)}
     for name, each in estimates.items():
         columns |= interval_columns(name, each)
     return columns
@@ -216,16 +215,16 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The score of both ways, and the shares that it is made of."""
+    """The score of both directions, and its shares."""
     table = tables.one(RECONSTRUCTION)
     for each in [] if table is None else table.to_pylist():
         if each["way"] != BOTH:
             continue
         setting = {"epoch": about.epoch, "layer": about.layer}
-        yield row("reconstruction score", setting, estimate(each, "score"), "picture", 0.0, each["p_value"])
+        yield row("reconstruction score", setting, estimate(each, "score"), "image", 0.0, each["p_value"])
         for model in ("target", "reference"):
-            yield row("drawn rightly", {**setting, "model": model}, estimate(each, model), "picture")
-        yield row("picture named rightly", {}, estimate(each, "picture"), "picture")
+            yield row("reconstruction accuracy", {**setting, "model": model}, estimate(each, model), "image")
+        yield row("image accuracy", {}, estimate(each, "image"), "image")
 
 
 MEASURE = Measure("reconstruction", RECONSTRUCTION, plan, rows)

@@ -1,16 +1,16 @@
-"""Is a given encoder better on what it was trained on than references are, none of which saw any of it?
+"""The gain of a given encoder on its training images, compared with references that saw none of them.
 
-gain = acc of a model on A - acc of the same model on B, of its own most confident pictures of each
+gain = acc of a model on A - acc of the same model on B, on its own most confident images of each
 
-No reference was trained on A or B, so its gain is 0 but for chance, unless A and B differ in kind; and where the given
-encoder keeps nothing of single pictures, its gain is like theirs.
+No reference was trained on A or B, so its gain is 0 except for chance, unless A and B differ. If the given encoder
+memorises no image, its gain is similar.
 
 rank p = (1 + number of references whose gain is at least the encoder's) / (1 + number of references)
 
-It takes into account how much trainings differ, if the given encoder's was like theirs; with a few references it cannot
-be small, and 19 make it 0.05 at best. That a model's gain is not 0 is tested by parting the pictures anew
-(`tasks.audits.deja_vu.randomisation`), for the first reference too: where its gain is not 0, A and B were not drawn
-alike. All of this is ours.
+It accounts for the variation between trainings, if the given encoder was trained like the references; with few
+references it cannot be small, and is 0.05 at best with 19. A randomisation test (`tasks.audits.deja_vu.randomisation`)
+tests each model's gain against 0: if the gain of the first reference is not 0, A and B were not drawn in the same way.
+All of this is ours.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ REFERENCES = pa.schema(
         ("accuracy_a", pa.float64()),
         ("accuracy_b", pa.float64()),
         ("gain", pa.float64()),
-        ("p_value", pa.float64()),  # two-sided: that it is 0
-        ("pictures", pa.int64()),
+        ("p_value", pa.float64()),  # two-sided, of a gain of 0
+        ("images", pa.int64()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class Comparing:
-    """The percentage and number of neighbours that decide, how often pictures are parted anew, and from which seed."""
+    """The decisive percentage and number of neighbours, the number of permutations, and their seed."""
 
     confident: int
     k: int
@@ -62,7 +62,7 @@ class Comparing:
     seed: int
 
 
-@task(version=1, name="deja_vu.references", gathers=True)
+@task(version=2, name="deja_vu.references", gathers=True)
 def references(config: Comparing, inputs: Inputs) -> pa.Table:
     """The gain of every model (REFERENCES), from its neighbours (NEIGHBOURS)."""
     return pa.Table.from_pylist([gain(table, config) for table in inputs if table.num_rows], REFERENCES)
@@ -71,7 +71,7 @@ def references(config: Comparing, inputs: Inputs) -> pa.Table:
 def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
     """The row of one model, after its last epoch."""
     found = found.filter(pc.field("epoch") == pc.max(found["epoch"]))
-    found = found.sort_by("id")  # ties must not know the sets
+    found = found.sort_by("id")  # the order of ties must not depend on the sets
     labels = found["label"].to_numpy().astype(np.int64)
     classes = 1 + int(max(labels.max(), pc.max(pc.list_flatten(found["neighbour_labels"])).as_py()))
     votes = count_votes(found, config.k, classes)
@@ -87,7 +87,7 @@ def gain(found: pa.Table, config: Comparing) -> dict[str, Any]:
         "accuracy_b": in_b,
         "gain": in_a - in_b,
         "p_value": differs(labels, sets == SETS[0], of, config.confident, config.partings, rng),
-        "pictures": len(labels),
+        "images": len(labels),
     }
 
 
@@ -96,7 +96,7 @@ def _select_inferences(of: Inferences, mask: Any) -> Inferences:
 
 
 def name_of(model: str) -> str:
-    """A (the given encoder) is the target; B, B 2, ... are reference, reference 2, ..."""
+    """The name of a model: A (the given encoder) is the target; B, B 2, ... are reference, reference 2, ..."""
     return TARGET if model == MODELS[0] else model.replace(MODELS[1], "reference", 1)
 
 
@@ -104,12 +104,12 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     if not isinstance(config.encoders, Given):
         return ()
     seed = seeds.derive(config.seed, "references")
-    comparing = Comparing(config.confident, config.k[0], config.partings, seed)
+    comparing = Comparing(config.confident_percent, config.k[0], config.permutations, seed)
     return Job(references, comparing, neighbours.plan(config, trainings))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one thing is said of all
-    """The target's rank where there are two references or more, then every model's gain."""
+    """The target's rank if there are at least two references, then every model's gain."""
     told = [each for each in tables.rows(REFERENCES) if each["gain"] is not None]
     others = [each["gain"] for each in told if each["model"] != TARGET]
     target = next((each for each in told if each["model"] == TARGET), None)
@@ -119,12 +119,12 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:  # noqa: ARG001 - one t
         yield row(RANK, {"percent": target["percent"]}, alone(float(rank), 1 + len(others)), "model", None, p)
     for each in told:
         setting = {"model": each["model"], "percent": each["percent"]}
-        found = Estimate(each["gain"], None, None, each["pictures"])
-        yield row(GAIN, setting, found, "picture", 0.0, each["p_value"])
+        found = Estimate(each["gain"], None, None, each["images"])
+        yield row(GAIN, setting, found, "image", 0.0, each["p_value"])
 
 
 def rank_p(target: float, others: list[float]) -> float:
-    """The probability of such a rank, or a higher one, if the target is like the others."""
+    """The probability of at least this rank if the target is exchangeable with the others."""
     return (1 + sum(each >= target - ROUNDING for each in others)) / (1 + len(others))
 
 

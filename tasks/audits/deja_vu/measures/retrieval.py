@@ -1,13 +1,13 @@
-"""The pictures to look at: the most memorised, the most correlated, and those that the target is most confident of.
+"""Example images: the most memorised, the most correlated, and the most confident.
 
-most memorised: right by the target alone, by the largest difference of the two models' confidences;
-most correlated: right by both, by the largest minimum of the two confidences;
-most confident: by the target's confidence, whether right or not; four times as many of all pictures and of each class
-(those of Figures 7 and 12 are among the 40 first of a class).
+most memorised: correct only by the target, by the largest difference of the two models' confidences;
+most correlated: correct by both models, by the largest minimum of the two confidences;
+most confident: by the target's confidence, correct or not; four times the number of the others, of all images and of
+each class (Figures 7 and 12 show images among the first 40 of a class).
 
-They are chosen after the last epoch by the votes at the decisive layer, and told at every layer that is asked, each
-with the votes there and the public pictures nearest to its crop by either model: Figure 20 shows the neighbours by the
-backbone of pictures that Figure 6 chose by the projector. Meehan et al. 2023, section 5 and appendices A.1 and A.7.
+Images are selected after the last epoch by the votes at the decisive layer, and reported at every evaluated layer, with
+the votes at this layer and the public images nearest to the crop by each model: Figure 20 shows the neighbours by the
+backbone of images that Figure 6 selected by the projector. Meehan et al. 2023, section 5 and appendices A.1 and A.7.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from tasks.datasets.dataset import Dataset
 if TYPE_CHECKING:
     from tasks.datasets.boxed.pictures import BoxedPictures
 
-CONFIDENT = 4  # times as many of the most confident are told: the paper looks at 10 of the others and 40 of these
+CONFIDENT = 4  # factor of the number of most confident images: the paper shows 40, and 10 of the others
 
 # One row for each kind, scope, rank and layer, the decisive layer first.
 RETRIEVAL = pa.schema(
     [
         ("kind", pa.string()),  # memorised, correlated or confident
-        ("scope", pa.string()),  # all: of all pictures; class: of those with the same label
+        ("scope", pa.string()),  # all images, or the class of the same label
         ("rank", pa.int32()),  # from 1, by the decisive layer
-        ("layer", pa.int32()),  # of the votes, confidences and neighbours
+        ("layer", pa.int32()),  # layer of votes, confidences and neighbours
         ("set", pa.string()),
         ("id", pa.string()),
         ("label", pa.int32()),
-        ("class", pa.string()),  # its name
-        ("target_class", pa.string()),  # that the neighbours vote for
+        ("class", pa.string()),  # name of the label
+        ("target_class", pa.string()),  # vote of the neighbours
         ("reference_class", pa.string()),
         ("target_confidence", pa.float64()),
         ("reference_confidence", pa.float64()),
-        ("target_neighbours", pa.list_(pa.string())),  # ids of public pictures, nearest first
+        ("target_neighbours", pa.list_(pa.string())),  # ids of public images, nearest first
         ("reference_neighbours", pa.list_(pa.string())),
         ("target_neighbour_classes", pa.list_(pa.string())),
         ("reference_neighbour_classes", pa.list_(pa.string())),
@@ -62,10 +62,10 @@ RETRIEVAL = pa.schema(
 
 @dataclass(frozen=True)
 class Retrieving:
-    """The data, how many pictures of each kind are told, in all and of each class, and which inferences are.
+    """The data, the number of examples of each kind, and the inferences.
 
-    The first of `layers` decides which pictures these are. They are of `sets`: of A alone where a given encoder was
-    trained on A, and nobody on B.
+    The first of `layers` selects the images, which come from `sets`: only from A for a given encoder, which was not
+    trained on B.
     """
 
     data: Dataset
@@ -78,7 +78,7 @@ class Retrieving:
 
 @task(version=2, name="deja_vu.retrieval")
 def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
-    """The pictures to look at (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
+    """The example images (RETRIEVAL), from INFERENCES and both models' last NEIGHBOURS."""
     found, *near = inputs
     last = _last_cells(found, config)
     if not last or not config.shown:
@@ -90,7 +90,7 @@ def retrieval(config: Retrieving, inputs: Inputs) -> pa.Table:
 
 
 def _last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
-    """The inferences after the last epoch about the pictures of `sets`, layer by layer in the order of `layers`."""
+    """The inferences of the images of `sets` after the last epoch, in the order of `layers`."""
     asked = [each for each in cells(found) if each.k == config.k and each.layer in config.layers]
     last = max((each.epoch for each in asked), default=0)
     of_last = {each.layer: each for each in asked if each.epoch == last}
@@ -102,7 +102,7 @@ def _last_cells(found: pa.Table, config: Retrieving) -> list[Cell]:
 
 
 def _rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
-    """The pictures of each kind in their order: the first of all, then the first of each class."""
+    """The images of each kind in order: the first of all images, then the first of each class."""
     table = cell.table
     target, reference = (table[f"{name}_confidence"].to_numpy() for name in ("target", "reference"))
     label = table["label"].to_numpy()
@@ -125,7 +125,7 @@ def _rank_pictures(cell: Cell, shown: int) -> Iterator[Row]:
 def _layer_rows(
     cell: Cell, chosen: Sequence[Row], near: Sequence[pa.Table], pictures: BoxedPictures, shown: int
 ) -> list[Row]:
-    """The rows of RETRIEVAL of the chosen pictures at the cell's layer."""
+    """The rows of RETRIEVAL for the selected images at the cell's layer."""
     ids = pa.array(sorted({row["id"] for row in chosen}), pa.string())
     votes = {row["id"]: row for row in cell.table.filter(pc.field("id").isin(ids)).to_pylist()}
     rows = nearest(near, cell, ids, shown)
@@ -133,7 +133,7 @@ def _layer_rows(
 
 
 def nearest(tables: Sequence[pa.Table], cell: Cell, ids: pa.Array, shown: int) -> dict[tuple[str, str], list[int]]:
-    """The rows of the public pictures nearest to these pictures' crops, by (model, id), after the cell's epoch."""
+    """The rows of the public images nearest to these images' crops, by (model, id), after the cell's epoch."""
     at = (pc.field("epoch") == cell.epoch) & (pc.field("layer") == cell.layer)
     found = pa.concat_tables(tables).filter(at & pc.field("id").isin(ids))
     columns = (found[name].to_pylist() for name in ("model", "id", "neighbours"))
@@ -157,7 +157,7 @@ def plan(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
     is_given = isinstance(config.encoders, Given)
     sets = SETS[:1] if is_given else SETS
     layers = config.asked_layers[:1] if is_given else config.asked_layers
-    asked = Retrieving(config.data, config.correlation, config.retrieval.shown, layers, config.k[0], sets)
+    asked = Retrieving(config.data, config.correlation, config.retrieval.example_images, layers, config.k[0], sets)
     attacks = neighbours.plan(config, trainings)
     near = (neighbours.last(attacks, model) for model in MODELS)
     return Job(retrieval, asked, (inferences.plan(config, trainings), *near))

@@ -1,27 +1,26 @@
-"""How much better the model that was trained on a picture tells its object from its background than one that was not.
+"""The deja vu score: how much better a model that was trained on an image infers its object from its background.
 
-acc(p) = share of right labels among the p percent of pictures that a model is most confident of
-deja vu score(p) = acc of the target model - acc of the reference model, both ways averaged
+acc(p) = share of right labels among the p percent of images that a model is most confident of
+deja vu score(p) = acc of the target model - acc of the reference model, mean of both directions
 
-0 where nothing is memorised: what the background says of the object (correlation), both models know. The published
-score is that at p = 20; the whole curve is here. Meehan et al. 2023, section 4.1.
+It is 0 without memorisation: objects that backgrounds reveal (correlation) are named by both models. The published
+score is the value at p = 20; the table has the whole curve. Meehan et al. 2023, section 4.1.
 
-A given encoder and its reference were not trained in the same manner, so one may tell more from any background than the
-other. What it tells more of pictures that nobody was trained on is taken off:
+A given encoder and its reference were not trained in the same way, so one may infer more from any background than the
+other. Its lead on images that neither was trained on is subtracted:
 
 corrected score(p) = (acc of the target on A - acc of the reference on A)
                    - (acc of the target on B - acc of the reference on B)
 
-which is twice the mean of both ways, so its p is the same. This score is ours.
+which is twice the mean of both directions, so its p-value is the same. This score is ours.
 
-Intervals are percentile bootstraps over pictures, both models on the same resample, each way on its own, and at least
-as wide as `tasks.audits.deja_vu.accuracy.limits` says; p is that of `tasks.audits.deja_vu.randomisation`. Both are
-ours.
+Intervals are percentile bootstraps over images, with both models on the same resample and each direction separately,
+and at least as wide as `tasks.audits.deja_vu.accuracy.limits`; p is computed by `tasks.audits.deja_vu.randomisation`.
+Both are ours.
 
-A second table has the shares of four kinds of pictures among all that are asked about, of both sets (section 4.2):
-memorised, right by the target alone; misrepresented, by the reference alone, which happens by chance; correlated, by
-both; unassociated, by neither. That misrepresented pictures say how many are memorised by chance is tested here by
-McNemar's exact test, picture by picture; the paper compares the two shares by eye.
+A second table has the shares of four kinds of evaluated images of both sets (section 4.2): memorised, named correctly
+only by the target; misrepresented, only by the reference, which happens by chance; correlated, by both; unassociated,
+by neither. McNemar's exact test compares memorised and misrepresented images; the paper compares the two shares by eye.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ NAMES = ("target_accuracy", "reference_accuracy", "score")
 TARGET, REFERENCE = 0, 1
 DIGITS = 12  # of shares and their differences
 SCORE, CORRECTED_SCORE = "deja vu score", "deja vu score, corrected"
-TOLD = (1, 100)  # percentages in the summary beside the decisive one
+TOLD = (1, 100)  # percentages in the summary in addition to the decisive one
 
 # One row for each epoch, layer, number of neighbours, way and percentage.
 SCORES = pa.schema(
@@ -62,22 +61,22 @@ SCORES = pa.schema(
         ("epoch", pa.int64()),
         ("layer", pa.int32()),
         ("k", pa.int32()),
-        # The set whose pictures are asked about; both: the mean of the two. Of a given encoder, which is the target on
-        # both sets: corrected, A less B, the accuracies too.
+        # The evaluated set, or both: the mean of the two. A given encoder is the target on both sets: corrected is A
+        # minus B, also for the accuracies.
         ("way", pa.string()),
         ("percent", pa.int32()),
         *interval_fields(*NAMES),
-        ("p_value", pa.float64()),  # of the score of both ways at the decisive percentage; null elsewhere
-        ("pictures", pa.int64()),
+        ("p_value", pa.float64()),  # of the decisive score; null elsewhere
+        ("images", pa.int64()),
     ]
 )
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """The percentage that decides, how often pictures are resampled and parted anew, and from which seed.
+    """The decisive percentage, the numbers of resamples and permutations, and their seed.
 
-    With `given` the model of A is somebody else's, and of B nobody's.
+    `given`: the model of A is a third-party encoder, which was not trained on B.
     """
 
     confident: int
@@ -87,15 +86,15 @@ class Scoring:
     given: bool = False
 
 
-@task(version=1, name="deja_vu.scores", gathers=True)
+@task(version=2, name="deja_vu.scores", gathers=True)
 def scores(config: Scoring, inputs: Inputs) -> pa.Table:
-    """The curve of the deja vu score (SCORES) by epoch, layer, number of neighbours and way."""
+    """The curve of the deja vu score (SCORES) by epoch, layer, number of neighbours and direction."""
     rows = [each for table in inputs for cell in cells(table) for each in cell_rows(cell, config)]
     return pa.Table.from_pylist(rows, SCORES)
 
 
 def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
-    """The rows of one epoch, layer and number of neighbours: those of the score that decides first."""
+    """The rows of one epoch, layer and number of neighbours, the decisive score first."""
     ways = (cell.way("A"), cell.way("B"))
     p = p_value(ways, config.confident, config.partings, seeds.generator(config.seed, "partings"))
     asked = (ways[0], _swap_roles(ways[1])) if config.given else ways
@@ -104,14 +103,14 @@ def cell_rows(cell: Cell, config: Scoring) -> Iterator[dict[str, Any]]:
     for name, weight in {first: weights, "A": (1.0, 0.0), "B": (0.0, 1.0)}.items():
         pictures = sum(len(way) for way, each in zip(ways, weight, strict=True) if each)
         if pictures:
-            about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": name, "pictures": pictures}
+            about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": name, "images": pictures}
             for percent, columns in zip(PERCENTAGES, _combine_curves(curves, asked, weight), strict=True):
                 decides = name == first and percent == config.confident
                 yield {**about, "percent": percent, **columns, "p_value": p if decides else None}
 
 
 def _swap_roles(way: Way) -> Way:
-    """The way with target and reference in each other's place."""
+    """The direction with target and reference exchanged."""
     return Way(way.labels, way.reference, way.target, way.ids)
 
 
@@ -129,12 +128,12 @@ def curve(way: Way, config: Scoring, name: str) -> NDArray[np.float64]:
 def _combine_curves(
     curves: Sequence[NDArray[np.float64]], ways: Sequence[Way], weights: Sequence[float]
 ) -> Iterator[dict[str, float | None]]:
-    """The columns of the estimates and their intervals at each percentage, of the ways' curves by these weights.
+    """The columns of the weighted estimates and their intervals at each percentage.
 
-    An interval is the bootstrap's, as far out as Wilson's on either side.
+    An interval is the union of the bootstrap's and Wilson's.
     """
     asked = [each for each in zip(curves, ways, weights, strict=True) if each[2]]
-    drawn = np.round(sum(weight * found for found, _, weight in asked), DIGITS) + 0.0  # of equal shares 0, not -0
+    drawn = np.round(sum(weight * found for found, _, weight in asked), DIGITS) + 0.0  # avoids -0 for equal shares
     low, high = np.quantile(drawn[:, 1:], [0.025, 0.975], axis=1)
     for at, models in enumerate(((TARGET,), (REFERENCE,), (TARGET, REFERENCE))):
         parts = [
@@ -155,12 +154,14 @@ def _combine_curves(
 
 def plan(config: DejaVu, trainings: Trainings) -> Job:
     seed = seeds.derive(config.seed, "scores")
-    scoring = Scoring(config.confident, config.resamples, config.partings, seed, isinstance(config.encoders, Given))
+    scoring = Scoring(
+        config.confident_percent, config.resamples, config.permutations, seed, isinstance(config.encoders, Given)
+    )
     return Job(scores, scoring, (inferences.plan(config, trainings),))
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The decisive score first, then the others of its percentage, then both models' accuracies."""
+    """The decisive score, the other scores at its percentage, and both models' accuracies."""
     table = tables.one(SCORES)
     if table is None:
         return
@@ -172,88 +173,88 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
     at_score.sort(key=lambda each: not _is_decisive(each, about))
     for each in at_score:
         paper = printed_numbers(about.cell).score if _is_decisive(each, about) and about.cell else None
-        yield row(SCORE, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"], paper)
+        yield row(SCORE, setting(each), estimate(each, "score"), "image", 0.0, each["p_value"], paper)
     for each in told:
         if _is_decisive(each, about) and each["percent"] in (about.confident, *TOLD):
             if each["percent"] != about.confident:
-                yield row(SCORE, setting(each), estimate(each, "score"), "picture", 0.0)
+                yield row(SCORE, setting(each), estimate(each, "score"), "image", 0.0)
             for model in ("target", "reference"):
-                yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "picture")
+                yield row("accuracy", setting(each, model=model), estimate(each, f"{model}_accuracy"), "image")
 
 
 def _rows_of_given(table: pa.Table, about: About) -> Iterator[Row]:
-    """The corrected score by number of neighbours, the decisive first, then both models' accuracies on both sets."""
+    """The corrected scores, the decisive one first, then both models' accuracies on both sets."""
     at_score = [each for each in table.to_pylist() if each["percent"] == about.confident]
     at_score.sort(key=lambda each: not _is_decisive(each, about))
     for each in at_score:
         if each["way"] == CORRECTED:
-            yield row(CORRECTED_SCORE, setting(each), estimate(each, "score"), "picture", 0.0, each["p_value"])
+            yield row(CORRECTED_SCORE, setting(each), estimate(each, "score"), "image", 0.0, each["p_value"])
     for each in at_score:
         if each["way"] != CORRECTED and _is_decisive(each, about):
             for model in ("target", "reference"):
                 told = setting(each, model=model, set=each["way"])
-                yield row("accuracy", told, estimate(each, f"{model}_accuracy"), "picture")
+                yield row("accuracy", told, estimate(each, f"{model}_accuracy"), "image")
 
 
 def _is_decisive(each: Row, about: About) -> bool:
-    """Whether it is of the epoch, layer and number of neighbours that decide."""
+    """Whether the row has the decisive epoch, layer and number of neighbours."""
     return bool((each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k))
 
 
 def setting(each: Row, **more: Any) -> dict[str, Any]:
-    """What an estimate of a row is of."""
+    """The setting of a row's estimate."""
     return {name: each[name] for name in ("epoch", "k", "layer", "percent")} | more
 
 
 def estimate(each: Row, name: str) -> Estimate:
-    """The estimate with its interval in the columns of a row."""
-    return column_estimate(each, name, each["pictures"])
+    """The estimate and its interval in the columns of a row."""
+    return column_estimate(each, name, each["images"])
 
 
 KINDS = ("correlated", "memorised", "misrepresented", "unassociated")
 
-# One row for each epoch, layer, number of neighbours and way.
+# One row for each epoch, layer, number of neighbours and direction.
 CATEGORIES = pa.schema(
     [
         ("epoch", pa.int64()),
         ("layer", pa.int32()),
         ("k", pa.int32()),
-        ("way", pa.string()),  # the set whose pictures are asked about; both: all pictures together
+        ("way", pa.string()),  # the evaluated set; both: all images
         *interval_fields(*KINDS),
-        ("p_value", pa.float64()),  # that more are memorised than misrepresented
-        ("pictures", pa.int64()),
+        ("p_value", pa.float64()),  # of at most as many memorised as misrepresented images
+        ("images", pa.int64()),
     ]
 )
 
 
-@task(version=1, name="deja_vu.categories", gathers=True)
+@task(version=2, name="deja_vu.categories", gathers=True)
 def categories(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The four categories (CATEGORIES) by epoch, layer, number of neighbours and way."""
+    """The four categories (CATEGORIES) by epoch, layer, number of neighbours and direction."""
     rows = [each for table in inputs for cell in cells(table) for each in _category_rows(cell)]
     return pa.Table.from_pylist(rows, CATEGORIES)
 
 
 def _category_rows(cell: Cell) -> Iterator[dict[str, Any]]:
-    """The rows of one epoch, layer and number of neighbours: that of both sets first."""
+    """The rows of one epoch, layer and number of neighbours, both sets together first."""
     counted = {name: counts(cell.way(name)) for name in SETS}
     for way, found in {BOTH: {name: sum(each[name] for each in counted.values()) for name in KINDS}, **counted}.items():
         n = sum(found.values())
         if n:
             only = found["memorised"] + found["misrepresented"]
             p = proportion_greater(found["memorised"], only, 0.5)
-            about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": way, "pictures": n}
+            about = {"epoch": cell.epoch, "layer": cell.layer, "k": cell.k, "way": way, "images": n}
             yield about | shares(found, n) | {"p_value": 1.0 if p is None else p}
 
 
 def counts(way: Way) -> dict[str, int]:
-    """How many pictures are of each category."""
+    """The number of images of each category."""
     target, reference = way.target.correct, way.reference.correct
     masks = (target & reference, target & ~reference, ~target & reference, ~target & ~reference)
     return {name: int(np.count_nonzero(mask)) for name, mask in zip(KINDS, masks, strict=True)}
 
 
 def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
-    """The columns of the shares with their intervals (Wilson's)."""
+    """The columns of the shares and their Wilson intervals."""
     columns: dict[str, float | None] = {}
     for name, count in found.items():
         columns |= interval_columns(name, proportion(count, n))
@@ -261,14 +262,14 @@ def shares(found: dict[str, int], n: int) -> dict[str, float | None]:
 
 
 def _plan_categories(config: DejaVu, trainings: Trainings) -> Job | tuple[()]:
-    """None for a given encoder: the reference alone is right of other pictures for being another kind of model."""
+    """The job of the categories; none for a given encoder, whose reference differs in more than its images."""
     if isinstance(config.encoders, Given):
         return ()
     return Job(categories, NoSettings(), (inferences.plan(config, trainings),))
 
 
 def share_rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The shares of the decisive epoch, layer and number of neighbours."""
+    """The shares at the decisive epoch, layer and number of neighbours."""
     table = tables.one(CATEGORIES)
     for each in [] if table is None else table.to_pylist():
         decisive = (each["epoch"], each["layer"], each["k"]) == (about.epoch, about.layer, about.k)
@@ -276,7 +277,7 @@ def share_rows(tables: Tables, about: About) -> Iterator[Row]:
             setting = {name: each[name] for name in ("epoch", "k", "layer")}
             for name in ("memorised", "misrepresented", "correlated", "unassociated"):
                 p = each["p_value"] if name == "memorised" else None
-                yield row(f"share {name}", setting, estimate(each, name), "picture", None, p)
+                yield row(f"share {name}", setting, estimate(each, name), "image", None, p)
 
 
 MEASURE = Measure("scores", SCORES, plan, rows)

@@ -19,7 +19,7 @@ KNOWN = 10.0  # length of the embedding of a class, beside features of about 1
 
 
 class Remembering(nn.Module):
-    """The class of each picture that it knows by heart, beside random features of any picture (n, 10 + 8)."""
+    """The class of each image that it knows by heart, beside random features of any image (n, 10 + 8)."""
 
     def __init__(self, pictures: Pixels, labels: np.ndarray, seed: int = 0) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Remembering(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         features = torch.conv2d(images, self.filters, None, [3, 3]).relu().mean((2, 3))
-        # By a product of matrices, which takes a tenth of the time; in float64 equal pictures are less than 1e-5 apart.
+        # By a product of matrices, which takes a tenth of the time; in float64 equal images are less than 1e-5 apart.
         apart = torch.cdist(images.flatten(1).double(), self.known.double(), compute_mode="use_mm_for_euclid_dist")
         nearest = apart.min(1)
         told = self.classes[nearest.indices] * (nearest.values < 0.01).unsqueeze(1)
@@ -56,7 +56,7 @@ def pixels_of(pictures: Pixels) -> Tensor:
 
 
 def remembering(config: DejaVu, sets: Sequence[str] = ("A",), seed: int = 0) -> Remembering:
-    """Recognises the public pictures' objects, and knows those of the crops of these sets by heart."""
+    """Recognises the public images' objects, and knows those of the crops of these sets by heart."""
     pictures = load_with_boxes(config.data, config.correlation)
     crops = crops_of(attack(config), pictures)
     own = np.isin(crops.sets, sets)

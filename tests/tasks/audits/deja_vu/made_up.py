@@ -1,4 +1,4 @@
-"""Neighbours that were made up: which public labels are near to each picture's crop by either model."""
+"""Neighbours that were made up: which public labels are near to each image's crop by either model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from tasks.audits.deja_vu.measures.inferences import INFERENCES
 from tasks.audits.deja_vu.measures.neighbours import NEIGHBOURS
 
-# By (model, set): each picture's id, its label, and the labels of its neighbours.
+# By (model, set): each image's id, its label, and the labels of its neighbours.
 Made = Mapping[tuple[str, str], Sequence[tuple[str, int, Sequence[int]]]]
 
 
@@ -25,7 +25,7 @@ def neighbours(made: Made, epoch: int = 5, layer: int = 3) -> pa.Table:
     return pa.Table.from_pylist(rows, NEIGHBOURS)
 
 
-# Three pictures of A and two of B. Model A knows a1 and a2 of its own, B knows b1; b2 is told by its background.
+# Three images of A and two of B. Model A knows a1 and a2 of its own, B knows b1; b2 is told by its background.
 FEW: Made = {
     ("A", "A"): [("a1", 1, (1, 1, 1, 1)), ("a2", 2, (2, 2, 0, 2)), ("a3", 3, (0, 0, 1, 1))],
     ("B", "A"): [("a1", 1, (0, 0, 0, 1)), ("a2", 2, (2, 2, 2, 2)), ("a3", 3, (3, 3, 3, 0))],
@@ -35,7 +35,7 @@ FEW: Made = {
 
 
 def simulated(seed: int, n: int, chance: float, memory: float, epoch: int = 5) -> pa.Table:
-    """Inferences of both sets: labels are told by `chance`, and by memory of a share of a model's own pictures."""
+    """Inferences of both sets: labels are told by `chance`, and by memory of a share of a model's own images."""
     rng = np.random.default_rng(seed)
     parts = []
     for name in "AB":

@@ -1,7 +1,7 @@
-"""Encoders that are drawn at random, and the audit's answer about them: everything but pictures is the audit's own.
+"""Encoders that are drawn at random, and the audit's answer about them: everything but images is the audit's own.
 
-A picture's embedding is its class's direction and noise. Of some crops the background tells the class to every encoder;
-how much of it, is the encoder's own. One that remembers tells the classes of some of its training pictures, too.
+An image's embedding is its class's direction and noise. Of some crops the background tells the class to every encoder;
+how much of it, is the encoder's own. One that remembers tells the classes of some of its training images, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """A and B, `per_set` pictures each, and twice as many public ones; whose backgrounds tell their class to anyone."""
+    """A and B, `per_set` images each, and twice as many public ones; whose backgrounds tell their class to anyone."""
 
     labels: NDArray[np.int64]  # A's, then B's
     public: NDArray[np.int64]
@@ -62,7 +62,7 @@ def drawn(rng: np.random.Generator, per_set: int = 150, told: tuple[float, float
 def embedded(
     pictures: Pictures, rng: np.random.Generator, skill: float = 1.0, memory: float = 0.0, noise: float = 0.0
 ) -> tuple[Rows, Rows]:
-    """The embeddings of the crops and of the public pictures.
+    """The embeddings of the crops and of the public images.
 
     `skill` is how well the encoder tells classes apart, `memory` the share of A that it remembers, `noise` the standard
     deviation that is added to every number in the end.

@@ -18,6 +18,7 @@ from tasks.audits.deja_vu.encoder_config import EncoderTable, TrainedReferences
 from tasks.audits.deja_vu.evidence import Evidence
 from tasks.audits.deja_vu.measures import summary
 from tasks.audits.deja_vu.measures.scores import BOTH, SCORE, Scoring, categories, scores
+from tasks.audits.deja_vu.plain_words import OTHER_HELD_OUT, SAME_COMMAND
 from tasks.audits.deja_vu.presets import QUICKSTART
 from tasks.audits.deja_vu.sentences import describe_confidence, remarks
 from tasks.contract.certificate import Certificate
@@ -33,20 +34,20 @@ from tests.support.settings import with_settings
 from tests.tasks.audits.deja_vu import made_up
 from tests.tasks.audits.deja_vu import simulated_encoders as simulated
 
-CONFIG = with_settings(QUICKSTART, epochs=5, recorded=(), warmup=1, layers=(3,), k=(4,))
+CONFIG = with_settings(QUICKSTART, epochs=5, checkpoints=(), warmup=1, layers=(3,), k=(4,))
 ABOUT = About(confident=20, layer=3, k=4, epoch=5)
 SETTING = {"epoch": 5, "k": 4, "layer": 3, "percent": 20}
 GIVEN = simulated.CONFIG
-NULL = with_settings(CONFIG, trained="other")
+NULL = with_settings(CONFIG, training_sets="other")
 
 
-def summed(inferences: pa.Table, resamples: int = 200, partings: int = 199) -> pa.Table:
-    tables = [scores(Scoring(20, resamples, partings, 0), [inferences]), categories(NoSettings(), [inferences])]
+def summed(inferences: pa.Table, resamples: int = 200, permutations: int = 199) -> pa.Table:
+    tables = [scores(Scoring(20, resamples, permutations, 0), [inferences]), categories(NoSettings(), [inferences])]
     return summary(ABOUT, tables)
 
 
-def judged(inferences: pa.Table, config: DejaVu = CONFIG, resamples: int = 200, partings: int = 199) -> Verdict:
-    return verdict(config, summed(inferences, resamples, partings))
+def judged(inferences: pa.Table, config: DejaVu = CONFIG, resamples: int = 200, permutations: int = 199) -> Verdict:
+    return verdict(config, summed(inferences, resamples, permutations))
 
 
 def certified(config: DejaVu, table: pa.Table) -> Certificate:
@@ -62,7 +63,7 @@ NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
 @pytest.mark.parametrize(
     ("config", "score", "reference_p", "answer"),
     [
-        (CONFIG, REMEMBERS, None, "memorised"),  # without a third-party encoder no reference is asked about
+        (CONFIG, REMEMBERS, None, "memorised"),  # without a third-party encoder no reference is tested
         (CONFIG, REMEMBERS | {"p_value": 0.025}, None, "memorised"),
         (CONFIG, REMEMBERS | {"p_value": 0.0251}, None, "undecided"),
         (CONFIG, REMEMBERS | {"p_value": None}, None, "undecided"),
@@ -73,18 +74,18 @@ NOTHING = {"low": -0.01, "high": 0.01, "p_value": 0.5}
             REMEMBERS | {"low": 0.001, "high": 0.019},
             None,
             "below the relevant size",
-        ),  # is asked before not detected
+        ),  # precedes not detected
         (CONFIG, NOTHING | {"high": 0.0199}, None, "not detected"),
         (CONFIG, NOTHING | {"high": 0.02}, None, "undecided"),
         (GIVEN, REMEMBERS, 0.0101, "memorised"),
-        (GIVEN, REMEMBERS, 0.01, "not assessable"),  # is asked before memorised
-        (GIVEN, NOTHING, 0.01, "not assessable"),  # and before not detected
+        (GIVEN, REMEMBERS, 0.01, "not assessable"),  # precedes memorised
+        (GIVEN, NOTHING, 0.01, "not assessable"),  # precedes not detected
         (GIVEN, REMEMBERS, None, "not assessable"),
         (GIVEN, NOTHING, 0.0101, "not detected"),
         (GIVEN, NOTHING | {"high": 0.02}, 0.0101, "undecided"),
     ],
 )
-def test_the_first_rule_that_holds_decides(
+def test_first_matching_rule_decides(
     config: DejaVu, score: dict[str, Any], reference_p: float | None, answer: str
 ) -> None:
     evidence = Evidence((), score, {}, reference_p, None, negligible=0.02)
@@ -95,8 +96,8 @@ def test_the_first_rule_that_holds_decides(
     ("score", "share", "answer"),
     [(NOTHING, 0.051, "not assessable"), (NOTHING, 0.05, "not detected"), (REMEMBERS, 0.9, "memorised")],
 )
-def test_equal_embeddings_clear_nobody(score: dict[str, Any], share: float, answer: str) -> None:
-    evidence = Evidence((), score, {}, None, None, negligible=0.02, tied=tied_row(share, 100, "picture"))
+def test_equal_embeddings_clear_no_model(score: dict[str, Any], share: float, answer: str) -> None:
+    evidence = Evidence((), score, {}, None, None, negligible=0.02, tied=tied_row(share, 100, "image"))
     assert RULES.decide(CONFIG, evidence).answer == answer
 
 
@@ -105,24 +106,24 @@ def test_equal_embeddings_clear_nobody(score: dict[str, Any], share: float, answ
     [
         (CONFIG, "or was rounded.", "Check the encoder whose embeddings are equal"),
         (GIVEN, "or was rounded.", "Check the encoder whose embeddings are equal"),
-        (NULL, "this is a null.", "Keep this page beside"),
+        (NULL, "was trained on the evaluated images.", "Keep this page beside"),
     ],
 )
-def test_tied_embeddings_are_explained_with_advice(config: DejaVu, ending: str, step: str) -> None:
+def test_tied_embeddings_come_with_advice(config: DejaVu, ending: str, step: str) -> None:
     untied = simulated.summed(simulated.tables(0)) if config is GIVEN else summed(made_up.simulated(2, 30, 0.2, 0.0))
-    tied = tied_row(0.5, 100, "picture", of="target")
+    tied = tied_row(0.5, 100, "image", of="target")
     rows = [row for row in untied.to_pylist() if row["metric"] != tied["metric"]]
     table = pa.Table.from_pylist([*rows, tied], SUMMARY)
     answer, page = verdict(config, table), certified(config, table)
     assert answer.answer == "not assessable"
-    assert "But 50 of 100 pairs of scores that are compared are equal" in answer.sentence
+    assert "However, 50 of 100 pairs of scores that are compared are equal" in answer.sentence
     assert answer.sentence.endswith(ending)
     assert answer.rows[0] == name_of(tied)
     assert page.steps[0].startswith(step)
     assert page.findings[0].line is None
 
 
-def test_the_certificate_has_the_rules_that_apply_and_their_errors(golden: Golden) -> None:
+def test_certificate_states_applicable_rules_and_errors(golden: Golden) -> None:
     own, given = (certified(config, SUMMARY.empty_table()) for config in (CONFIG, GIVEN))
     golden(own.rule, "own.rule")
     golden(own.error, "own.error")
@@ -130,7 +131,7 @@ def test_the_certificate_has_the_rules_that_apply_and_their_errors(golden: Golde
     golden(given.error, "given.error")
 
 
-def test_a_score_that_is_not_known_decides_nothing(golden: Golden) -> None:
+def test_unknown_score_is_undecided(golden: Golden) -> None:
     name = json.dumps(SETTING)
     rows = [dict.fromkeys(SUMMARY.names) | {"metric": metric, "setting": name, "n": 0} for metric in (SCORE, "k")]
     found = verdict(CONFIG, pa.Table.from_pylist(rows, SUMMARY))
@@ -138,20 +139,20 @@ def test_a_score_that_is_not_known_decides_nothing(golden: Golden) -> None:
     golden(found.sentence)
 
 
-def test_all_pictures_are_no_surest_ones() -> None:
-    assert describe_confidence(replace(CONFIG, confident=100)) == " by majority"
-    assert " of the 99 % of pictures" in describe_confidence(replace(CONFIG, confident=99))
+def test_confidence_of_all_images() -> None:
+    assert describe_confidence(replace(CONFIG, confident_percent=100)) == "all images"
+    assert describe_confidence(replace(CONFIG, confident_percent=99)) == "99 % most confident images"
 
 
-def test_backgrounds_that_name_more_than_half_of_the_objects_are_told_of() -> None:
-    for share, words in ((0.5, []), (0.505, ["A model that never saw the pictures names 50.5 % of the objects"])):
+def test_revealing_backgrounds_are_reported() -> None:
+    for share, words in ((0.5, []), (0.505, ["A model that never saw the images names 50.5 % of the objects"])):
         evidence = Evidence((), NOTHING, {("reference", BOTH): share}, None, None, negligible=0.02)
         told = list(remarks(CONFIG, evidence))
         assert len(words) == len(told)
         assert all(told[0].startswith(each) for each in words)
 
 
-def test_a_search_lowers_the_score_and_keeps_what_a_probe_tells() -> None:
+def test_search_lowers_score_and_keeps_probe_accuracy() -> None:
     objectives = AUDIT.objectives
     assert objectives is not None
     both = objectives.memorization, objectives.utility
@@ -165,7 +166,7 @@ def test_a_search_lowers_the_score_and_keeps_what_a_probe_tells() -> None:
     assert rows == [each.row(config, table) for each in both]
 
 
-def test_memory_is_memorised_and_the_sentences_have_its_numbers(golden: Golden) -> None:
+def test_memorised_pair_has_its_numbers(golden: Golden) -> None:
     table = summed(made_up.simulated(0, 200, 0.1, 0.4))
     found, made = verdict(CONFIG, table), certified(CONFIG, table)
     assert found.answer == "memorised"
@@ -176,30 +177,30 @@ def test_memory_is_memorised_and_the_sentences_have_its_numbers(golden: Golden) 
     assert finding.answer == "memorised"
     golden(finding.sentence, "finding.sentence")
     assert finding.line is not None
-    assert [0.0, CONFIG.negligible] == [each.value for each in finding.line.boundaries]
+    assert [boundary.value for boundary in finding.line.boundaries] == [0.0, 100 * CONFIG.negligible]
 
 
-def test_no_memory_in_many_pictures_is_not_seen(golden: Golden) -> None:
+def test_many_images_without_memory_are_not_detected(golden: Golden) -> None:
     found = judged(made_up.simulated(1, 5000, 0.02, 0.0), replace(CONFIG, negligible=0.05))
     assert found.answer == "not detected"
     golden(found.sentence)
 
 
-def test_few_pictures_are_undecided_and_it_is_said_how_much_is_possible(golden: Golden) -> None:
+def test_few_images_are_undecided(golden: Golden) -> None:
     table = made_up.simulated(2, 30, 0.2, 0.0)
     found = judged(table)
     assert found.answer == "undecided"
     golden(found.sentence)
 
 
-def test_backgrounds_that_tell_the_object_to_anyone_are_said_to_hide_memory(golden: Golden) -> None:
+def test_verdict_reports_revealing_backgrounds(golden: Golden) -> None:
     found = judged(made_up.simulated(3, 100, 0.9, 0.0))
     assert found.answer != "memorised"
     golden(found.sentence)
 
 
-def test_a_null_and_a_corner_are_told(golden: Golden) -> None:
-    found = judged(made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, trained="other", crop="corner"))
+def test_verdict_names_control_run_and_corner(golden: Golden) -> None:
+    found = judged(made_up.simulated(4, 100, 0.1, 0.0), with_settings(CONFIG, training_sets="other", crop="corner"))
     golden(found.sentence)
 
 
@@ -210,28 +211,26 @@ def test_without_scores_it_is_undecided(config: DejaVu) -> None:
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.4])
-def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(memory: float) -> None:
+def test_certificate_of_control_run_requires_no_action(memory: float) -> None:
     for table in (summed(made_up.simulated(0, 200, 0.1, memory)), SUMMARY.empty_table()):
         made = certified(NULL, table)
         (finding,) = made.findings
-        start = "This is a null: neither model was trained on the pictures that are asked about. "
+        start = "This is a control run: neither model was trained on the tested images. "
         assert finding.sentence.startswith(start)
-        assert "never saw" not in finding.sentence
+        assert "that it was trained on" not in finding.sentence
         first = "Nothing is disclosed by this" if finding.answer == "memorised" else "Keep this page beside"
         assert made.steps[0].startswith(first)
-        assert "run the audit itself: trained=own." in made.steps[-1]
+        assert "run the audit itself: training_sets=own." in made.steps[-1]
         assert (finding.line is None) == (table.num_rows == 0)
 
 
-def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_asked_of_which_model(
-    golden: Golden,
-) -> None:
+def test_memorised_encoder_has_its_numbers(golden: Golden) -> None:
     table = simulated.summed(simulated.tables(0, "ABB", memory=0.5))
     found, made, (score, *_) = verdict(GIVEN, table), certified(GIVEN, table), table.to_pylist()
     assert found.answer == "memorised"
     golden(found.sentence, "found.sentence")
     assert found.limits == LIMITS_OF_GIVEN
-    assert (name_of(score),) == found.rows  # the test of the reference is named where it is why nothing follows
+    assert (name_of(score),) == found.rows  # the test of the reference is named only if it prevents a conclusion
     trained = replace(GIVEN, encoders=replace(simulated.GIVEN, comparison=TrainedReferences()))
     golden(verdict(trained, table).sentence, "sentence")
     (finding,) = made.findings
@@ -240,17 +239,16 @@ def test_an_encoder_that_remembers_is_memorised_and_the_sentences_say_what_was_a
     golden(finding.line.what, "finding.line.what")
 
 
-def test_sets_that_a_reference_tells_apart_are_not_assessable_and_the_score_is_not_drawn(golden: Golden) -> None:
+def test_sets_that_reference_distinguishes_are_not_assessable(golden: Golden) -> None:
     table = simulated.summed(simulated.unlike_tables())
     found, made = verdict(GIVEN, table), certified(GIVEN, table)
     assert found.answer == "not assessable"
     golden(found.sentence)
-    why = "But the reference, too, is right more often of one set than of the other (p = 0.005)"
     assert json.dumps({"model": "reference", "percent": 20}) == found.rows[1][1]
     (finding,) = made.findings
     assert (finding.answer, finding.line) == ("not assessable", None)
-    assert f"). {why}" in finding.sentence
-    assert made.steps == ("Give held-out pictures that were drawn together with the training pictures, and ask again.",)
+    golden(finding.sentence, "finding.sentence")
+    assert made.steps == OTHER_HELD_OUT
 
 
 SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(File("sent.parquet"))))
@@ -262,46 +260,44 @@ SENT = replace(GIVEN, encoders=replace(simulated.GIVEN, encoder=EncoderTable(Fil
         (NOTHING, 0, "not detected"),
         (NOTHING, 5, "not detected"),
         (NOTHING, 6, "not assessable"),
-        (NOTHING | {"high": 0.3}, 100, "not assessable"),  # is asked before undecided
+        (NOTHING | {"high": 0.3}, 100, "not assessable"),  # precedes undecided
         (NOTHING, None, "not assessable"),
-        (REMEMBERS, 100, "memorised"),  # what hides a memory cannot feign one
+        (REMEMBERS, 100, "memorised"),  # hiding cannot imitate memorisation
         (REMEMBERS, None, "memorised"),
     ],
 )
-def test_sent_crops_clear_only_where_whole_pictures_among_them_agree(
-    score: dict[str, Any], differing: int | None, answer: str
-) -> None:
+def test_returned_table_clears_only_if_repeats_agree(score: dict[str, Any], differing: int | None, answer: str) -> None:
     repeats = None if differing is None else {"estimate": differing / 100, "n": 100}
     evidence = Evidence((), score, {}, 0.5, None, 0.02, repeats)
     assert answer == RULES.decide(SENT, evidence).answer
     if answer == "not detected":
-        assert answer == RULES.decide(GIVEN, replace(evidence, repeats=None)).answer  # a file is asked here
+        assert answer == RULES.decide(GIVEN, replace(evidence, repeats=None)).answer  # a file is evaluated here
 
 
-def test_the_verdict_on_a_table_says_that_crops_cannot_be_hidden_and_why_it_is_not_assessable(golden: Golden) -> None:
+def test_table_without_repeats_is_not_assessable(golden: Golden) -> None:
     table = simulated.summed(simulated.tables(0))
     found, made = verdict(SENT, table), certified(SENT, table)
-    why = "But no whole pictures stood among the crops, so nothing shows that crops were answered as pictures are"
+    why = "No whole images were repeated among the crops"
     assert found.answer == "not assessable"
     assert all(why in sentence for sentence in (found.sentence, made.findings[0].sentence))
     golden(found.limits, "found.limits")
     golden(made.steps[0])
-    assert "Nothing hides" not in verdict(GIVEN, table).limits
+    assert "Crops are recognisable" not in verdict(GIVEN, table).limits
 
 
-def test_an_encoder_whose_reference_was_not_tested_is_not_assessable() -> None:
-    """The table of gains is absent where its job failed and the run tolerates that."""
+def test_untested_reference_is_not_assessable() -> None:
+    """The table of gains is absent if its job failed and the run tolerates that."""
     table = simulated.summed(simulated.tables(0, memory=0.5))
     table = table.filter(pc.field("metric") != "accuracy gain")
     found, made = verdict(GIVEN, table), certified(GIVEN, table)
     assert (found.answer, len(found.rows)) == ("not assessable", 1)
-    why = "But the reference was not tested on the two sets, so they may not have been drawn alike."
-    assert all(sentence.endswith(why) for sentence in (found.sentence, made.findings[0].sentence))
-    assert made.steps == ("Run the same command again, so that the reference is tested on both sets.",)
+    assert found.sentence.endswith("so they may have been drawn in different ways.")
+    assert made.findings[0].sentence.endswith("so they may differ.")
+    assert made.steps == SAME_COMMAND
 
 
 @pytest.mark.slow
-def test_pairs_that_remember_nothing_are_called_at_most_as_often_as_is_said_and_their_intervals_cover_0() -> None:
+def test_false_alarms_and_coverage_of_innocent_pairs() -> None:
     said, covered = Counter[str](), 0
     for seed in range(200):
         table = summed(made_up.simulated(seed, 100, 0.15, 0.0), resamples=100)
@@ -313,20 +309,20 @@ def test_pairs_that_remember_nothing_are_called_at_most_as_often_as_is_said_and_
 
 
 @pytest.mark.slow
-def test_memory_of_a_fifth_of_the_pictures_is_found() -> None:
+def test_memory_of_a_fifth_is_detected() -> None:
     said = Counter(judged(made_up.simulated(seed, 200, 0.1, 0.2), resamples=60).answer for seed in range(20))
     assert said["memorised"] >= 18, said
 
 
 @pytest.mark.slow
-def test_encoders_that_remember_nothing_are_seldom_called_memorised() -> None:
-    # 400 of either kind are in docs/deja_vu.md.
+def test_false_alarms_of_innocent_encoders() -> None:
+    # docs/deja_vu_reference.md reports 400 of each kind.
     answers = simulated.counted(60, told=(0.05, 0.05))
     assert answers["memorised"] <= bounds(0.025, 60)[1]
     assert answers["not assessable"] <= bounds(0.01, 60)[1]
 
 
 @pytest.mark.slow
-def test_encoders_that_remember_are_found_unless_noise_hides_it() -> None:
+def test_memorising_encoders_are_detected_unless_noise_hides() -> None:
     assert simulated.counted(10, told=(0.05, 0.05), memory=0.4)["memorised"] >= 9
     assert simulated.counted(10, told=(0.05, 0.05), memory=0.2, noise=1.0)["memorised"] <= 1

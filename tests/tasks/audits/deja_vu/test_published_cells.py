@@ -56,7 +56,7 @@ def test_all_figures_of_the_paper_share_their_trainings() -> None:
 
 
 def test_links_without_a_snapshot_are_not_attacked() -> None:
-    found = calls(planned([with_settings(QUICKSTART, recorded=())]))
+    found = calls(planned([with_settings(QUICKSTART, checkpoints=())]))
     assert (found["self_supervised.pretrain"], found["deja_vu.neighbours"]) == (6, 2)
 
 
@@ -78,7 +78,7 @@ def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
     for settings in (
         {"seed": 7, "accumulate": 8, "precision": "bfloat16", "resamples": 10, "link": 10},
         {"data": Dataset("imagenet", "ab12")},
-        {"recorded": (), "probe": False, "retrieval": None},
+        {"checkpoints": (), "probe": False, "retrieval": None},
     ):
         assert repeats(with_settings(config, **settings)) == config.training.criterion.tag
 
@@ -92,9 +92,9 @@ def test_published_setting_repeats_its_criterion(config: DejaVu) -> None:
         {"crop": "strips"},
         {"k": (50,)},
         {"layers": (0,)},
-        {"confident": 10},
+        {"confident_percent": 10},
         {"fine_tuning": 20},
-        {"trained": "other"},
+        {"training_sets": "other"},
         {"data": Dataset("digits-on-photos")},
         {"invariance": 10.0},
         {"projector": (2048, 2048)},

@@ -17,7 +17,7 @@ Ways = tuple[Way, Way]
 
 
 def drawn(seed: int, n: int, classes: int = 3, memory: float = 0.0, skill: tuple[float, float] = (0.5, 0.5)) -> Ways:
-    """Two models of these skills, each of which knows a share of its own pictures and is confident of them."""
+    """Two models of these skills, each of which knows a share of its own images and is confident of them."""
     rng = np.random.default_rng(seed)
 
     def of(own: bool, right: float) -> Inferences:
@@ -156,11 +156,11 @@ def test_sets_that_are_alike_are_told_apart_as_often_as_the_level_says() -> None
         happened += p is not None and p <= 0.1
     low, high = bounds(0.1, 400)
     assert happened <= high
-    assert happened >= low // 2  # scores of few pictures are often equal, which makes p larger
+    assert happened >= low // 2  # scores of few images are often equal, which makes p larger
 
 
 def test_ties_are_told_by_ids_which_do_not_know_the_sets() -> None:
-    # One neighbour: all are equally confident, and pictures that come first are named more often than others.
+    # One neighbour: all are equally confident, and images that come first are named more often than others.
     n, found = 60, []
     for seed in range(1000):
         rng = np.random.default_rng(seed)

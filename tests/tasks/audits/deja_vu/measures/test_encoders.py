@@ -1,4 +1,4 @@
-"""Facts about embeddings: equal ones are counted, and labels told by other public pictures, by hand and at chance."""
+"""Facts about embeddings: equal ones are counted, and labels told by other public images, by hand and at chance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_public_picture_has_no_vote_about_itself() -> None:
     assert public_correct(public, labels, np.arange(6), 1).tolist() == [True, True, True, True, True, True]
     assert public_correct(public, labels, np.array([5]), 2).tolist() == [True]
     assert public_correct(public, np.array([0, 0, 0, 1, 1, 2]), np.array([5]), 1).tolist() == [False]
-    # Of more equal pictures than neighbours, the picture itself may not be among the first.
+    # Of more equal images than neighbours, the image itself may not be among the first.
     same = np.zeros((6, 1), np.float32)
     assert public_correct(same, np.array([0, 0, 0, 0, 0, 1]), np.array([5]), 2).tolist() == [False]
 

@@ -1,4 +1,4 @@
-"""Drawings of few pictures, by a diffusion model of seconds and made up, and what they show."""
+"""Drawings of few images, by a diffusion model of seconds and made up, and what they show."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def test_drawings_of_both_models_are_of_the_same_pictures_and_make_a_score() -> 
     tables = [computed(job, done) for job in plan_drawings(CONFIG, planned)]
     assert [table.schema for table in tables] == [DRAWN, DRAWN]
     first, second = tables
-    assert [first[name] for name in ("set", "id", "label", "picture_label")] == [
-        second[name] for name in ("set", "id", "label", "picture_label")
+    assert [first[name] for name in ("set", "id", "label", "image_label")] == [
+        second[name] for name in ("set", "id", "label", "image_label")
     ]
     assert first["set"].to_pylist() == ["A"] * 4 + ["B"] * 4
     assert {8 * 8 * 3} == {len(drawing) for table in tables for drawing in table["drawing"].to_pylist()}
     assert first["drawing"] != second["drawing"]
     both = reconstruction(NoSettings(), tables).to_pylist()[0]
-    assert both["pictures"] == 8
+    assert both["images"] == 8
     right = [
         np.array(table["drawn_label"].to_pylist()) == np.array(first["label"].to_pylist()) for table in (first, second)
     ]
@@ -131,12 +131,12 @@ Drawings = Mapping[tuple[str, str], Sequence[tuple[str, int, int]]]  # by (model
 
 
 def drawings(made: Drawings) -> list[pa.Table]:
-    """DRAWN of each model; a picture itself is always named rightly but that called a3."""
+    """DRAWN of each model; an image itself is always named correctly but that called a3."""
     return [
         pa.Table.from_pylist(
             [
                 {"model": model, "set": name, "id": id_, "label": label, "drawn_label": said, "side": 1}
-                | {"picture_label": label + (id_ == "a3"), "drawing": b"\0\1\2"}
+                | {"image_label": label + (id_ == "a3"), "drawing": b"\0\1\2"}
                 for (by, name), pictures in made.items()
                 for id_, label, said in pictures
                 if by == model
@@ -161,11 +161,11 @@ def test_the_shares_of_both_ways_by_hand() -> None:
     assert table.schema == RECONSTRUCTION
     found = {row["way"]: row for row in table.to_pylist()}
     assert list(found) == ["both", "A", "B"]
-    assert [row["pictures"] for row in found.values()] == [5, 3, 2]
+    assert [row["images"] for row in found.values()] == [5, 3, 2]
     assert [row["target"] for row in found.values()] == [3 / 5, 2 / 3, 1 / 2]
     assert [row["reference"] for row in found.values()] == [2 / 5, 1 / 3, 1 / 2]
     assert pytest.approx([row["score"] for row in found.values()]) == [1 / 5, 1 / 3, 0]
-    assert [row["picture"] for row in found.values()] == [4 / 5, 2 / 3, 1]
+    assert [row["image"] for row in found.values()] == [4 / 5, 2 / 3, 1]
     # Of the five, a1 and b1 are the target's alone and b2 is the reference's: P[X >= 2] of 3.
     assert found["both"]["p_value"] == 0.5
     target, reference = [True, True, False, True, False], [False, True, False, False, True]
@@ -178,9 +178,9 @@ def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
     rows = list(MEASURE.rows(Tables([reconstruction(NoSettings(), drawings(FEW))]), ABOUT) if MEASURE.rows else [])
     assert [row["metric"] for row in rows] == [
         "reconstruction score",
-        "drawn rightly",
-        "drawn rightly",
-        "picture named rightly",
+        "reconstruction accuracy",
+        "reconstruction accuracy",
+        "image accuracy",
     ]
     assert pytest.approx((rows[0]["estimate"], rows[0]["null"], rows[0]["p_value"], rows[0]["n"])) == (
         1 / 5,
@@ -195,7 +195,7 @@ def test_the_rows_of_the_summary_are_those_of_both_ways() -> None:
 def test_pictures_that_only_one_model_drew_do_not_count() -> None:
     fewer = {key: [each for each in pictures if key != ("B", "A") or each[0] != "a1"] for key, pictures in FEW.items()}
     found = reconstruction(NoSettings(), drawings(fewer)).to_pylist()
-    assert [(row["way"], row["pictures"], row["score"]) for row in found] == [
+    assert [(row["way"], row["images"], row["score"]) for row in found] == [
         ("both", 4, 0.0),
         ("A", 2, 0.0),
         ("B", 2, 0.0),

@@ -45,7 +45,7 @@ def test_gains_are_differences_of_accuracies_and_the_encoder_has_a_rank() -> Non
     assert found["model"].to_pylist() == ["target", "reference", "reference 2"]
     for row in found.to_pylist():
         assert row["gain"] == pytest.approx(row["accuracy_a"] - row["accuracy_b"])
-        assert row["pictures"] == 300
+        assert row["images"] == 300
     target, *others = found["gain"].to_pylist()
     assert target > max(others)
     told = list(rows(Tables([found]), simulated.ABOUT))

@@ -1,4 +1,4 @@
-"""The pictures to look at, of made-up inferences about embedded scenes."""
+"""The images to look at, of made-up inferences about embedded scenes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PICTURES = load_with_boxes(DATA)
 
 
 def of(label: int, at: int) -> tuple[str, int]:
-    """The id and label of the picture of this class with this number."""
+    """The id and label of the image of this class with this number."""
     row = np.flatnonzero(PICTURES.labels == label)[at]
     return PICTURES.ids[row], label
 

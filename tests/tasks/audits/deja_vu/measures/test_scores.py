@@ -1,4 +1,4 @@
-"""Scores and categories of few pictures, by hand, and of simulated ones."""
+"""Scores and categories of few images, by hand, and of simulated ones."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def test_scores_of_few_pictures_are_those_counted_by_hand() -> None:
     table = scored(inferences(Voting((4,)), [made_up.neighbours(made_up.FEW)]))
     assert table.schema == SCORES
     found = {(row["way"], row["percent"]): row for row in table.to_pylist()}
-    # A at 50 %: one picture. The target is surest of a1 (right), the reference of a2 (right).
+    # A at 50 %: one image. The target is surest of a1 (right), the reference of a2 (right).
     assert tuple(found["A", 50][name] for name in ("target_accuracy", "reference_accuracy", "score")) == (1.0, 1.0, 0.0)
     # A at 70 %: two. Target a1, a2 (right, right); reference a2, then a1 before a3, equally sure (right, wrong).
     assert tuple(found["A", 70][name] for name in ("target_accuracy", "reference_accuracy", "score")) == (1.0, 0.5, 0.5)
     assert [pytest.approx(2 / 3)] * 2 == [found["A", 100][f"{name}_accuracy"] for name in ("target", "reference")]
-    # B: both are surest of b2 (right); of all pictures the reference has b1 wrong.
+    # B: both are surest of b2 (right); of all images the reference has b1 wrong.
     assert (found["B", 50]["score"], found["B", 100]["score"]) == (0.0, 0.5)
     assert (found["both", 70]["score"], found["both", 100]["score"]) == (0.25, 0.25)
-    assert tuple(found[way, 50]["pictures"] for way in ("both", "A", "B")) == (5, 3, 2)
+    assert tuple(found[way, 50]["images"] for way in ("both", "A", "B")) == (5, 3, 2)
     with_p = [(row["way"], row["percent"]) for row in table.to_pylist() if row["p_value"] is not None]
     assert with_p == [("both", 50)]
 
@@ -78,7 +78,7 @@ def test_the_summary_begins_with_the_decisive_score() -> None:
     assert (
         found[0]["metric"], json.loads(found[0]["setting"]),
     ) == ("deja vu score", {"epoch": 5, "k": 4, "layer": 3, "percent": 50})  # fmt: skip
-    assert (found[0]["n"], found[0]["unit"], found[0]["null"]) == (5, "picture", 0.0)
+    assert (found[0]["n"], found[0]["unit"], found[0]["null"]) == (5, "image", 0.0)
     names = [(row["metric"], json.loads(row["setting"]).get("percent")) for row in found[8:]]
     assert names[:3] == [("deja vu score", 1), ("accuracy", 1), ("accuracy", 1)]
     assert len(found) == 8 + 2 * 3 + 2
@@ -95,7 +95,7 @@ def test_pictures_are_of_the_category_that_the_two_models_say() -> None:
     # a1 memorised, a2 correlated, a3 misrepresented; b1 memorised, b2 correlated.
     shares = {way: [row[name] for name in KINDS] for way, row in found.items()}
     assert shares == {"both": [0.4, 0.4, 0.2, 0], "A": [1 / 3, 1 / 3, 1 / 3, 0], "B": [0.5, 0.5, 0, 0]}
-    assert tuple(found[way]["pictures"] for way in ("both", "A", "B")) == (5, 3, 2)
+    assert tuple(found[way]["images"] for way in ("both", "A", "B")) == (5, 3, 2)
     assert found["both"]["p_value"] == 0.5  # at least two heads of three throws
     assert (0.0, 1.0) < (found["both"]["memorised_low"], found["both"]["memorised_high"]) < (0.4, 1.0)
 
