@@ -48,7 +48,7 @@ PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "unlearning": (("forgetting", "unlearning", {"replicates": 1, "permutations": 239}),),
     "density": (
         ("density", "smoke", {}),
-        ("density", "quickstart", {"repetitions": 1, "folds": 3, "epochs": 10, "every": 5}),
+        ("density", "quickstart", {"repetitions": 1, "folds": 3, "epochs": 10, "evaluation_interval": 5}),
     ),
     "kernel": (("density", "figure1", {}),),
     "relational": (
@@ -59,7 +59,7 @@ PRESETS: Mapping[str, tuple[tuple[str, str, Mapping[str, Any]], ...]] = {
     "linear": (("relational", "figure5", {}), ("relational", "linear-private", {})),
     "deja_vu": (
         ("deja_vu", "smoke", {"link": 0}),
-        ("deja_vu", "quickstart", {"link": 0, "epochs": 60, "recorded": "30,60"}),
+        ("deja_vu", "quickstart", {"link": 0, "epochs": 60, "checkpoints": "30,60"}),
     ),
     "membership": (("membership", "smoke", {}), ("membership", "quickstart", {})),
     "text": (

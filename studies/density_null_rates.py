@@ -50,12 +50,12 @@ PLANTED = {
     "two images with another label": "#mislabelled2",
 }
 SMALL = replace(
-    QUICKSTART, training=ModelTraining(width=0.1, epochs=10, every=0, batch=60, learning_rate=3e-3),
-    estimator=KFold(4, asked="test"), measures=(ScoreMeasure(),), repetitions=5, samples=16, draws=8,
+    QUICKSTART, training=ModelTraining(width=0.1, epochs=10, evaluation_interval=0, batch=60, learning_rate=3e-3),
+    estimator=KFold(4, evaluation_split="test"), measures=(ScoreMeasure(),), repetitions=5, samples=16, draws=8,
     permutations=LEAST_DRAWS,
 )  # fmt: skip
 WITH_PLANTED = replace(
-    QUICKSTART, training=ModelTraining(width=0.25, epochs=15, every=0, batch=20, learning_rate=3e-3),
+    QUICKSTART, training=ModelTraining(width=0.25, epochs=15, evaluation_interval=0, batch=20, learning_rate=3e-3),
     measures=(ScoreMeasure(),), examples=60, samples=16, draws=8, permutations=LEAST_DRAWS,
 )  # fmt: skip
 

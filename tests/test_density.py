@@ -20,9 +20,9 @@ from tests.tasks.datasets import scans
 
 RUN = ("run", "density", "scale=tiny", "--address", "none")
 # Two repetitions of three folds and the model of all data, in a second.
-SMALL = ("examples=60", "every=0", "epochs=1")
+SMALL = ("examples=60", "evaluation_interval=0", "epochs=1")
 OWN = (*RUN, "model=own:pixels", *SMALL)
-PICTURES = ("measures=scores,outliers,neighbours,duplicates", "examples=0", "every=0", "epochs=1")
+PICTURES = ("measures=scores,outliers,neighbours,duplicates", "examples=0", "evaluation_interval=0", "epochs=1")
 
 
 @pytest.fixture
@@ -154,17 +154,17 @@ def test_a_model_of_ones_own_is_known_by_its_source(engram: Shell) -> None:
     [
         (("model=flo:real_nvp",), 2, "there is no module 'flo' on Python's path"),
         (("model=own:nothing", *SMALL), 3, "own has no function nothing; it has Pixels, pixels, silent"),
-        (("model=own:pixels", "outliers=0.1"), 2, "outliers is 0.1; it must be 0 for a model of your own"),
+        (("model=own:pixels", "outlier_share=0.1"), 2, "outlier_share is 0.1; it must be 0 for a model of your own"),
         (("model=own:pixels", "privacy.epsilon=1"), 2, "privacy is given and model is own:pixels; it must be vae"),
         (("model=vea",), 2, "model is 'vea'; it must be one of vae, conv-vae"),
         (("model=conv-vae",), 2, "model is conv-vae, for images of 32 x 32; the data's are 28 x 28"),
         (("model=conv-vae", "data=digits#32x32", "privacy.epsilon=1"), 2, "it must be vae, whose rows never mix"),
         (("folds=1",), 2, "folds is 1; it must be at least 2"),
-        (("examples=5000",), 2, "examples is 5000; it must be at most 1437, the training images there are"),
-        (("estimator=loo", "left_out=121"), 2, "left_out is 121; it must be at most 120"),
-        (("estimator=loo", "asked=test"), 2, "asked is not a field of question.estimator=loo"),
+        (("examples=5000",), 2, "examples is 5000; it must be at most 1437, the number of training images"),
+        (("estimator=loo", "held_out_rows=121"), 2, "held_out_rows is 121; it must be at most 120"),
+        (("estimator=loo", "evaluation_split=test"), 2, "evaluation_split is not a field of question.estimator=loo"),
         (("question=kernel", "epochs=1"), 2, "epochs is not a field of question=kernel"),
-        (("every=-1",), 2, "every is -1; it must be at least 0"),
+        (("evaluation_interval=-1",), 2, "evaluation_interval is -1; it must be at least 0"),
         (("privacy.epsilon=-1",), 2, "privacy: epsilon is -1.0; it must be a finite number above 0"),
     ],
 )
@@ -178,8 +178,8 @@ def test_what_cannot_be_is_said_in_a_line(here: Here, settings: tuple[str, ...],
 @pytest.mark.slow
 def test_a_sweep_is_drawn_together_and_two_of_its_cells_are_compared(here: Here) -> None:
     here.env["ENGRAM_REPORT"] = "yes"
-    fields = ("measures=scores", "epochs=2", "every=1", "--sweep", "learning_rate=1e-2,1e-3")
-    own = [field for field in OWN if not field.startswith(("epochs", "every"))]
+    fields = ("measures=scores", "epochs=2", "evaluation_interval=1", "--sweep", "learning_rate=1e-2,1e-3")
+    own = [field for field in OWN if not field.startswith(("epochs", "evaluation_interval"))]
     swept = here.json(*own, *fields)
     runs = here.folder / "engram-store" / "runs"
     drawn = {path.stem for path in (runs / swept["run"] / "figures").iterdir()}

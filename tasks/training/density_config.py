@@ -190,7 +190,7 @@ class DensityTraining(Ranged):
             # Batch norm shares images within a minibatch, and of one's own model nothing is known.
             yield f"privacy is given and model is {self.model.name}; it must be vae, whose rows never mix"
         if self.outliers and is_own(self.model.name):
-            yield f"outliers is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
+            yield f"outlier_share is {self.outliers}; it must be 0 for a model of your own, which may hold its own"
         yield from recorded_conflicts(self.recorded, self.epochs, first=1)
 
     @property
@@ -208,7 +208,7 @@ class RefinedTraining(DensityTraining):
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
         if is_own(self.model.name):
-            yield f"refine is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
+            yield f"refinement_steps is {self.refine}; it must be 0 for a model of your own, which has no codes of ours"
 
 
 def examples(config: DensityTraining, images: Images) -> int:

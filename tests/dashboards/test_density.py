@@ -71,14 +71,14 @@ def test_the_distribution_says_the_median_with_its_interval_and_null(store: Stor
     assert "null of the median 2.8" in found.alt
     above = int((values["m_matched"] > 0).sum())
     assert f"{above:,} of 2,000" in found.alt
-    assert "median where nothing is memorised" in words(found)
+    assert "median without memorisation" in words(found)
 
 
 def test_without_the_table_of_statistics_the_scores_are_drawn_all_the_same(store: Store) -> None:
     found = drawn(store, scores=scored.scores(50))
     assert {"distribution", "significance", "labels"} == set(found)
     assert "null" not in found["distribution"].alt
-    assert "median where nothing is memorised" not in words(found["distribution"])
+    assert "median without memorisation" not in words(found["distribution"])
 
 
 def test_scores_that_are_not_defined_are_left_out(golden: Golden, store: Store) -> None:
@@ -348,7 +348,7 @@ def test_the_least_the_median_and_the_most_memorised_are_shown_as_they_are(store
 
 
 def test_of_test_images_asked_about_the_test_images_are_shown(store: Store) -> None:
-    found = shown(store, scored.embedded(estimator=KFold(3, asked="test")), scores=scored.scores(100))
+    found = shown(store, scored.embedded(estimator=KFold(3, evaluation_split="test")), scores=scored.scores(100))
     row = int(np.argmin(scored.values(100)["m"]))
     assert (array(found.pictures[0].png) == load(DIGITS).test_images[row, :, :, 0]).all()
 
@@ -378,7 +378,7 @@ def test_examples_pairs_and_samples_have_their_groups(golden: Golden, store: Sto
     groups: dict[str, list[Picture]] = {}
     for picture in found.pictures:
         groups.setdefault(picture.group, []).append(picture)
-    drawn_ones = groups["Drawn from the model"]
+    drawn_ones = groups["Samples of the model"]
     assert len(drawn_ones) == 15
     assert (np.rint(samples[3, :, :, 0] * 255) == array(drawn_ones[3].png)).all()
     pairs = groups["Closest pairs of training images"]
@@ -388,7 +388,7 @@ def test_examples_pairs_and_samples_have_their_groups(golden: Golden, store: Sto
     assert any(name.startswith("Highly memorised and regular, U ") for name in groups)
     text = pages.draw(of).read_text()
     assert len(groups) == text.count('<ul class="gallery">')
-    assert text.count("<h3>Drawn from the model</h3>") == 1
+    assert text.count("<h3>Samples of the model</h3>") == 1
     assert len(found.pictures) == text.count("<img ")
 
 

@@ -1,4 +1,4 @@
-"""What `density` draws of a run: how much likelier observations became because a model was trained on them."""
+"""The figures of a `density` run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["figures", "gallery", "sweep"]
 
 
 def figures(run: Run) -> Iterable[Figure | None]:
-    """The score and its significance first, then its course over training and what goes with it."""
+    """The score and its significance first, then its course over training and related figures."""
     seen, statistics = Observations(run.table("scores")), Statistics(run.table("distribution"))
     return (
         distribution(seen, statistics),
@@ -38,6 +38,6 @@ def figures(run: Run) -> Iterable[Figure | None]:
 
 
 def leaves_out_rows(config: Any) -> bool:
-    """Whether single observations were left out; false for the config of an earlier version."""
+    """Whether single observations were held out; False for the config of an earlier version."""
     question = getattr(config, "question", None)
     return isinstance(question, Memorization) and question.leaves_out_rows

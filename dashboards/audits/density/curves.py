@@ -1,4 +1,4 @@
-"""When in training memory begins, and whether losses show it: both by epoch, as in figures 4a and 4b."""
+"""The course of memorisation and of the losses over training, as in figures 4a and 4b."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MEASURES = {"quantile 0.999": "99.9 % quantile", "quantile 0.95": "95 % quantile
 PANEL = 1.5  # inches
 MARKED = 12  # epochs with a mark each
 NEEDED = {"epoch", "models", "split", "estimate", "low", "high", "n"}
-MODELS = {"folds": "models with a fold left out", "whole": "model of all data"}
-SHORT = {"folds": "a fold left out", "whole": "of all data"}
+MODELS = {"folds": "models trained without a fold", "whole": "model of all data"}
+SHORT = {"folds": "without a fold", "whole": "all data"}
 DASHES: dict[str, Any] = {"folds": "-", "whole": (0, (4, 2))}
 SPLITS = {"test": "canary", "train": "twin"}
-SKIPPED = 0.1  # of the epochs, at the start, whose losses need not fit: they would hide what the rest differ by
+SKIPPED = 0.1  # share of initial epochs whose losses may exceed the axis, because they would hide later differences
 Curves = dict[str, dict[str, Curve]]  # statistic -> score -> its course
-Nulls = dict[tuple[str, str], float | None]  # (statistic, score) -> its value where nothing is memorised
+Nulls = dict[tuple[str, str], float | None]  # (statistic, score) -> value without memorisation
 Losses = dict[tuple[str, str], Curve]  # by models and split: nats per image, with the interval over trainings
 
 
 def learning_curve(statistics: Statistics) -> Figure | None:
-    """The highest quantiles and the median of both scores by epoch, with jackknife intervals."""
+    """High quantiles and the median of both scores by epoch, and their jackknife intervals."""
     known = {
         statistic: {score: course for score in SCORES if (course := statistics.curve(score, statistic))}
         for statistic in MEASURES
@@ -79,25 +79,25 @@ def _learning_curve_caption(curves: Curves, nulls: Nulls) -> str:
         f"Shade: 95 % intervals by the jackknife over {n} repetitions. " if n > 1 else "One repetition: no intervals. "
     )
     hollow = (
-        "Hollow, at the last epoch: what it is where nothing is memorised. "
+        "Hollow marks at the last epoch: value without memorisation. "
         if any(null is not None for null in nulls.values())
         else ""
     )
     return (
-        "Over all observations, after the epochs at which the models were asked. "
-        f"{shade}{hollow}Dashed: 0. Where the high quantiles rise while training and test loss still fall together, "
-        "early stopping does not prevent memory."
+        "Statistics over all observations, after the evaluated epochs. "
+        f"{shade}{hollow}Dashed: 0. If high quantiles rise while training and test loss still fall together, early "
+        "stopping does not prevent memorisation."
     )
 
 
 def epoch_axis(curves: Iterable[Curve]) -> Axis:
-    """The axis of epochs from 0 on."""
+    """The axis of epochs, starting at 0."""
     limits = drawing.padded_limits([0.0, float(max(int(each.places[-1]) for each in curves))], 0.03)
     return Axis("epoch", limits, 6, whole=True)
 
 
 def losses(table: pa.Table) -> Figure | None:
-    """Both losses by epoch: the mean of the models with a fold left out, and the model of all data."""
+    """Both losses by epoch: the mean of models trained without a fold, and the model of all data."""
     by_kind = read_losses(table)
     if not by_kind:
         return None
@@ -111,7 +111,7 @@ def losses(table: pa.Table) -> Figure | None:
     )
     return Chart(
         "losses",
-        "Do the losses show what is memorised?",
+        "Do the losses reveal memorisation?",
         _losses_caption(by_kind, limits[1]),
         " ".join(_describe_losses(by_kind, models) for models in MODELS if any(name == models for name, _ in by_kind)),
         2.2 + 2 * legend.ROW + 0.65,
@@ -142,7 +142,7 @@ def read_losses(table: pa.Table) -> Losses:
 
 
 def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
-    """Limits of the y axis that hold the losses of all but the first epochs, which are far above the rest."""
+    """Limits of the y axis for all losses except those of the first epochs, which are much larger."""
     last = max(int(loss.places[-1]) for loss in losses)
     kept: list[float] = []
     for loss in losses:
@@ -154,22 +154,22 @@ def loss_limits(losses: Sequence[Curve]) -> tuple[float, float]:
 def _losses_caption(by_kind: Losses, high: float) -> str:
     """The caption of the losses, of which those up to `high` are drawn."""
     above = max(int(loss.places[loss.value > high].max(initial=0)) for loss in by_kind.values())
-    cut = f" Losses up to epoch {above} lie above what is drawn." if above else ""
+    cut = f" Losses up to epoch {above} exceed the axis." if above else ""
     trainings = max((loss.n for (models, _), loss in by_kind.items() if models == "folds"), default=0)
     shade = (
-        f" Shade: 95 % t intervals over {trainings} trainings, hidden where narrower than the line."
+        f" Shade: 95 % t intervals over {trainings} trainings, hidden if narrower than the line."
         if trainings > 1
         else ""
     )
     return (
-        "What is minimised (the negative lower bound of log P), in nats per image: of the images trained on as they "
-        f"were seen in the epoch, and of the test split after it.{shade} Where the two part, models overfit; memory "
-        f"needs no such gap.{cut}"
+        "The training objective (the negative lower bound of log P), in nats per image: of training images during the "
+        f"epoch, and of the test split after it.{shade} If the two diverge, models overfit; memorisation does not "
+        f"require such a gap.{cut}"
     )
 
 
 def _describe_losses(by_kind: Losses, models: str) -> str:
-    """The last losses, the gap between them and where the test loss was lowest, in words."""
+    """Describe the last losses, their gap, and the lowest test loss."""
     splits = {split: by_kind[models, split] for split in SPLITS if (models, split) in by_kind}
     last = {split: float(loss.value[-1]) for split, loss in splits.items()}
     n = max(loss.n for loss in splits.values())

@@ -1,4 +1,4 @@
-"""The distribution of both scores over the observations, as in figure 4c, and how many of them are more than chance."""
+"""The distribution of both scores over observations, as in figure 4c, and the significance of the scores."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ BINS = 70  # at most
 NULL: dict[str, Any] = {"color": drawing.light("violet"), "linewidth": 1.8, "linestyle": (0, (1, 1.5))}
 MEDIAN: dict[str, Any] = {"color": drawing.light("ink"), "linewidth": 1.4}
 P_BINS, P_PANEL, APART = 20, 1.5, 0.95  # bins of p-values; inches of a panel, and between the two
-# Quantiles of the published score between which observations are asked together how many are significant.
+# Quantiles of the published score that bound groups of observations.
 GROUPS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
 NAMES = ("0–50", "50–75", "75–90", "90–95", "95–99", "99–99.9", "> 99.9")
-Groups = list[tuple[str, int, int]]  # name, significant and all observations of each
+Groups = list[tuple[str, int, int]]  # name, number of significant and of all observations
 
 
 def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
-    """Histograms of both scores on one axis, with 0, the median and what the median is where nothing is memorised."""
+    """Histograms of both scores on one axis, with 0, the median and its null."""
     scores = {score: seen.known_scores[score] for score in SCORES if score in seen.known_scores}
     if not scores:
         return None
@@ -70,10 +70,10 @@ def distribution(seen: Observations, statistics: Statistics) -> Figure | None:
         legend.line("0", **drawing.NULL),
     ]
     if any(null is not None for null in nulls.values()):
-        handles.insert(1, legend.line("median where nothing is memorised", **NULL))
+        handles.insert(1, legend.line("median without memorisation", **NULL))
     return Chart(
         "distribution",
-        "How much likelier is an observation to a model because the model was trained on it?",
+        "How much does training on an observation raise its log probability?",
         _distribution_caption(scores, limits, nulls),
         " ".join(_describe_distribution(score, values, statistics, nulls[score]) for score, values in scores.items()),
         height,
@@ -88,7 +88,7 @@ def _kind_histograms(values: Array, edges: Array) -> list[Layer]:
     layers = []
     for kind, part in (("regular", values), ("memorised", values[highly_memorised_mask(values)])):
         counts = np.histogram(part, edges)[0]
-        first = int((counts > 0).argmax())  # no line along the axis where there is none of this kind
+        first = int((counts > 0).argmax())  # no line along the axis before the first count
         layers.append(histogram(counts[first:], edges[first:], KIND_COLOURS[kind], width=1))
     return layers
 
@@ -97,18 +97,18 @@ def _distribution_caption(scores: dict[str, Array], limits: tuple[float, float],
     beyond = {score: describe_outside(values, limits) for score, values in scores.items()}
     cut = "; ".join(f"{SCORES[score]}: {words}" for score, words in beyond.items() if words)
     null = (
-        "Dotted: the median where nothing is memorised, found by drawing anew which models held an observation out; "
-        "what the published score has there is its bias. "
+        "Dotted: the median without memorisation, from redrawing the models that held an observation out; for the "
+        "published score this is its bias. "
         if any(null is not None for null in nulls.values())
         else ""
     )
     return (
-        f"{format_range([len(values) for values in scores.values()])} observations, counted by M: log P of an "
-        "observation to models that were trained on it, less "
-        "that to models that held it out, in nats. Dashed: 0. The published score averages over more models trained "
-        "on an observation than not, and lies too high by that; the matched-count score has as many of both. "
-        f"{null}The axis is shared{f' and cut: beyond it lie, of {cut}' if cut else ''}. No intervals: every "
-        "observation is counted; those of median and quantiles are in the table of the distribution."
+        f"{format_range([len(values) for values in scores.values()])} observations by M: log P of an observation "
+        "under models that were trained on it, minus log P under models that held it out, in nats. Dashed: 0. The "
+        "published score averages over more models trained on an observation than not and is biased upwards; the "
+        "matched-count score has equal numbers of both. "
+        f"{null}The axis is shared{f' and cut; outside it: {cut}' if cut else ''}. Counts have no intervals; the "
+        "table of the distribution has intervals of median and quantiles."
     )
 
 
@@ -119,14 +119,14 @@ def _describe_distribution(score: str, values: Array, statistics: Statistics, nu
     above = format_share(int((values > 0).sum()), len(values))
     words = f"{SCORES[score]}: median {median} nats, from {least} to {most}, {HIGH:.0%} quantile {high}"
     return (
-        f"{words}; {above} lie above 0{'' if null is None else f'; null of the median {drawing.format_number(null)}'}."
+        f"{words}; {above} are above 0{'' if null is None else f'; null of the median {drawing.format_number(null)}'}."
     )
 
 
 def significance(seen: Observations, dependent: bool = False) -> Figure | None:
-    """The histogram of the p-values over the uniform one, and the share significant by how high the score is.
+    """The histogram of p-values, and the share of significant observations by score.
 
-    `dependent`: the p-values are those of rows that were left out one by one, and adjusted as such.
+    `dependent`: p-values of rows that were held out one by one, adjusted for dependence.
     """
     p, adjusted, score = (seen.column(name) for name in ("p_value", "p_adjusted", "m"))
     if not len(p) or not len(adjusted) or not len(score):
@@ -142,7 +142,7 @@ def significance(seen: Observations, dependent: bool = False) -> Figure | None:
     shares = np.array([hits / of for _, hits, of in groups], np.float64)
     return Chart(
         "significance",
-        "Which scores are more than chance?",
+        "Which scores exceed chance?",
         _significance_caption(p, dependent),
         _describe_significance(p, int(significant.sum()), groups),
         2 * P_PANEL + APART + 0.68,
@@ -173,18 +173,17 @@ def _significance_caption(p: Array, dependent: bool) -> str:
     needed = math.ceil(smallest / alone(n, dependent))
     procedure = "Benjamini-Yekutieli" if dependent else "Benjamini-Hochberg"
     return (
-        f"Above: p-values of {n:,} observations: how often M, less what is negligible, would be as large had other "
-        f"models held the observation out, drawn anew. Dashed: {n / P_BINS:,.4g} in each bar, where training raises "
-        f"log p by just that. Below: the share significant at a false discovery rate of {LEVEL:.0%} by where the "
-        "published score stands among all, without intervals, since all are of the same models; dashed: of all. The "
-        f"smallest p found is {drawing.format_number(smallest)}; at this p "
-        f"{needed:,} observation{'s'[: needed != 1]} would have to have it before any "
-        f"is significant ({procedure})."
+        f"Top: p-values of {n:,} observations: the probability that M, minus the negligible size, would be as large "
+        f"with redrawn held-out models. Dashed: {n / P_BINS:,.4g} per bar, expected if training raises log p by "
+        f"exactly the negligible size. Bottom: the share significant at a false discovery rate of {LEVEL:.0%} by "
+        "percentile of the published score, without intervals because models are shared; dashed: overall share. "
+        f"The smallest p-value is {drawing.format_number(smallest)}; {needed:,} observation{'s'[: needed != 1]} must "
+        f"have this p-value for any to be significant ({procedure})."
     )
 
 
 def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
-    """How many observations are significant, of all and by how high the score is, in words."""
+    """Describe the numbers of significant observations, of all and by score."""
     n, least = len(p), int((p <= LEVEL).sum())
     return (
         f"{format_share(significant, n)} observations are significant at a false discovery rate of {LEVEL:.0%}; "
@@ -196,7 +195,7 @@ def _describe_significance(p: Array, significant: int, groups: Groups) -> str:
 
 
 def _significant_shares(score: Array, significant: Any) -> Groups:
-    """The groups that have observations, the lowest scores first."""
+    """The groups with observations, the lowest scores first."""
     group = np.searchsorted(np.quantile(score, GROUPS[1:-1]), score, side="left")
     masks = [(name, group == at) for at, name in enumerate(NAMES)]
     return [(name, int(significant[chosen].sum()), int(chosen.sum())) for name, chosen in masks if chosen.any()]

@@ -1,4 +1,4 @@
-"""Memory and overfitting of kernel densities in one dimension, as in figure 1."""
+"""Memorisation and overfitting of kernel densities in one dimension, as in figure 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = {
     "overfitted": ("overfitted", "violet", (0, (1, 1.5))),
 }
 PANELS = {
-    ("with_point", "without_point"): "memorised: one point away, and the density changes there",
+    ("with_point", "without_point"): "memorised: without one point, the density changes there",
     ("with_point", "overfitted"): "overfitted: too narrow everywhere",
 }
 PANEL = 1.55  # inches
@@ -23,7 +23,7 @@ PANEL = 1.55  # inches
 
 @with_columns({"x", *NAMES})
 def kernel_density(table: pa.Table) -> Figure | None:
-    """The density with and without the point, and beside the overfitted one."""
+    """The density with and without the point, and compared with the overfitted one."""
     columns = np.stack([numbers(table, name) for name in ("x", *NAMES)])
     columns = columns[:, ~np.isnan(columns).any(axis=0)]
     if columns.shape[1] < 2:
@@ -38,10 +38,10 @@ def kernel_density(table: pa.Table) -> Figure | None:
         facets.append(Facet([*shade, *lines], title, Axis("density", (0, 1.06 * most), 4)))
     return Chart(
         "kernel",
-        "What is meant by memory, and how does it differ from overfitting?",
-        "A kernel density of points on a line, exact and without chance. Shade: what one point does to it. M of that "
-        "point is the logarithm of the ratio of the two densities where it lies: memory is local, and differs from an "
-        "overfitted density, which is wrong everywhere.",
+        "How does memorisation differ from overfitting?",
+        "An exact kernel density of points on a line. Shade: the effect of one point. M of that point is the logarithm "
+        "of the ratio of the two densities at the point. Memorisation is local; an overfitted density is wrong "
+        "everywhere.",
         _describe_densities(x, curves),
         PANEL * len(PANELS) + 2 * legend.ROW + 0.37,
         facet_panels(facets, PANEL, Axis("x", (float(x[0]), float(x[-1])), 6)),

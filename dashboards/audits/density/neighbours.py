@@ -1,4 +1,4 @@
-"""Nearest neighbours: of observations among samples, as in figures 5, 12 and 13, and near duplicates in the data."""
+"""Nearest neighbours of observations among samples, as in figures 5, 12 and 13, and near duplicates in the data."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PAIRS = {"rank", "row", "other", "distance"}
 MOST = 300  # pairs
 NAMED = 3
 ALIKE = {"same label": ("accent", "o"), "different labels": ("canary", "^"), "pairs": ("accent", "o")}
-Kinds = dict[str, tuple[Array, int]]  # kind -> the quantiles of its ratios, and how many it has
+Kinds = dict[str, tuple[Array, int]]  # kind -> quantiles of its ratios, and number of observations
 
 
 @dataclass(frozen=True)
 class Bins:
-    """The mean ratio in bins of M, from the lowest up, with its standard error (NaN: one observation)."""
+    """The mean ratio in ascending bins of M, and its standard error (NaN: one observation)."""
 
     low: Array
     high: Array
@@ -43,7 +43,7 @@ class Bins:
 
     @property
     def starts(self) -> Array:
-        """The lower end of each bin, as if the open ones were as wide as the others."""
+        """The lower end of each bin, with the median width for open bins."""
         starts: Array = np.where(np.isnan(self.low), self.high - self.width, self.low)
         return starts
 
@@ -62,7 +62,7 @@ def ratios(table: pa.Table) -> Figure | None:
     panels += [_cumulative_panel(groups)] if groups else []
     return Chart(
         "neighbours",
-        "Does the model draw images nearer to what it memorised?",
+        "Are samples closer to memorised images?",
         _ratio_caption(bins, groups),
         " ".join(alt),
         (PANEL + 0.6) * len(panels) + legend.ROW + 0.2,
@@ -76,23 +76,23 @@ def ratios(table: pa.Table) -> Figure | None:
 
 def _ratio_caption(bins: Bins | None, groups: Kinds) -> str:
     above = (
-        f"Dots: the mean over the observations of a bin of M with ± {SE} standard errors over them; hollow: a bin with "
-        f"one observation, which has none.{_describe_far_bins(bins)} "
+        f"Dots: the mean ratio in a bin of M, ± {SE} standard errors over observations; hollow: a bin with one "
+        f"observation.{_describe_far_bins(bins)} "
         if bins is not None
         else ""
     )
     below = (
-        "Below: the share of observations whose ratio is at most so much: the further right a line lies, the nearer "
-        f"samples come. Highly memorised: M above its {HIGH:.0%} quantile, n "
+        "Bottom: the cumulative share of observations by ratio; further right means closer samples. Highly memorised: "
+        f"M above its {HIGH:.0%} quantile, n "
         + ", ".join(f"{n:,} {KINDS[kind]}" for kind, (_, n) in groups.items())
         + ". "
         if groups
         else ""
     )
     return (
-        "The ratio of an observation: its distance to the nearest validation image over that to the nearest image "
-        "drawn from the model, as many of both; Euclidean, at half the resolution. Dashed: 1, both equally near. "
-        f"{above}{below}One set of samples of one model: its chance is in no interval here."
+        "The ratio of an observation: its distance to the nearest validation image divided by that to the nearest "
+        "sample of the model, with equal numbers of both; Euclidean, at half the resolution. Dashed: 1, equal. "
+        f"{above}{below}Samples come from one model, whose variation is not included in intervals."
     )
 
 
@@ -137,7 +137,7 @@ def _means_panel(box: layout.Box, bins: Bins) -> Panel:
 
 
 def _describe_far_bins(bins: Bins) -> str:
-    """The observations of the bins that are not drawn, in words; empty where all are."""
+    """Describe the bins that are not drawn; empty if all are drawn."""
     left = ~_near_bins(bins)
     if not left.any():
         return ""
@@ -149,7 +149,7 @@ def _describe_far_bins(bins: Bins) -> str:
 
 
 def _near_bins(bins: Bins) -> Any:
-    """Mask of the bins to draw: all but those of a few observations far from the others."""
+    """The mask of drawn bins: all except distant bins with few observations."""
     share = np.cumsum(bins.n) / bins.n.sum()
     first, last = int((share >= 0.0005).argmax()), int((share >= 0.9995).argmax())
     edge = np.where(np.isnan(bins.low), bins.high, bins.low)
@@ -165,11 +165,13 @@ def _cumulative_panel(groups: Kinds) -> Panel:
     ]
     ends = [1.0, *(end for values, _ in groups.values() for end in np.quantile(values, (0.01, 0.99)).tolist())]
     across = Axis("nearest-neighbour ratio", drawing.padded_limits(ends))
-    return Panel(layout.wide_box(0.55, PANEL), [upright(1), *lines], x=across, y=Axis("share up to it", (-0.02, 1.02)))
+    return Panel(
+        layout.wide_box(0.55, PANEL), [upright(1), *lines], x=across, y=Axis("cumulative share", (-0.02, 1.02))
+    )
 
 
 def _describe_means(bins: Bins) -> str:
-    """The mean ratio and in how many bins it differs from 1, in words."""
+    """Describe the mean ratio, and the number of bins in which it differs from 1."""
     mean = float(np.average(bins.mean, weights=bins.n))
     half = SE * bins.error
     above, below = (int(differing.sum()) for differing in (bins.mean - half > 1, bins.mean + half < 1))
@@ -181,14 +183,14 @@ def _describe_means(bins: Bins) -> str:
 
 
 def _describe_quantiles(kind: str, values: Array, n: int) -> str:
-    """The median ratio of a kind and its middle 90 %, in words."""
+    """Describe the median ratio of a kind and its central 90 %."""
     low, middle, high = (drawing.format_number(float(value)) for value in np.quantile(values, (0.05, 0.5, 0.95)))
     return f"{KINDS[kind].capitalize()} (n {n:,}): median ratio {middle}, middle 90 % {low} to {high}."
 
 
 @with_columns(PAIRS)
 def duplicates(table: pa.Table) -> Figure | None:
-    """Pairs by rank and distance, with those of different labels marked."""
+    """Pairs by rank and distance; pairs with different labels are marked."""
     distance = numbers(table, "distance")
     order = np.argsort(integers(table, "rank"), kind="stable")
     order = order[~np.isnan(distance[order])]
@@ -196,9 +198,9 @@ def duplicates(table: pa.Table) -> Figure | None:
         return None
     rest = f" The first {MOST} of {len(order)} pairs are drawn." if len(order) > MOST else ""
     caption = (
-        "Each mark is a pair of training images and their Euclidean distance; at 0 they are the same image. What has "
-        "such a twin is still trained on when it is held out, so its score M is low though the model may reproduce "
-        f"it.{rest} No intervals: every pair is shown as it is."
+        "Each mark is a pair of training images and their Euclidean distance; 0 means identical images. If one is "
+        "held out, the other is still trained on, so its score M is low although the model may reproduce it."
+        f"{rest}"
     )
     shown = order[:MOST]
     rank, closest = integers(table, "rank")[shown], distance[shown]
@@ -208,12 +210,12 @@ def duplicates(table: pa.Table) -> Figure | None:
     panel = Panel(
         layout.wide_box(0.55, 2.05),
         [marks(rank[mask], closest[mask], *ALIKE[name], size, markeredgewidth=0) for name, mask in masks.items()],
-        x=Axis("pair, the closest first", drawing.padded_limits([1.0, float(rank.max())], 0.03), 6, whole=True),
+        x=Axis("pair, by distance", drawing.padded_limits([1.0, float(rank.max())], 0.03), 6, whole=True),
         y=Axis("distance", drawing.padded_limits([0.0, float(closest.max())])),
     )
     return Chart(
         "duplicates",
-        "Are there images twice in the training set?",
+        "Are training images duplicated?",
         caption,
         _describe_duplicates(table, order),
         3.0,
@@ -226,7 +228,7 @@ def duplicates(table: pa.Table) -> Figure | None:
 
 
 def _describe_duplicates(table: pa.Table, order: NDArray[np.int64]) -> str:
-    """The distances of the pairs, the number with different labels and the closest, in words."""
+    """Describe the distances of the pairs, the number with different labels, and the closest pairs."""
     distance, kind = numbers(table, "distance")[order], _pair_kinds(table)
     row, other = integers(table, "row")[order], integers(table, "other")[order]
     closest = ", ".join(

@@ -1,4 +1,4 @@
-"""What the figures share: scores and their statistics, how both kinds look, and limits robust against far values."""
+"""Common parts of the figures: scores and their statistics, styles, and axis limits robust against outliers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dashboards.chart import Array, Curve
 from dashboards.columns import integers, numbers, texts
 from tasks.audits.density.highly_memorised import highly_memorised_mask
 
-# Each score with its column. The published one has more terms in favour of memory than against it.
+# The column of each score. The published score is biased towards memorisation.
 COLUMNS = {"published": "m", "matched": "m_matched"}
 SCORES = {"matched": "M, matched counts", "published": "M as published"}
 SCORE_LOOKS: Mapping[str, legend.Series] = {"matched": drawing.SERIES[0], "published": drawing.SERIES[1]}
@@ -24,8 +24,8 @@ KINDS = {"memorised": "highly memorised", "regular": "regular"}
 KIND_COLOURS = {"memorised": "canary", "regular": "twin"}
 DASHES: dict[str, Any] = {"memorised": "-", "regular": (0, (4, 2))}
 STATISTICS = {"epoch", "score", "label", "statistic", "estimate", "low", "high", "n"}
-TAIL = 0.001  # of the values, at either end, that may lie outside
-STRETCHED = 1.5  # times as long as the rest makes it: then an axis is cut
+TAIL = 0.001  # share of values at each end that may be outside the axis
+STRETCHED = 1.5  # an axis is cut if tails make it longer by this factor
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Observations:
 
     @cached_property
     def known_scores(self) -> dict[str, Array]:
-        """Each score of all observations that have it."""
+        """The defined values of each score."""
         return {score: values[~np.isnan(values)] for score, values in self.scores.items()}
 
     @property
     def high(self) -> NDArray[np.bool_]:
-        """Whether each observation is highly memorised; all false without matched-count scores."""
+        """The mask of highly memorised observations; all False without matched-count scores."""
         values = numbers(self.table, COLUMNS["matched"], infinite=True)  # inf is above any quantile
         there = ~np.isnan(values)
         high = np.zeros(len(values), np.bool_)
@@ -83,7 +83,7 @@ class Statistics:
         return set(self.table.column_names) >= STATISTICS
 
     def curve(self, score: str, statistic: str) -> Curve | None:
-        """A statistic of a score over all labels by epoch, with its interval over repetitions; None without it."""
+        """A statistic of a score over all labels by epoch, and its interval over repetitions; None without it."""
         if not self.there:
             return None
         of = self._columns
@@ -96,7 +96,7 @@ class Statistics:
         return Curve(of["epoch"][rows], estimate, low, high, n=int(of["n"][rows].max()))
 
     def null(self, score: str, statistic: str) -> float | None:
-        """The value of the statistic over all labels where nothing is memorised; None if unknown."""
+        """The value of the statistic over all labels without memorisation; None if unknown."""
         if not self.there or "null" not in self.table.column_names:
             return None
         of, null = self._columns, numbers(self.table, "null")
@@ -122,7 +122,7 @@ def format_share(part: int, whole: int) -> str:
 
 
 def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> tuple[float, float]:
-    """Limits that hold these numbers and each group's values; without its tails if they are far."""
+    """Limits that include these numbers and each group's values, except for distant tails."""
     lows, highs = list(including), list(including)
     for values in groups:
         least, low, high, most = np.quantile(values, (0, TAIL, 1 - TAIL, 1))
@@ -133,7 +133,7 @@ def robust_limits(groups: Iterable[Array], including: Sequence[float] = ()) -> t
 
 
 def describe_outside(values: Array, limits: tuple[float, float]) -> str:
-    """The number of values beyond the limits, in words; empty if there are none."""
+    """Describe the values beyond the limits; empty without any."""
     below, above = int((values < limits[0]).sum()), int((values > limits[1]).sum())
     words = [
         f"{count:,} {name} it, {'down' if name == 'below' else 'up'} to {drawing.format_number(float(end))}"

@@ -1,4 +1,4 @@
-"""Whether highly memorised observations are outliers to the model, as in figures 3, 10 and 11."""
+"""The share of outliers among highly memorised observations, as in figures 3, 10 and 11."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from dashboards.columns import integers, numbers, with_columns
 from tasks.audits.density.highly_memorised import HIGH
 
 NEEDED = {"low", "high", "memorised", "regular", "share", "share_low", "share_high"}
-LEGIBLE = 34  # bins whose edges and counts can stand beside them
+LEGIBLE = 34  # bins that can be labelled with edges and counts
 TALL = 6.5  # inches of rows at most
 COUNTS, SHARES, LEFT, APART = 1.65, 1.2, 1.3, 0.65  # inches across
-MIDDLE = (0.05, 0.95)  # the quantiles of U between which an observation is no outlier
+MIDDLE = (0.05, 0.95)  # quantiles of U between which an observation is not an outlier
 NAMED = 3  # rows named of each kind in a bin
 SHOWN = 3  # bins of which rows are named
 MANY = 10  # observations of a bin whose interval fits
@@ -34,7 +34,7 @@ MANY = 10  # observations of a bin whose interval fits
 
 @dataclass(frozen=True)
 class OutlierBins:
-    """Counts of both kinds in bins of U from the lowest up; edges are NaN at open ends."""
+    """Counts of both kinds in ascending bins of U; edges are NaN at open ends."""
 
     low: Array
     high: Array
@@ -57,23 +57,23 @@ def format_number(value: float) -> str:
 
 
 def outliers(table: pa.Table, seen: Observations) -> Figure | None:
-    """Counts of highly memorised and regular observations by log P where trained on, and the share of the former."""
+    """Counts of highly memorised and regular observations by log P, and the share of the former."""
     bins = read_bins(table)
     if bins is None:
         return None
     inside = _describe_inliers(seen)
     total = {kind: int(counts.sum()) for kind, counts in bins.counts.items()}
     caption = (
-        "U: log P of an observation to models trained on it; the outermost bins are open. Left: observations in each "
+        "U: log P of an observation under models trained on it; the outermost bins are open. Left: observations per "
         f"bin, on a logarithmic scale, with the number of highly memorised ones (M above its {HIGH:.0%} quantile). "
-        "Right: their share, with 95 % intervals over repetitions (jackknife); dashed: their share of all, which every "
-        "bin would have if memory had nothing to do with U. "
+        "Right: their share, with 95 % intervals over repetitions (jackknife); dashed: their overall share, expected "
+        "in every bin if memorisation did not depend on U. "
         f"{total['memorised']:,} highly memorised and {total['regular']:,} regular observations.{inside}"
     )
     height = min(TALL, (0.24 if len(bins.low) <= 24 else 0.19) * len(bins.low))
     return Chart(
         "outliers",
-        "Are the highly memorised those that the model holds for outliers?",
+        "Are highly memorised observations outliers?",
         caption,
         f"{_describe_bins(bins)}{inside} {' '.join(_describe_examples(table))}".strip(),
         height + legend.ROW + 0.85,
@@ -101,7 +101,7 @@ def _bin_order(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _counts_panel(bins: OutlierBins, height: float) -> Panel:
-    """Bars of both kinds, and where there is room the number of highly memorised observations."""
+    """Bars of both kinds, with the number of highly memorised observations if there is room."""
     n, y = len(bins.low), np.arange(len(bins.low))
     most = max(float(counts.max()) for counts in bins.counts.values())
     legible = n <= LEGIBLE
@@ -144,11 +144,11 @@ def _counts_panel(bins: OutlierBins, height: float) -> Panel:
 
 
 def _shares_panel(bins: OutlierBins, height: float) -> Panel:
-    """The share of highly memorised observations with its interval, and a line at that of all."""
+    """The share of highly memorised observations, its interval, and a line at the overall share."""
     there = ~np.isnan(bins.share)
     y, colour = np.arange(len(bins.low))[there], KIND_COLOURS["memorised"]
     memorised, regular = (float(counts.sum()) for counts in bins.counts.values())
-    # Of a few observations an interval says little and reaches far: it may run off.
+    # Intervals of bins with few observations are wide and may exceed the axis.
     many = np.sum(list(bins.counts.values()), axis=0)[there] >= MANY
     top = float(bins.share_high[there][many].max()) if many.any() else 1.0
     return Panel(
@@ -165,7 +165,7 @@ def _shares_panel(bins: OutlierBins, height: float) -> Panel:
 
 
 def _describe_inliers(seen: Observations) -> str:
-    """The number of highly memorised observations that are no outliers, in words; empty if U is unknown."""
+    """Describe the highly memorised observations that are not outliers; empty if U is unknown."""
     u, high = seen.column("log_p_trained"), seen.high
     if not len(u) or len(u) != len(high):
         return ""
@@ -176,13 +176,13 @@ def _describe_inliers(seen: Observations) -> str:
     low, top = (float(end) for end in np.quantile(u, MIDDLE))
     inside = int(((u >= low) & (u <= top) & high).sum())
     return (
-        f" {format_share(inside, int(high.sum()))} of the highly memorised lie in the middle 90 % of U, "
+        f" {format_share(inside, int(high.sum()))} of the highly memorised observations are in the central 90 % of U, "
         f"{format_number(float(f'{low:.4g}'))} to {format_number(float(f'{top:.4g}'))}."
     )
 
 
 def _describe_bins(bins: OutlierBins) -> str:
-    """The share of highly memorised observations in the lowest, the fullest and the highest bin, in words."""
+    """Describe the share of highly memorised observations in the lowest, the fullest and the highest bin."""
     shares = []
     for index in dict.fromkeys((0, int(bins.counts["regular"].argmax()), len(bins.low) - 1)):
         memorised, regular = (int(counts[index]) for counts in bins.counts.values())
@@ -191,7 +191,7 @@ def _describe_bins(bins: OutlierBins) -> str:
 
 
 def _describe_examples(table: pa.Table) -> Iterator[str]:
-    """Rows of both kinds from a few bins, in words."""
+    """List rows of both kinds from a few bins."""
     for name, rows in example_bins(table, SHOWN):
         named = [f"{KINDS[kind]} rows {', '.join(map(str, some[:NAMED]))}" for kind, some in rows.items() if some]
         if named:
@@ -200,7 +200,7 @@ def _describe_examples(table: pa.Table) -> Iterator[str]:
 
 @with_columns([f"{kind}_rows" for kind in KINDS], list)
 def example_bins(table: pa.Table, most: int) -> Iterator[tuple[str, dict[str, list[int]]]]:
-    """Some bins with examples of both kinds, from the lowest up: the bin's name, and the rows of each kind."""
+    """Some ascending bins with examples of both kinds: the bin's name, and the rows of each kind."""
     bins = read_bins(table)
     if bins is None:
         return

@@ -26,9 +26,9 @@ BINS = 5  # of log P, with examples of both kinds
 EXAMPLES = 4  # of each kind in a bin
 SAMPLES = 15
 CAPTION = (
-    f"Observations with the {EACH} lowest, the {EACH} median and the {EACH} highest scores M as published, in "
-    "nats, each with its p-value; examples of highly memorised and regular ones by log P; the closest pairs of "
-    "training images; and images drawn from the model of all data: as far as each was measured."
+    f"Images with the {EACH} lowest, {EACH} median and {EACH} highest scores M as published, in nats, and their "
+    "p-values; examples of highly memorised and regular images by log P; the closest pairs of training images; and "
+    "samples of the model of all data, if they were measured."
 )
 NAMES = {"lowest": "Least memorised", "median": "In the middle", "highest": "Most memorised"}
 
@@ -41,23 +41,23 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
         return None
     config = run.private_config
     if not isinstance(config, Density) or isinstance(config.question, KernelDensity):
-        return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+        return Gallery(CAPTION, False, "The images cannot be shown: the audit has changed since the run.")
     data = config.question.data
     places = " ".join(f"{NAMES[name]}: {', '.join(str(seen.rows[at]) for at in of)}." for name, of in groups.items())
     rows = f"Rows of observations. {places}"
     if not (show_images or is_embedded(data.name)):
-        hidden = f"Images of {data.named().name} are yours and are not shown unless asked for with --show-images"
+        hidden = f"Images of {data.named().name} are private; use --show-images to show them"
         return Gallery(CAPTION, False, f"{hidden}. {rows}")
     try:
         return Gallery(CAPTION, True, "", tuple(_measured_pictures(run, config.question, seen, groups)))
     except (ValueError, OSError, IndexError, StoreError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}. {rows}")
+        return Gallery(CAPTION, False, f"The images cannot be shown{error_reason(run, error)}. {rows}")
 
 
 def _measured_pictures(
     run: Run, question: Memorization | NearDuplicates, seen: Observations, groups: dict[str, NDArray[np.int64]]
 ) -> Iterator[Picture]:
-    """The pictures of all that the run has measured."""
+    """The images of all measures of the run."""
     images = load(question.data)
     is_null = isinstance(question, Memorization) and question.is_null
     observed = images.test_images if is_null else images.train_images
@@ -123,7 +123,7 @@ def _sample_pictures(run: Run, shape: tuple[int, int, int]) -> Iterator[Picture]
     samples = _read_samples(run, shape)
     for at, image in enumerate([] if samples is None else samples[:SAMPLES]):
         pixels = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
-        yield Picture(encode_png(pixels), f"sample {at}", f"Image {at} drawn from the model", "Drawn from the model")
+        yield Picture(encode_png(pixels), f"sample {at}", f"Sample {at} of the model", "Samples of the model")
 
 
 def _read_samples(run: Run, shape: tuple[int, int, int]) -> NDArray[np.float32] | None:

@@ -1,4 +1,4 @@
-"""Strips: rows with the median and the middle 90 % of both scores, of each label or of each cell of a sweep."""
+"""Strips: rows with the median and the central 90 % of both scores, for each label or cell of a sweep."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Strip:
         return next(self.spreads[score][1] for score in SCORES if score in self.spreads)
 
     def describe(self) -> str:
-        """The row in words."""
+        """Describe the row."""
         words = [
             (
                 f"{SCORES[score]} {drawing.format_number(middle)}, "
@@ -68,10 +68,10 @@ def class_scores(seen: Observations) -> Figure | None:
         shown = [*there[:half], *there[-half:]]
         rest = f" Of {len(there)} labels the {half} with the largest and the {half} with the smallest medians."
     caption = (
-        "Mark: the median over a label's observations; line: its middle 90 %, from the 5 % to the 95 % quantile. "
+        "Mark: the median over a label's observations; line: its central 90 %, from the 5 % to the 95 % quantile. "
         f"Dashed: 0. {format_range([strip.n for strip in shown])} observations of each label, the largest median of "
-        f"the matched-count score first.{rest} How "
-        "much observations of a class vary bears on the score: compare runs label by label rather than labels."
+        f"the matched-count score first.{rest} The "
+        "variability of a class affects its scores: compare the same label between runs rather than labels."
     )
     return draw_strips(shown, "labels", "Are some classes memorised more than others?", caption)
 

@@ -1,4 +1,4 @@
-"""A sweep's cells in one figure each of scores, courses and losses, as in figure 4."""
+"""Comparison of a sweep's cells by scores, courses and losses, as in figure 4."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tasks.audits.density.highly_memorised import HIGH
 
 BINS = 60
 PANEL, LOSSES = 1.6, 2.4  # inches
-# What is followed over the epochs: (score, statistic) and its name.
+# Statistics over epochs: (score, statistic) and name.
 FOLLOWED = {
     ("published", "quantile 0.999"): "99.9 % quantile of M as published",
     ("published", "quantile 0.95"): "95 % quantile of M as published",
@@ -45,7 +45,7 @@ FOLLOWED = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell named by its setting. Its look follows from its place, the same in every figure."""
+    """A cell named by its setting. Its style depends on its index and is equal in every figure."""
 
     name: str
     run: Run
@@ -53,7 +53,7 @@ class Cell:
 
     @cached_property
     def scores(self) -> dict[str, Array]:
-        """Each score of all observations that have it."""
+        """The defined values of each score."""
         return Observations(self.run.table("scores")).known_scores
 
     @property
@@ -62,7 +62,7 @@ class Cell:
 
 
 def compare_cells(run: Run) -> Iterable[Figure | None]:
-    """Figures that compare the cells; their spreads alone if there are too many for lines."""
+    """Figures that compare the cells; only their spreads if there are too many for lines."""
     what, names, _ = name_cells(run)
     cells = [Cell(name, cell, at) for at, (name, cell) in enumerate(zip(names, run.cells, strict=False))]
     if not cells:
@@ -73,14 +73,14 @@ def compare_cells(run: Run) -> Iterable[Figure | None]:
 
 
 def _compare_densities(cells: list[Cell], what: str) -> Figure | None:
-    """A line for each cell: how its scores are distributed, with its 95 % quantile marked: figure 4c."""
+    """A line for each cell: the distribution of its scores and its 95 % quantile, as in figure 4c."""
     there = [cell for cell in cells if cell.scores]
     if len(there) < 2:
         return None
     everything = [values for cell in there for values in cell.scores.values()]
     limits = robust_limits(everything, [0.0])
     caption = (
-        f"The share of observations in each of {BINS} bins of M, as a line; the upright stroke with the mark is a "
+        f"The share of observations in each of {BINS} bins of M; the vertical stroke with a mark is a "
         f"cell's {HIGH:.0%} quantile. Dashed: 0. n: {format_range([len(values) for values in everything])} "
         f"observations of each cell; no intervals.{_describe_cut(everything, limits)}"
     )
@@ -98,20 +98,20 @@ def _compare_densities(cells: list[Cell], what: str) -> Figure | None:
 
 
 def _describe_cut(everything: list[Array], limits: tuple[float, float]) -> str:
-    """The scores beyond the axis, in words; empty where there is none."""
+    """Describe the scores beyond the axis; empty without any."""
     beyond = [values[(values < limits[0]) | (values > limits[1])] for values in everything]
     most, far = max(map(len, beyond)), np.concatenate(beyond)
     if not len(far):
         return ""
     return (
-        f" The axis is cut: beyond it lie at most {most:,} scores of a "
+        f" The axis is cut: outside it are at most {most:,} scores of a "
         f"cell, from {drawing.format_number(float(far.min()))} "
         f"to {drawing.format_number(float(far.max()))}."
     )
 
 
 def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
-    """The density of a cell's scores, with its 95 % quantile."""
+    """The density of a cell's scores and its 95 % quantile."""
     colour, marker, dash = cell.look
     heights = np.histogram(values, edges)[0] / len(values) / (edges[1] - edges[0])
     high = float(np.quantile(values, HIGH))
@@ -125,7 +125,7 @@ def _draw_density(cell: Cell, values: Array, edges: Array) -> Layer:
     return draw
 
 
-CellCurves = dict[str, list[tuple[Cell, Curve]]]  # what is followed -> the cells with it
+CellCurves = dict[str, list[tuple[Cell, Curve]]]  # name of the statistic -> cells with it
 
 
 def _compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
@@ -141,7 +141,7 @@ def _compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
         return None
     repetitions = format_range([course.n for of_name in curves.values() for _, course in of_name])
     caption = (
-        "Over all observations, after the epochs at which the models were asked. Shade: 95 % intervals by the "
+        "Statistics over all observations, after the evaluated epochs. Shade: 95 % intervals by the "
         f"jackknife; n: {repetitions} repetitions of each cell. Dashed: 0."
     )
     alt = " ".join(
@@ -159,11 +159,11 @@ def _compare_learning_curves(cells: list[Cell], what: str) -> Figure | None:
     return _cell_chart("courses", f"When do models begin to memorise, by {what}?", caption, alt, there, panels)
 
 
-CellLosses = list[tuple[Cell, dict[str, Curve]]]  # cells, each with its losses by split
+CellLosses = list[tuple[Cell, dict[str, Curve]]]  # cells and their losses by split
 
 
 def _compare_losses(cells: list[Cell], what: str) -> Figure | None:
-    """Training and test loss by epoch, of the models with a fold left out or of that of all data: figure 4a."""
+    """Training and test loss by epoch, of models trained without a fold or of the model of all data: figure 4a."""
     trained: CellLosses = []
     for cell in cells:
         by_kind = read_losses(cell.run.table("losses"))
@@ -174,9 +174,9 @@ def _compare_losses(cells: list[Cell], what: str) -> Figure | None:
         return None
     everything = [loss for _, of_cell in trained for loss in of_cell.values()]
     caption = (
-        "Thick: the loss on the test split; thin: on the images trained on, as they were seen in the epoch. Nats per "
+        "Thick: the loss on the test split; thin: on training images during the epoch. Nats per "
         f"image, the mean of {format_range([loss.n for loss in everything])} trainings of each cell; their intervals "
-        "are in the table of losses. Losses of the first epochs may lie above what is drawn."
+        "are in the table of losses. Losses of the first epochs may exceed the axis."
     )
     alt = " ".join(
         f"{cell.name} after epoch {of_cell['test'].places[-1]}: test "
@@ -193,25 +193,25 @@ def _compare_losses(cells: list[Cell], what: str) -> Figure | None:
     up = Axis("loss, nats per image", loss_limits(everything))
     panels = facet_panels([Facet(lines, "thick: test split; thin: trained on", up)], LOSSES, epoch_axis(everything))
     there = [cell for cell, _ in trained]
-    return _cell_chart("losses", f"Do the losses part, by {what}?", caption, alt, there, panels, LOSSES)
+    return _cell_chart("losses", f"Do the losses diverge, by {what}?", caption, alt, there, panels, LOSSES)
 
 
 def _compare_spreads(cells: list[Cell], what: str) -> Figure | None:
-    """A row for each cell, where there are too many for lines."""
+    """A row for each cell, if there are too many for lines."""
     rows = _cell_strips(cells)
     if len(rows) < 2:
         return None
     shown = rows[: layout.MOST]
     rest = f" The first {len(shown)} of {len(rows)} cells." if len(rows) > len(shown) else ""
     caption = (
-        "A row is a cell. Mark: the median over its observations; line: their middle 90 %, from the 5 % to the 95 % "
+        "A row is a cell. Mark: the median over its observations; line: their central 90 %, from the 5 % to the 95 % "
         f"quantile. Dashed: 0. No intervals.{rest}"
     )
     return draw_strips(shown, "densities", f"How do the scores change with {what}?", caption)
 
 
 def _cell_strips(cells: list[Cell]) -> list[Strip]:
-    """The strips of the cells that have scores."""
+    """The strips of the cells with scores."""
     rows = (strip(cell.name, cell.scores) for cell in cells)
     return [row for row in rows if row is not None]
 

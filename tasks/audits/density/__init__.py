@@ -1,28 +1,30 @@
-"""Which observations does a generative model memorise?
+"""Which images does a generative model memorise?
 
 A density model is trained repeatedly, each time without some of the data: on L random partitions into K folds, with one
-model for each fold left out. Each model gives log p(x_i) of every observation, estimated by importance sampling.
+model trained without each fold. Each model gives log p(x_i) of every observation (image), estimated by importance
+sampling.
 
     U_i = log mean exp of log p(x_i) by the models that trained on x_i            L (K - 1) of them
-    V_i = log mean exp of log p(x_i) by those that did not                        L of them
+    V_i = log mean exp of log p(x_i) by the models that did not                   L of them
     M_i = U_i - V_i                                                               in nats
 
-Reading it. M is the gain in log probability of an observation from training on it. As published it is biased: a log
-mean exp is dominated by its largest term, and U has K - 1 times as many terms as V. Without any memory, and with log p
-that varies by 5 nats between models, M is 2.7 on average; by 50 nats, 44. Three numbers are therefore reported beside
-it: the matched-count score, with one model of each repetition on either side, which is 0 on average where nothing is
-memorised; a p-value for every observation, from redrawing which models held it out, corrected for false discoveries,
-on which the answer rests; and the gain, the mean over all observations of log p by a model that trained on them minus
-log p by one that did not.
+Interpretation. M is the gain in log probability of an observation from training on it. As published it is biased: a
+log mean exp is dominated by its largest term, and U has K - 1 times the terms of V. Without memorisation, M is 2.7 on
+average if log p varies by 5 nats between models, and 44 if it varies by 50 nats. The audit therefore reports three
+further numbers: the matched-count score, with one model of each repetition on both sides, which is 0 on average
+without memorisation; a p-value for every observation, from redrawing the models that hold it out, corrected for false
+discoveries, which decides the answer; and the gain, the mean over all observations of log p by a model that trained on
+them minus log p by a model that did not.
 
-Images are held out one by one, and exact copies together, as one observation. Of an image that has near copies in the
-data (other images of a patient) these are trained on when it is held out: its log p is as high then, M is about 0, and
-no p-value finds it. The measure `duplicates` lists the closest pairs; M says nothing of these.
+Images are held out one by one, and exact copies together, as one observation. If an image has near copies in the data
+(other images of a patient), models that hold it out train on the copies: log p stays high, M is about 0, and no p-value
+detects the memorisation. The measure `duplicates` lists the closest pairs.
 
-Other measures. Quantiles of M during training; losses; whether the highly memorised (the top 5 %) are outliers, that
-is, unlikely even to models that saw them; whether samples of the model lie closer to training images than other images
-do (a test that does not find what M finds); the closest duplicates; and two mitigations, an outlier component and
-training with differential privacy, for which the leave-one-out score is compared with epsilon.
+Other measures. Quantiles of M during training; losses; the share of outliers, images that are unlikely even under
+models that saw them, among the highly memorised (top 5 %); the distance of training images to samples of the model,
+relative to that of other images, a test that misses most of the memorisation that M detects; the closest duplicates;
+and two mitigations, an outlier component and differential privacy, for which the leave-one-out score is compared with
+epsilon.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models": M is eq. 3 and
 algorithm 1, the leave-one-out score eq. 2, the ratio eq. 6, the mitigations section 5. The matched-count score, the
@@ -30,12 +32,12 @@ null, the p-values and the gain are ours.
 
 Cost. L x K trainings and one of all data. `quickstart` takes about two minutes on two otherwise idle cores.
 
-Decisions where the paper is silent, or its code differs. When log p is estimated, all models see the same binary (or
-dequantised) pixels of an observation; `afresh` draws them anew for each model, as published and in the presets named
-after the paper's data and figures, which adds noise that is not the models' own. Images are mirrored one by one in
-training, not a batch at a time. The neighbour ratio measures each distance from the image itself, and the histograms of
-the highly memorised are split at the 95 % quantile; the released analysis measures from the first image of each batch,
-and splits at 0.95 nats.
+Decisions that the paper leaves open or that differ from its code. All models see the same binarised (or dequantised)
+pixels when log p is estimated; `resample_pixels` draws them again for each model, as published and in the presets named
+after the paper's data and figures, which adds noise that does not come from the models. Images are mirrored one by one
+in training, not a batch at a time. The neighbour ratio measures each distance from the image itself, and the histograms
+of the highly memorised are split at the 95 % quantile; the released analysis measures from the first image of each
+batch, and splits at 0.95 nats.
 """
 
 from __future__ import annotations
@@ -61,8 +63,8 @@ __all__ = ["AUDIT", "PRESETS", "Density", "about", "plan", "tiny"]
 
 
 def plan(config: Density) -> Roots:
-    """The tables of the measures that the config asks for, and their `summary`."""
-    models = trainings(config.question)  # which checks that the data can serve
+    """The tables of the requested measures, and their `summary`."""
+    models = trainings(config.question)  # checks that the data suffice
     facts = About()
     if isinstance(config.question, Memorization):
         facts = replace(about(config.question), copies=copies_held_out(config.question))
@@ -70,16 +72,16 @@ def plan(config: Density) -> Roots:
 
 
 def about(config: Memorization) -> About:
-    """The facts about a run that its tables do not hold, without the copies in its data."""
-    pair = config.leaves_out_rows
-    every = config.models**config.repetitions <= config.permutations + 1  # assignment is looked at, and none drawn
+    """Facts about a run that its tables do not contain, except for the copies in its data."""
+    holds_out_rows = config.leaves_out_rows
+    is_enumerated = config.models**config.repetitions <= config.permutations + 1  # all assignments, without draws
     return About(
         planned=config.repetitions * config.models,
         smallest=smallest_p_value(config.repetitions, config.models),
         published=repeats(config),
-        privacy=config.training.guarantee if pair else None,
+        privacy=config.training.guarantee if holds_out_rows else None,
         planted="" if config.planting is None else str(config.planting),
-        together=not pair and (every or config.permutations >= LEAST_DRAWS),
+        together=not holds_out_rows and (is_enumerated or config.permutations >= LEAST_DRAWS),
     )
 
 

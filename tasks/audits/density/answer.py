@@ -1,9 +1,8 @@
-"""The audit's answer: the rules that decide, and the verdict in words.
+"""The audit's answer: its rules, and the verdict as text.
 
-It rests on the tail: on how many observations are memorised beyond chance, by more than is negligible. The
-generalisation gap, by which the model fits on average what it trained on better, says nothing of any single
-observation: alone it never makes the answer *memorised*. Nor does the published score, which is above 0 where nothing
-is memorised.
+The answer is based on the tail: the number of images that are memorised beyond chance by more than a negligible amount.
+The generalisation gap is an average and does not describe any single image, so a gap alone is never *memorised*.
+Neither is the published score, which is above 0 even without memorisation.
 """
 
 from __future__ import annotations
@@ -48,9 +47,10 @@ def _leaves_out_folds(config: Density) -> bool:
 
 
 def thresholds(config: Density) -> Mapping[str, str]:
-    """The numbers in the rules' texts; at their defaults if the question is about no model.
+    """The numbers in the rules' texts; their defaults if the run trains no model.
 
-    Errors are near their bound with folds; with rows left out one by one they hold whatever p-values share.
+    With folds, error rates are near their bound. With single rows left out, p-values depend on one another in unknown
+    ways, and the rates are upper bounds.
     """
     question = config.question if isinstance(config.question, Memorization) else Memorization()
     return {
@@ -66,33 +66,32 @@ def thresholds(config: Density) -> Mapping[str, str]:
     }
 
 
-FOLDS = "models that left out folds"
-FOLDS = "models that left out folds"
+FOLDS = "models trained without one fold"
 BY_COUNT = Case[Evidence](
     "memorised",
-    "images are called at {level} % false discoveries (one side of a randomisation test of each, that training "
-    "raises its log probability by no more than {negligible} nats)",
+    "at least one image is identified at a false discovery rate of {level} % (a one-sided randomisation test for each "
+    "image of the hypothesis that training raises its log probability by at most {negligible} nats)",
     lambda evidence: evidence.called["estimate"] > 0,
-    "Of 100 audits of models that keep nothing, {often} {level} say memorised; of the images that are called, "
-    "{often} {level} in 100 are called wrongly.",
+    "If the models memorised nothing, {often} {level} of 100 audits would report memorisation. On average, {often} "
+    "{level} of 100 identified images are false alarms.",
     because=lambda _config, _evidence: ". This count decides the answer.",
-    explain=lambda config, evidence: explain(config, evidence, finds_nothing=False),
+    explain=lambda config, evidence: _explain_count(config, evidence),
     line=lambda _config, evidence: plain.count_line(evidence),
-    steps=plain.SCORES_FIRST,
+    steps=plain.REVIEW_IMAGES,
 )
 TOGETHER = Case[Evidence](
     "memorised",
-    "so many p-values are at most {counted} % that chance brings as many in at most {surely} of 1,000 audits "
-    "(they are counted together where each is of at least {draws} permutations, or of all there are)",
+    "more p-values are at most {counted} % than chance explains: by chance alone, at most {surely} of 1,000 audits "
+    "have that many (counted only if each p-value uses at least {draws} permutations, or all possible ones)",
     lambda evidence: evidence.by_chance <= SURELY,
-    "Chance alone brings as many small p-values in {surely} of 1,000 such audits.",
+    "By chance alone, {surely} of 1,000 such audits have that many small p-values.",
     scope=FOLDS,
     applies=_leaves_out_folds,
     because=lambda _config, _evidence: ". The test of all observations together decides the answer.",
     explain=lambda config, evidence: _explain_together(config, evidence),
     line=lambda _config, evidence: plain.all_together_line(evidence),
     rows=lambda evidence: (evidence.names[1], evidence.names[0], *evidence.names[2:]),
-    steps=plain.SCORES_FIRST,
+    steps=plain.REVIEW_IMAGES,
 )
 RULES = Rules[Evidence](
     (
@@ -106,25 +105,25 @@ RULES = Rules[Evidence](
         ),
         Case(
             "undecided",
-            "p-values were not counted together, or chance brings as many small ones in at most {significant} of 100 "
-            "audits",
+            "p-values are not counted together, or by chance alone at most {significant} of 100 audits have that many "
+            "small ones",
             lambda evidence: evidence.beyond is None or evidence.by_chance <= SIGNIFICANT,
             scope=FOLDS,
             applies=_leaves_out_folds,
-            reasons=lambda config, evidence: reasons_of_doubt(_asked_memorization(config), evidence),
+            reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
             steps=plain.MORE_REPETITIONS,
         ),
         Case(
             "not detected",
-            "the whole 95 % interval of the generalisation gap, by which training raises the log probability of an "
-            "image on average, lies below {negligible} nats, and a single image that is memorised by {detectable} nats "
-            "would be found in {power} % of cases (by the upper 95 % limit of the memory that this takes), which needs "
-            f"that {single_item('image')}",
+            "the whole 95 % interval of the generalisation gap (the mean rise in an image's log probability by "
+            "training on it) is below {negligible} nats, and a single image memorised by {detectable} nats would be "
+            "detected in {power} % of cases (by the upper 95 % limit of the detection limit), which requires that "
+            f"{single_item('image')}",
             lambda evidence: evidence.gap_is_negligible and evidence.would_find_one,
             steps=plain.NEAR_COPIES,
         ),
         undecided(
-            reasons=lambda config, evidence: reasons_of_doubt(_asked_memorization(config), evidence),
+            reasons=lambda config, evidence: reasons_of_doubt(_memorization_question(config), evidence),
             steps=plain.MORE_REPETITIONS,
         ),
     ),
@@ -132,20 +131,20 @@ RULES = Rules[Evidence](
 )
 
 LIMITS = (
-    "This speaks of the training procedure and data that were audited, at this number of trainings; not of one given "
-    "model. An observation without a small p-value is not safe: fewer models show less. Images are held out one by "
-    "one: where one has near copies in the data these are trained on when it is held out, and its memory cannot be "
-    "seen; the measure `duplicates` finds the closest pairs."
+    "The answer describes this way of training on these data, not one particular deployed model. Images that are not "
+    "reported as memorised are not proven safe, and more trainings can detect more. Images with near copies in the "
+    "data cannot be assessed, because models trained without the image still train on its copies; the measure "
+    "`duplicates` lists the closest pairs."
 )
-UNTRAINED = "Nothing is said of a model, since none was trained and asked about its observations."
+UNTRAINED = "This run trains no model, so it does not describe any model."
 SHOWN = {
     KernelDensity: "a density in one dimension, whose scores are known exactly",
     NearDuplicates: "the closest pairs of training images",
 }
 
 
-def _asked_memorization(config: Density) -> Memorization:
-    """The question of a config whose models were asked, as all that have evidence are."""
+def _memorization_question(config: Density) -> Memorization:
+    """The question of a config that has evidence, which always trains models."""
     assert isinstance(config.question, Memorization)
     return config.question
 
@@ -157,8 +156,8 @@ def read(config: Density, summary: pa.Table) -> Evidence | None:
 def explain_absence(config: Density) -> str:
     """Why there is no evidence."""
     if isinstance(config.question, Memorization):
-        return "no observation has log p by models that trained on it and by one that did not."
-    return f"no model has been asked. This run shows {SHOWN[type(config.question)]}."
+        return "no image has a log p both from a model that trained on it and from one that did not."
+    return f"no model was evaluated. This run shows {SHOWN[type(config.question)]}."
 
 
 def describe_limits(config: Density, _evidence: Evidence | None) -> str:
@@ -166,36 +165,34 @@ def describe_limits(config: Density, _evidence: Evidence | None) -> str:
 
 
 def describe_details(config: Density, evidence: Evidence) -> Iterator[str]:
-    """What the observations say together and on average, and what would have been found."""
+    """The test of all images together, the average over images, and the detection limit."""
     yield from describe_all_together(evidence)
-    yield from describe_gap(_asked_memorization(config), evidence)
+    yield from describe_gap(_memorization_question(config), evidence)
     yield from describe_found(evidence)
 
 
-def explain(config: Density, evidence: Evidence, finds_nothing: bool = True) -> str:
-    """What was found in words that need no statistics; an answer that accuses says nothing of what else would show."""
-    question = _asked_memorization(config)
+def explain(config: Density, evidence: Evidence) -> str:
+    """The finding in plain words, if no image is memorised."""
+    question = _memorization_question(config)
     sentences = (
         *plain.explain_count(question, evidence),
-        *(plain.explain_found(evidence) if finds_nothing else ()),
+        *plain.explain_detection_limit(evidence),
         *plain.explain_gap(question, evidence),
     )
     return " ".join(sentences)
+
+
+def _explain_count(config: Density, evidence: Evidence) -> str:
+    return " ".join(plain.explain_count(_memorization_question(config), evidence))
 
 
 def _explain_together(config: Density, evidence: Evidence) -> str:
-    """The same if the p-values of all images together decide."""
-    question = _asked_memorization(config)
-    sentences = (
-        *plain.explain_count(question, evidence),
-        *plain.explain_all_together(question),
-        *plain.explain_gap(question, evidence),
-    )
-    return " ".join(sentences)
+    question = _memorization_question(config)
+    return " ".join((*plain.explain_count(question, evidence), *plain.explain_all_together(question, evidence)))
 
 
 def _draw_gap(config: Density, evidence: Evidence) -> NumberLine | None:
-    return plain.gap_line(_asked_memorization(config), evidence)
+    return plain.gap_line(_memorization_question(config), evidence)
 
 
 def is_null(config: Density) -> bool:
@@ -211,14 +208,14 @@ ANSWERING = Answering[Evidence](
     describe=lambda _config, evidence: describe_count(evidence),
     rows=lambda evidence: evidence.names,
     details=describe_details,
-    remarks=lambda config, evidence: remarks(_asked_memorization(config), evidence.background),
+    remarks=lambda config, evidence: remarks(_memorization_question(config), evidence.background),
     published=lambda evidence: describe_published_score(evidence.background),
     explain=explain,
     line=_draw_gap,
     null=Null(
         holds=is_null,
-        remark=lambda _config: "No model was trained on the images that were asked about: this is a null.",
-        proper="asked=train",
+        remark=lambda _config: "This is a control run: no model was trained on the evaluated images.",
+        proper="evaluation_split=train",
         notice=plain.NOTICE_OF_NULL,
     ),
 )
@@ -232,7 +229,7 @@ def certificate(config: Density, summary: pa.Table, verdict: Verdict) -> Certifi
     return ANSWERING.certificate(config, summary, verdict)
 
 
-# What a search over training choices moves.
+# The objectives of a search over training choices.
 OBJECTIVES = Objectives(
     memorization=Objective(
         "mean matched-count M", "nats", "lower", row_reader(*row_name("matched-count M", statistic="mean"))

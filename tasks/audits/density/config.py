@@ -1,4 +1,4 @@
-"""The configuration of the audit, one type for each of its questions, and the facts that its summary needs."""
+"""The audit's configuration, one type for each question, and the facts that its summary needs."""
 
 from __future__ import annotations
 
@@ -17,51 +17,51 @@ from tasks.training.density_config import FOLDS, REPETITIONS, Split
 from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining, guarantee_of, link_of
 from tasks.training.recipe import Count, Privacy, Rate
 
-RELEASED = ("mnist", "cifar10", "celeba")  # the data whose partitions the paper's code draws
+RELEASED = ("mnist", "cifar10", "celeba")  # data sets whose partitions the paper's code draws
 
 
 @dataclass(frozen=True)
 class KFold(Ranged):
-    """Each model leaves out a fold of the data; one more model is trained on all data."""
+    """Each model is trained without one fold of the data, and one more model on all data."""
 
     tag: ClassVar[str] = "kfold"
 
     folds: Annotated[int, AtLeast(2)] = 10
-    """Folds of a partition (K), with a model for each that has not seen it."""
-    asked: Split = "train"
-    """Ours: train is the audit; test evaluates images that no model was trained on, which is a null."""
+    """Folds of a partition (K), each with a model trained without it."""
+    evaluation_split: Split = "train"
+    """Ours: images that are evaluated; test images, which no model was trained on, make the run a control."""
 
 
 @dataclass(frozen=True)
 class PublishedFolds(Ranged):
-    """Each model leaves out a fold of one of the first partitions that the paper's released code draws."""
+    """Each model is trained without one fold of the partitions that the paper's released code draws."""
 
     tag: ClassVar[str] = "released"
 
     folds: ClassVar[int] = FOLDS
-    asked: ClassVar[Split] = "train"
+    evaluation_split: ClassVar[Split] = "train"
 
 
 @dataclass(frozen=True)
 class SingleRows(Ranged):
-    """Some models leave out one observation, the others none."""
+    """Some models are trained without one image, the others on all images."""
 
     tag: ClassVar[str] = "loo"
 
-    left_out: Annotated[int, AtLeast(0)] = 0
-    """Number of observations that are left out, drawn at random; 0: every one."""
+    held_out_rows: Annotated[int, AtLeast(0)] = 0
+    """Number of images that are held out one by one, drawn at random; 0: all."""
 
 
 @dataclass(frozen=True)
 class ScoreMeasure:
-    """The score of each observation, which is always computed."""
+    """The score of each image, which is always computed."""
 
     tag: ClassVar[str] = "scores"
 
 
 @dataclass(frozen=True)
 class OutlierMeasure(Ranged):
-    """Whether highly memorised observations are outliers."""
+    """The share of outliers among highly memorised images."""
 
     tag: ClassVar[str] = "outliers"
 
@@ -71,7 +71,7 @@ class OutlierMeasure(Ranged):
 
 @dataclass(frozen=True)
 class NeighbourMeasure(Ranged):
-    """Whether samples of the model lie closer to training images than other images do."""
+    """The distance of training images to samples of the model, relative to that of other images."""
 
     tag: ClassVar[str] = "neighbours"
 
@@ -94,28 +94,27 @@ M = TypeVar("M")
 class ModelTraining(Ranged):
     """A density model trained by Engram.
 
-    The defaults are the published setting for MNIST. Another way of training is another type: the field `training` then
-    has alternatives, which their tags distinguish.
+    The defaults are the published setting for MNIST.
     """
 
     tag: ClassVar[str] = "density"
 
     model: DensityModel = DensityModel("vae")
-    """The density model: one of `tasks.models.catalog`, or your own as package.module:factory."""
+    """Density model: a name in `tasks.models.catalog`, or your own as package.module:factory."""
     width: Annotated[float, Finite()] = 1.0
-    """Ours: the factor on the units of its hidden layers (vae alone), rounded to whole ones; its code stays."""
+    """Ours: factor of the number of units in hidden layers (vae only), rounded; the code keeps its size."""
     epochs: Count = 100
     """Epochs of training."""
-    every: Annotated[int, AtLeast(0)] = 5
-    """Epochs between estimates of log p; 0: after the last alone."""
+    evaluation_interval: Annotated[int, AtLeast(0)] = 5
+    """Epochs between estimates of log p; 0: only after the last epoch."""
     batch: Count = 64
-    """Images a step."""
+    """Images per step."""
     learning_rate: Rate = 1e-3
-    """The learning rate of Adam."""
-    outliers: Annotated[float, Share(one=False)] = 0.0
-    """The share of an outlier component in the likelihood (section 5); 0: none."""
+    """Learning rate of Adam."""
+    outlier_share: Annotated[float, Share(one=False)] = 0.0
+    """Share of an outlier component in the likelihood (section 5); 0: none."""
     privacy: LinkedTraining | DifferentialPrivacy = LinkedTraining()
-    """Whether training is differentially private (section 5), or can be divided into links."""
+    """Differential privacy (section 5), or the links of a training without it."""
 
     def conflicts(self) -> Iterator[str]:
         self.model.check(self.width)
@@ -133,13 +132,17 @@ class ModelTraining(Ranged):
 
     @property
     def recorded(self) -> tuple[int, ...]:
-        """The epochs after which log p is estimated, the last among them."""
-        return (*range(self.every, self.epochs, self.every), self.epochs) if self.every else (self.epochs,)
+        """The epochs after which log p is estimated, including the last."""
+        return (
+            (*range(self.evaluation_interval, self.epochs, self.evaluation_interval), self.epochs)
+            if self.evaluation_interval
+            else (self.epochs,)
+        )
 
 
 @dataclass(frozen=True)
 class Memorization(Ranged):
-    """Which observations does a density model memorise? Models are trained here, each without some of the data.
+    """Which images does a density model memorise? Models are trained here, each without part of the data.
 
     The defaults are the published setting for MNIST.
     """
@@ -147,35 +150,34 @@ class Memorization(Ranged):
     tag: ClassVar[str] = "memorization"
 
     data: Dataset = Dataset("mnist")
-    """The observations: images."""
+    """Images."""
     training: ModelTraining = ModelTraining()
-    """How models are trained."""
+    """Training of the models."""
     estimator: KFold | PublishedFolds | SingleRows = KFold()
-    """What each model leaves out: a fold of the data (kfold), one of the paper's folds (released), or
-    one observation (loo)."""
+    """Held-out data of each model: a fold (kfold), one of the paper's folds (released), or one image (loo)."""
     repetitions: Annotated[int, AtLeast(1)] = 10
-    """Random partitions into folds (L); of loo, models of all data (T), and the same number without each row."""
+    """Random partitions into folds (L); for loo, models of all data, and models without each held-out image."""
     measures: tuple[Measured, ...] = (ScoreMeasure(),)
-    """The measures; scores are always computed."""
+    """Measures; scores are always computed."""
     examples: Annotated[int, AtLeast(0)] = 0
-    """Ours: train on the first so many training images; 0: all."""
+    """Ours: number of training images, from the first; 0: all."""
     samples: Annotated[int, AtLeast(1)] = 256
-    """Codes with which log p of an observation is estimated."""
-    afresh: bool = False
-    """Whether each model sees a view of its own of an observation, as published, or all see one."""
-    refine: Annotated[int, AtLeast(0)] = 0
-    """Ours: steps by which codes are first fitted to each observation; 0: they are the encoder's."""
+    """Codes for each estimate of log p."""
+    resample_pixels: bool = False
+    """Binarised or dequantised pixels are drawn again for each model, as published; false: once for all."""
+    refinement_steps: Annotated[int, AtLeast(0)] = 0
+    """Ours: optimisation steps that fit the codes to each image before log p is estimated; 0: none."""
     negligible: Annotated[float, Finite(zero=True)] = 0.1
-    """Ours: nats from which an observation, or the generalisation gap, counts as memorised."""
+    """Ours: largest negligible effect, of an image or of the generalisation gap, in nats."""
     detectable: Annotated[float, Finite()] = field(default=10.0, metadata={ANSWER_ONLY: True})
-    """Ours: not detected is answered only where one observation memorised by so many nats would be found."""
+    """Ours: largest detection limit for a single image, in nats, with which not detected is possible."""
     permutations: Annotated[int, AtLeast(1)] = 99_999
-    """Ours: scores that an observation's is compared with for its p-value, or all where hardly any reaches it;
-    below 9,999 p-values are not counted together."""
+    """Ours: permutations for the p-value of an image, or all if the p-value is very small; with fewer than 9,999,
+    p-values are not counted together."""
     draws: Annotated[int, AtLeast(1)] = 64
-    """Ours: draws whose mean the matched-count score is."""
+    """Ours: draws that the matched-count score averages over."""
     seed: Annotated[int, AtLeast(0)] = 0
-    """Ours: the only source of chance."""
+    """Ours: seed of all random numbers."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.detectable > self.negligible:
@@ -186,7 +188,7 @@ class Memorization(Ranged):
             yield from self._released_conflicts()
 
     def _released_conflicts(self) -> Iterator[str]:
-        """What the paper's released code drew no partitions for."""
+        """Settings for which the paper's released code has no partitions."""
         if self.data.name not in RELEASED or self.examples:
             examples = f"the first {self.examples} images of " if self.examples else ""
             yield (
@@ -202,7 +204,7 @@ class Memorization(Ranged):
 
     @property
     def leaves_out_rows(self) -> bool:
-        """Whether models leave out single observations."""
+        """Whether models hold out single images."""
         return isinstance(self.estimator, SingleRows)
 
     @property
@@ -210,46 +212,46 @@ class Memorization(Ranged):
         return isinstance(self.estimator, PublishedFolds)
 
     @property
-    def asked(self) -> Split:
+    def evaluation_split(self) -> Split:
         """The images that models are evaluated on."""
-        return "train" if isinstance(self.estimator, SingleRows) else self.estimator.asked
+        return "train" if isinstance(self.estimator, SingleRows) else self.estimator.evaluation_split
 
     @property
     def models(self) -> int:
-        """Models of a repetition (K): one for each fold; of loo the two with and without a row."""
+        """Models per repetition (K): one for each fold; for loo two, with and without an image."""
         return 2 if isinstance(self.estimator, SingleRows) else self.estimator.folds
 
     @property
     def is_null(self) -> bool:
-        """Whether models are asked about images that none was trained on."""
-        return self.asked == "test"
+        """Whether models are evaluated on images that none was trained on."""
+        return self.evaluation_split == "test"
 
     @property
     def planting(self) -> Planting | None:
-        """What is planted in the images that the models are asked about."""
-        return split_name(self.data.name)[1].planting if self.asked == "train" else None
+        """The kind of images planted in the evaluated data; None without any."""
+        return split_name(self.data.name)[1].planting if self.evaluation_split == "train" else None
 
 
 @dataclass(frozen=True)
 class NearDuplicates(Ranged):
-    """Which training images are closest to one another? Nothing is trained."""
+    """Which training images are closest to one another? No model is trained."""
 
     tag: ClassVar[str] = "duplicates"
 
     data: Dataset = Dataset("cifar10")
-    """The images."""
+    """Images."""
     examples: Annotated[int, AtLeast(0)] = 0
     """Number of training images, from the first; 0: all."""
 
 
 @dataclass(frozen=True)
 class KernelDensity(Ranged):
-    """What is memorisation? A density in one dimension, whose scores are known exactly."""
+    """A density in one dimension whose scores are known exactly, as an illustration."""
 
     tag: ClassVar[str] = "kernel"
 
     seed: Annotated[int, AtLeast(0)] = 0
-    """The only source of chance."""
+    """Seed of all random numbers."""
 
 
 Question = Memorization | NearDuplicates | KernelDensity
@@ -257,21 +259,21 @@ Question = Memorization | NearDuplicates | KernelDensity
 
 @dataclass(frozen=True)
 class Density(Ranged):
-    """Configuration: the question, with its data and models."""
+    """Configuration: the question, its data and its models."""
 
     question: Question = Memorization()
-    """Memorization that trained models memorise, near duplicates in the data, or a density that is known exactly."""
+    """Memorisation by trained models, near duplicates in the data, or a density that is known exactly."""
 
 
 @dataclass(frozen=True)
 class About:
-    """The config of the summary: the facts about a run that its tables do not hold.
+    """The configuration of the summary: facts about a run that its tables do not contain.
 
-    `planned` is the number of models planned for an observation, `smallest` the smallest p-value that it can have,
-    `published` the cell of the paper whose every setting the run has, if any, `privacy` the guarantee of models that
-    left out a single row, and `together` whether p-values may be counted together (tasks.audits.density.tail).
-    `copies` are the exact copies among the observations, which are held out together. `planted` says what is planted in
-    the data that the models are asked about, such as inverted10; empty for nothing.
+    `planned` is the number of models planned for an image, `smallest` the smallest p-value that an image can have,
+    `published` the cell of the paper whose settings the run repeats (empty: none), `privacy` the guarantee of models
+    that hold out a single image, and `together` whether p-values may be counted together (tasks.audits.density.tail).
+    `planted` names the images planted in the evaluated data, such as inverted10 (empty: none). `copies` are the exact
+    copies among the images, which are held out together.
     """
 
     planned: int = 0

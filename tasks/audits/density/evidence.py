@@ -1,4 +1,4 @@
-"""What the summary says of the observations: the rows that the answer rests on, and those told beside it."""
+"""The evidence in a summary: the rows that decide the answer, and background rows."""
 
 from __future__ import annotations
 
@@ -29,34 +29,33 @@ OF_CALLED = "matched-count M of the memorised"
 EFFECTIVE = row_name("effective samples of log p", statistic="median")
 FEW_EFFECTIVE = row_name("effective samples of log p", below=FEW_SAMPLES)
 SIGNIFICANT = 0.05
-SURELY = 0.001  # of all together: beside the 5 % of those that are called it is little
+SURELY = 0.001  # of the test of all observations: small compared with the 5 % of single ones
 
 
 @dataclass(frozen=True)
 class Background:
-    """Rows of the summary that decide nothing and are told beside the answer; None where there is no such row."""
+    """Rows of the summary that accompany the answer without deciding it; None if a row is missing."""
 
-    median_called: Row | None = None  # matched-count M of the observations that are called
+    median_called: Row | None = None  # matched-count M of the identified observations
     highest_called: Row | None = None
-    fewest_models: Row | None = None  # of an observation, where some are missing
+    fewest_models: Row | None = None  # models of an observation, if some are missing
     whole: Row | None = None  # the loss of the model of all data
-    effective: Row | None = None  # samples that log p is effectively from
-    few_effective: Row | None = None  # the share of observations with few of these
+    effective: Row | None = None  # effective samples of log p
+    few_effective: Row | None = None  # share of observations with few effective samples
     largest: Row | None = None  # score of a row left out of private trainings
     above_epsilon: Row | None = None
-    planted: Row | None = None  # the share of what was planted that is called
+    planted: Row | None = None  # share of planted images that are identified
     published: Row | None = None  # the medians of both scores
     matched: Row | None = None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The rows of the summary that the answer rests on; None where there is no such row.
+    """The rows of the summary that decide the answer; None if a row is missing.
 
-    `called` is the share of observations that are called memorised one by one, `beyond` the share memorised beyond
-    chance (None where p-values are not counted together), `gap` the generalisation gap and `found` the memory with
-    which a single observation would be called. `names` are those of the rows that there are, in this order, and
-    `tied` is the row of equal scores.
+    `called` is the share of observations identified as memorised, `beyond` the share memorised beyond chance (None if
+    p-values are not counted together), `gap` the generalisation gap and `found` the detection limit of a single
+    observation. `names` are the names of the existing rows in this order, and `tied` is the row of equal scores.
     """
 
     called: Row
@@ -72,12 +71,12 @@ class Evidence:
 
     @property
     def count(self) -> int:
-        """The number of observations that are called."""
+        """The number of identified observations."""
         return numerator(self.called)
 
     @property
     def by_chance(self) -> float:
-        """The probability that chance brings as many small p-values; 1 where this is unknown."""
+        """The probability of at least this number of small p-values by chance; 1 if it is unknown."""
         p_value = None if self.beyond is None else self.beyond["p_value"]
         return 1.0 if p_value is None else float(p_value)
 
@@ -87,14 +86,14 @@ class Evidence:
 
     @property
     def would_find_one(self) -> bool:
-        """Whether a single observation would surely be found with as much memory as the config asks."""
+        """Whether a single observation memorised by `detectable` nats would be detected."""
         if self.resolution is not None and not self.resolution.finds_one:
             return False
         return self.found is not None and self.found["high"] is not None and self.found["high"] <= self.detectable
 
 
 def read_evidence(config: Memorization, summary: pa.Table) -> Evidence | None:
-    """The evidence in a summary; None where no observation has a score."""
+    """The evidence in a summary; None if no observation has a score."""
     rows = index_rows(summary)
     if CALLED not in rows or rows[CALLED]["estimate"] is None:
         return None

@@ -1,12 +1,12 @@
-"""The observations that have a score, and which of them are highly memorised: those above the 95 % quantile of M.
+"""Observations with a score, and the highly memorised ones: those above the 95 % quantile of M.
 
-From the table of scores, of which log_p_trained (U, in nats) and m_matched are read here: M with as many models on
-either side, since the published one is higher wherever models disagree more, memory or no memory.
+Of the table of scores, log_p_trained (U, in nats) and m_matched are read: M with equal numbers of models on both sides,
+since the published score is higher if models disagree more, with or without memorisation.
 
-What is computed of all observations together, such as a correlation or a share, is of the same L K models for all of
-them: its unit is the repetition, and its interval the jackknife's. Where nothing is memorised it need not be 0, for M
-and whatever goes with how hard an image is both go with how far models disagree on it; its null is what it is on
-average where other models hold the observations out, U and M of the same draw: either hangs on which these are.
+A statistic of all observations, such as a correlation or a share, depends on the same L K models for all of them: its
+unit of replication is the repetition, and its interval the jackknife's. It need not be 0 without memorisation, since
+both M and other properties of an image depend on how much models disagree on it. Its null is the mean under redrawn
+held-out models, with U and M from the same draw, since both depend on it.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, where the score is
 the published one.
@@ -36,7 +36,7 @@ class Scored:
     """The observations that have a score: rows, U and M, each (observations,).
 
     `u_without` and `m_without` (observations, L) are the same without each repetition, `u_redrawn` and `m_redrawn`
-    (observations, draws) had other models held the observations out; without columns where the table does not say.
+    (observations, draws) with redrawn held-out models; without columns if the table lacks them.
     """
 
     rows: NDArray[np.int64]
@@ -55,8 +55,8 @@ class Scored:
 
 @dataclass(frozen=True)
 class OfAll:
-    """A statistic of all observations with its interval over repetitions, what it is without memory, and the two-tailed
-    p-value of that; None where unknown."""
+    """A statistic of all observations, its interval over repetitions, its value without memorisation, and the two-sided
+    p-value of that value; None if unknown."""
 
     estimate: Estimate
     null: float | None = None
@@ -64,7 +64,7 @@ class OfAll:
 
 
 def scored_observations(scores: pa.Table) -> Scored:
-    """The observations that have U and M; either may be infinite."""
+    """The observations with U and M, which may be infinite."""
     rows, u, m = (column(scores, name) for name in ("row", "log_p_trained", "m_matched"))
     trained, m_without = (lists(scores, name) for name in ("trained", "matched_without"))
     u_redrawn, m_redrawn = (lists(scores, name) for name in ("trained_redrawn", "matched_redrawn"))
@@ -78,11 +78,10 @@ def scored_observations(scores: pa.Table) -> Scored:
 
 
 def statistic_with_interval(statistic: Callable[[Array, Array], float], observations: Scored) -> OfAll:
-    """A statistic of U and M of all observations, with its jackknife interval over repetitions, and its null.
+    """A statistic of U and M of all observations, its jackknife interval over repetitions, and its null.
 
-    The null is the mean over the redrawings of which models hold the observations out. The p-value is that the
-    statistic is one more of these, by Student's t: (value - mean) / (s sqrt(1 + 1 / R)) with R - 1 degrees of freedom
-    for R of them.
+    The null is the mean over R draws of the held-out models. The p-value tests that the statistic is one more of these
+    draws, by Student's t: (value - mean) / (s sqrt(1 + 1 / R)) with R - 1 degrees of freedom.
     """
     value = statistic(observations.u, observations.m)
     both = zip(observations.u_without.T, observations.m_without.T, strict=False)
@@ -101,12 +100,12 @@ def statistic_with_interval(statistic: Callable[[Array, Array], float], observat
 
 
 def column(table: pa.Table, name: str) -> Array:
-    """A column of numbers, NaN where it is null."""
+    """A column of numbers, NaN for null."""
     return np.asarray(table[name].to_numpy(), np.float64)
 
 
 def lists(table: pa.Table, name: str) -> Array:
-    """A column of lists of one length as (rows, length), NaN where there is none; (rows, 0) of a column of nulls."""
+    """A column of lists of equal length as (rows, length), NaN for null; (rows, 0) for a column of nulls."""
     values = table[name].combine_chunks()
     if values.null_count == len(values):
         return np.empty((len(values), 0))
@@ -117,8 +116,8 @@ def lists(table: pa.Table, name: str) -> Array:
 def highly_memorised_mask(m: Array) -> Mask:
     """The mask of the observations whose score is above its 95 % quantile, or +inf.
 
-    The score is +inf where all models that held the observation out call it impossible. The quantile is taken without
-    interpolation, which an infinite score would spoil; the same observations are above it.
+    The score is +inf if all models that held the observation out assign it probability 0. The quantile is taken without
+    interpolation, which an infinite score would invalidate; the same observations are above it.
     """
     if not len(m):
         return np.zeros(0, np.bool_)
@@ -126,20 +125,20 @@ def highly_memorised_mask(m: Array) -> Mask:
 
 
 def within_central(scores: pa.Table, share: float = 0.9) -> OfAll:
-    """The share of the highly memorised whose U lies in the central `share` of U.
+    """The share of highly memorised observations whose U is in the central `share` of U.
 
-    It is 0 where the highly memorised are those with the lowest U, and near `share` where M has nothing to do with U.
-    Section 4.3: "more than half" for CelebA.
+    It is 0 if the highly memorised observations have the lowest U, and near `share` if M is independent of U. Section
+    4.3: "more than half" for CelebA.
     """
     return statistic_with_interval(lambda u, m: central_share(u, m, share), scored_observations(scores))
 
 
 def central_share(u: Array, m: Array, share: float) -> float:
-    """The share of those with the highest M whose U lies in the central `share` of U; NaN without any."""
+    """The share of observations with the highest M whose U is in the central `share` of U; NaN without any."""
     high = highly_memorised_mask(m)
     if not high.any():
         return np.nan
     tail = (1 - share) / 2
-    # Without interpolation, which an infinite U would spoil: the inner neighbours.
+    # Without interpolation, which an infinite U would invalidate: the inner neighbours.
     low, top = np.quantile(u, tail, method="higher"), np.quantile(u, 1 - tail, method="lower")
     return float((high & (low <= u) & (u <= top)).sum() / high.sum())

@@ -1,8 +1,7 @@
 """log p of the observations by every trained model, block by block, from the tables of the trainings (FITTED).
 
-The tables come in any order, and some may be missing; a training that came as several links has several tables, each
-with log p at epochs of its own. Nothing of the size of all tables is made: a block copies its observations' numbers
-out of them.
+Tables come in any order, and some may be missing; a training of several links has several tables, each with log p at
+its own epochs. To bound memory, a block copies only the numbers of its observations.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from tasks.datasets.dataset import Dataset
 from tasks.training.density import OF_OBSERVATIONS, is_fitted
 from tasks.training.density_config import RELEASED_SEED, Split, fold_of, released_fold_of
 
-# So many observations at a time. Chance is drawn per block, so that another number makes other draws.
+# Observations per block. Random numbers are drawn per block, so another size gives other draws.
 BLOCK = 1024
 
 LogDensity = NDArray[np.float32]  # log p of every observation, by one model at one epoch
 ByEpoch = dict[int, LogDensity]
-Place = tuple[int, int]  # a model's: repetition, and which of its K
+Place = tuple[int, int]  # repetition and model among its K
 
 
 @dataclass(frozen=True)
 class Folds(Ranged):
-    """Random partitions of the observations into folds, by seed, and a model for each fold, trained without it.
+    """Random partitions of the observations into folds, by seed, and one model trained without each fold.
 
-    There are `observations`, the first training images, or with `asked` test the test images: then a fold is one of
-    theirs that no model has seen any more of than of the others.
+    The observations are the first `observations` training images or, if `asked` is test, the test images: no model is
+    then trained on any fold.
     """
 
     data: Dataset
@@ -46,7 +45,7 @@ class Folds(Ranged):
     folds: int
     asked: Split = "train"
     joins_copies: bool = False
-    """Whether exact copies are one observation, held out together."""
+    """Exact copies are one observation, held out together."""
 
     def conflicts(self) -> Iterator[str]:
         if not self.partitions:
@@ -58,12 +57,12 @@ class Folds(Ranged):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Repetitions L and models of each, K."""
+        """Repetitions L and models per repetition K."""
         return len(self.partitions), self.folds
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The observations that have a score: of exact copies the first."""
+        """The observations with a score: the first of exact copies."""
         if self.joins_copies:
             return np.unique(first_copies(load(self.data))[: self.observations])
         return np.arange(self.observations)
@@ -75,7 +74,7 @@ class Folds(Ranged):
 
 @dataclass(frozen=True)
 class ReleasedFolds(Folds):
-    """The partitions that the paper's released code draws, by number from 0 in place of a seed."""
+    """The partitions of the paper's released code, by number from 0 instead of a seed."""
 
     generator: int = RELEASED_SEED
 
@@ -85,9 +84,9 @@ class ReleasedFolds(Folds):
 
 @dataclass(frozen=True)
 class LeaveOneOut(Ranged):
-    """Models of all of the first `observations` training images, and as many without each of the rows `left_out`.
+    """Models of the first `observations` training images, and the same number without each row of `left_out`.
 
-    A repetition is one of either for each row: in the order of their seeds, which has no meaning.
+    A repetition pairs one of each kind for each row, in the arbitrary order of their seeds.
     """
 
     data: Dataset
@@ -106,29 +105,29 @@ class LeaveOneOut(Ranged):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Repetitions L, and the two models of each: with all rows, and without the one."""
+        """Repetitions L and two models per repetition: with all rows, and without the held-out row."""
         return self.repetitions, 2
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The observations that have a score."""
+        """The observations with a score."""
         return np.array(self.left_out)
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some observations' log p by every model at one epoch, as tasks.audits.density.memorization takes it."""
+    """log p of some observations by every model at one epoch, as input to tasks.audits.density.memorization."""
 
     number: int  # from 0
-    places: slice  # among the rows that have a score
-    log_p: NDArray[np.float64]  # (n, L, K) in nats; NaN where there is no such model
+    places: slice  # among the rows with a score
+    log_p: NDArray[np.float64]  # (n, L, K) in nats; NaN if the model is missing
     held_out: NDArray[np.int64]  # (n, L)
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A training: what it left out, and by epoch, where it was recorded, log p of every observation and how many
-    samples it is effectively from, if it is from any."""
+    """A training: its held-out data, and by recorded epoch log p of every observation and the effective number of
+    samples, if log p is estimated from samples."""
 
     partition: int | None
     fold: int | None
@@ -140,7 +139,7 @@ class Trained:
 
 
 def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
-    """The label of every observation that has a score; None where the data have fewer than two classes."""
+    """The label of every observation with a score; None if the data have fewer than two classes."""
     images = load(models.data)
     if images.classes < 2:
         return None
@@ -153,9 +152,9 @@ def labels(models: Folds | LeaveOneOut) -> NDArray[np.int32] | None:
 
 
 def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
-    """The trainings of these tables, the links of one put together.
+    """Read the trainings of these tables and join the links of each.
 
-    ValueError where a table is none of a training, or a model was asked about another number of observations.
+    Raises ValueError if a table is not that of a training, or a model scored another number of observations.
     """
     by_training: dict[tuple[int | None, int | None, int | None, int], tuple[ByEpoch, ByEpoch, ByEpoch]] = {}
     for number, table in enumerate(inputs):
@@ -168,15 +167,15 @@ def _read_trainings(inputs: Inputs, observations: int) -> list[Trained]:
             for epoch, values in _recorded_epochs(table, name) if name in table.column_names else ():
                 if len(values) != observations:
                     raise ValueError(
-                        f"the training of seed {first['seed']} was asked about {len(values)} observations at epoch "
-                        f"{epoch}; there are {observations}"
+                        f"the training of seed {first['seed']} scored {len(values)} observations at epoch {epoch}; "
+                        f"expected {observations}"
                     )
                 by_epoch[epoch] = values
     return [Trained(*training, *columns) for training, columns in by_training.items()]
 
 
 def _recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensity]]:
-    """Each epoch at which the column was recorded, with its numbers of every observation: the table's own memory."""
+    """Each recorded epoch of the column and its values for every observation, without a copy."""
     epochs, column = table["epoch"].to_pylist(), table[name]
     for epoch, valid, values in zip(epochs, column.is_valid().to_pylist(), column, strict=True):
         if valid:
@@ -184,7 +183,7 @@ def _recorded_epochs(table: pa.Table, name: str) -> Iterator[tuple[int, LogDensi
 
 
 class LogDensities:
-    """log p by every model, addressed by its repetition and its number among the K."""
+    """log p by every model, addressed by its repetition and its number among the K models."""
 
     def __init__(self, models: Folds | LeaveOneOut, inputs: Inputs) -> None:
         self.models = models
@@ -196,11 +195,11 @@ class LogDensities:
             self.shared, self.by_row = _row_models(models, self.trainings)
 
     def recorded_at(self, epoch: int) -> bool:
-        """Whether log p was recorded at the epoch by any model."""
+        """Whether any model recorded log p at the epoch."""
         return any(epoch in training.log_p for training in self.trainings)
 
     def blocks(self, epoch: int) -> Iterator[Block]:
-        """Blocks of all observations that have a score; ValueError where a model gives NaN or inf."""
+        """Blocks of all observations with a score. Raises ValueError if a model gives NaN or inf."""
         rows = self.models.rows
         folds = self.folds_of_all()
         for number, start in enumerate(range(0, len(rows), BLOCK)):
@@ -215,10 +214,10 @@ class LogDensities:
             yield Block(number, places, log_p, folds[places])
 
     def effective_samples(self, epoch: int, of_encoder: bool = False) -> NDArray[np.float64]:
-        """How many samples log p of each observation is effectively from: the median over its models, (n,).
+        """The effective number of samples of each observation's log p: the median over its models, (n,).
 
-        NaN where there is none at the epoch, as with models that are not evaluated by importance sampling. Where codes
-        are fitted to each observation, what it is with the codes of the encoder alone is that `of_encoder`.
+        NaN if it is unknown at the epoch, as for models that are not evaluated by importance sampling. If codes are
+        fitted to each observation, `of_encoder` selects the number for the unfitted codes of the encoder.
         """
 
         def samples(training: Trained) -> Mapping[int, LogDensity]:
@@ -240,7 +239,7 @@ class LogDensities:
         return medians
 
     def folds_of_all(self) -> NDArray[np.int64]:
-        """The number of the model that held each observation out, by repetition, (n, L)."""
+        """The model that held each observation out, by repetition, (n, L)."""
         models = self.models
         if isinstance(models, LeaveOneOut):
             return np.ones((len(models.left_out), models.repetitions), np.int64)
@@ -249,7 +248,7 @@ class LogDensities:
 
 
 def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray[np.int64]) -> None:
-    """Write a model's log p of these rows, where it was recorded at the epoch."""
+    """Write a model's log p of these rows if it was recorded at the epoch."""
     if epoch not in training.log_p:
         return
     into[:] = training.log_p[epoch][rows]
@@ -263,13 +262,13 @@ def fill(into: NDArray[np.float64], training: Trained, epoch: int, rows: NDArray
 
 
 def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained]:
-    """The model of each fold; ValueError for a model of no such fold, or two models of one fold."""
+    """The model of each fold. Raises ValueError for an unknown fold, or for two models of one fold."""
     repetitions = {seed: repetition for repetition, seed in enumerate(models.partitions)}
     placed: dict[Place, Trained] = {}
     for training in trainings:
         fold = training.fold
         if training.partition not in repetitions or fold is None or not 0 <= fold < models.folds:
-            raise ValueError(f"the training of seed {training.seed} left out no fold of these partitions")
+            raise ValueError(f"the training of seed {training.seed} held out no fold of these partitions")
         place = repetitions[training.partition], fold
         if place in placed:
             both = f"{placed[place].seed} and {training.seed}"
@@ -281,11 +280,11 @@ def _fold_models(models: Folds, trainings: list[Trained]) -> dict[Place, Trained
 def _row_models(
     models: LeaveOneOut, trainings: list[Trained]
 ) -> tuple[dict[Place, Trained], dict[int, dict[int, Trained]]]:
-    """The models of all data, and those without each row by row and repetition; ValueError for others, or too many."""
+    """The models of all data, and the models without each row. Raises ValueError for other or too many models."""
     wanted = {None, *models.left_out}
     for training in trainings:
         if training.row not in wanted or training.fold is not None:
-            raise ValueError(f"the training of seed {training.seed} left out something else than one of these rows")
+            raise ValueError(f"the training of seed {training.seed} held out none of these rows")
     groups = group_by(trainings, lambda training: training.row)
     for row, group in groups.items():
         group.sort(key=lambda training: training.seed)

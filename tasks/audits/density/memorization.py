@@ -1,17 +1,17 @@
-"""How much likelier an observation is to models that trained on it than to models that did not: arrays in, arrays out.
+"""How much more likely an observation is under models that trained on it than under models that did not.
 
-There are L repetitions of K models. `log_p` (n, L, K) is log p of n observations by each, in nats: NaN where there is
-no such model, -inf where a model holds the observation impossible. `held_out` (n, L) says which of a repetition's K
-models did not train on the observation; all its others did. Leave-one-out is the same with K = 2.
+There are L repetitions of K models. `log_p` (n, L, K) is log p of n observations by each model, in nats: NaN if the
+model is missing, -inf if the model assigns probability 0. `held_out` (n, L) is the model of each repetition that did
+not train on the observation; the others did. Leave-one-out is the case K = 2.
 
     U_i = log mean exp of log p_i over the models that trained on i
     V_i = log mean exp of log p_i over the models that held i out
     M_i = U_i - V_i
 
-**The published score M leans upwards**: U is over L (K - 1) terms and V over L, and a log mean exp is about its largest
-term. Of ten by ten models that memorise nothing and differ by a standard deviation of 5 nats the mean M is 2.7; of 50
-nats, 44. The matched-count score has as many terms on either side, one of each repetition; swapping the sides then
-changes its sign alone, so that its mean is 0 where nothing is memorised.
+**The published score M is biased upwards**: U has L (K - 1) terms and V has L, and a log mean exp is dominated by its
+largest term. For L = K = 10 without memorisation, the mean M is 2.7 if models differ by a standard deviation of 5 nats,
+and 44 for 50 nats. The matched-count score has L terms on both sides, one of each repetition; swapping the sides only
+changes its sign, so its mean is 0 without memorisation.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1 and eq. 3.
 """
@@ -30,35 +30,35 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """The log densities of a block by repetition, all (n, L): sums over models in log space, and numbers of models."""
+    """The log densities of a block by repetition (n, L): sums over models in log space, and numbers of models."""
 
-    trained: Array  # log sum exp over the models that trained on the observation; -inf where there are none
+    trained: Array  # log sum exp over the models that trained on the observation; -inf without any
     trained_models: NDArray[np.int64]
-    held_out: Array  # log p by the one that did not; -inf where there is none
+    held_out: Array  # log p by the model that did not; -inf without one
     held_out_models: NDArray[np.int64]  # 0 or 1
 
     @property
     def u(self) -> Array:
-        """U (n,); NaN where no model trained on the observation."""
+        """U (n,); NaN if no model trained on the observation."""
         return log_mean(self.trained, self.trained_models.sum(axis=1))
 
     @property
     def v(self) -> Array:
-        """V (n,); NaN where no model held the observation out."""
+        """V (n,); NaN if no model held the observation out."""
         return log_mean(self.held_out, self.held_out_models.sum(axis=1))
 
     @property
     def score(self) -> Array:
         """The published score M = U - V, (n,).
 
-        inf where every model that held the observation out, and not every other, calls it impossible; -inf the other
-        way round; NaN where all do, or where one side has no models.
+        inf if only the models that held the observation out all assign it probability 0; -inf if only the others do;
+        NaN if all do, or if one side has no models.
         """
         return difference(self.u, self.v)
 
     @property
     def score_without_each(self) -> Array:
-        """M of the models of all repetitions but one, for each that is left out: (n, L)."""
+        """M without each repetition in turn, (n, L)."""
         trained, held_out = self.trained_models, self.held_out_models
         return difference(
             log_mean_but_one(self.trained, others(trained)), log_mean_but_one(self.held_out, others(held_out))
@@ -66,8 +66,8 @@ class Terms:
 
     @property
     def by_repetition(self) -> tuple[Array, Array]:
-        """log mean exp over the models of each repetition that trained on the observation, and log p by the one that
-        did not, both (n, L); NaN where there are none."""
+        """log mean exp over the models of each repetition that trained on the observation, and log p by the model that
+        did not, both (n, L); NaN without models."""
         trained = self.trained - np.log(np.maximum(self.trained_models, 1))
         return (
             np.where(self.trained_models > 0, trained, np.nan),
@@ -76,7 +76,7 @@ class Terms:
 
 
 def terms(log_p: Array, held_out: Indices) -> Terms:
-    """The block's terms, by repetition; ValueError where `log_p` or `held_out` can not be what they are called."""
+    """The block's terms, by repetition. Raises ValueError if `log_p` or `held_out` is invalid."""
     trained, held = sides(log_p, held_out)
     there = ~np.isnan(trained)
     by_model = np.where(there, trained, -np.inf)
@@ -88,9 +88,9 @@ def terms(log_p: Array, held_out: Indices) -> Terms:
 
 
 def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
-    """log p by the models that trained on each observation, (n, L, K), NaN at the one that did not; by that, (n, L).
+    """Split log p into that of models that trained on an observation (n, L, K; else NaN) and of the others (n, L).
 
-    ValueError where the arrays do not fit one another, log p is inf, or a fold is not one of K.
+    Raises ValueError if shapes do not match, log p is inf, or a fold is not in [0, K).
     """
     if log_p.ndim != 3 or held_out.shape != log_p.shape[:2]:
         raise ValueError(f"log_p is {log_p.shape} and held_out {held_out.shape}; they must be (n, L, K) and (n, L)")
@@ -109,10 +109,9 @@ def sides(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
 
 
 def lower_log_p(log_p: Array, held_out: Indices, nats: float) -> Array:
-    """log p with so many nats taken off by every model that trained on the observation, (n, L, K).
+    """Subtract `nats` from log p of every model that trained on the observation, (n, L, K).
 
-    Where training is worth just as much, models answer alike again, whichever trained on the observation: a test of
-    nothing memorised, asked about this, is one of no more than `nats` memorised.
+    A test of no memorisation, applied to the result, tests that at most `nats` are memorised.
     """
     trained, held = sides(log_p, held_out)
     trained -= nats
@@ -125,16 +124,16 @@ def matched_count_score(
 ) -> tuple[Array, Array]:
     """The matched-count score, (n,), and the same without each repetition in turn, (n, L).
 
-    A draw chooses, in each repetition with both kinds, one of the models that trained on the observation. Its score is
-    log mean exp over the chosen ones less that over those that held it out: as many. The result is the mean over
-    `draws` draws, each chosen evenly; over every choice there is, once, where these are no more, or no more than K - 1,
-    as they are with one repetition. Unless `without_each` the second array is not computed, and empty.
+    A draw chooses, in each repetition with both kinds of models, one model that trained on the observation. Its score
+    is the log mean exp over the chosen models minus that over the same number of models that held the observation out.
+    The result is the mean over `draws` uniform draws, or over every choice if there are at most `draws` or K - 1
+    choices, as with one repetition. Unless `without_each`, the second array is empty.
 
-    Draws of which a side is -inf stay out of the mean. Where no draw is left the score is what the published one is:
-    inf, -inf or NaN.
+    Draws with an infinite side are excluded from the mean. If no draw remains, the score is that of the published
+    score: inf, -inf or NaN.
     """
     trained, held = sides(log_p, held_out)
-    trained.sort(axis=2)  # NaN goes last: the first so many are the repetition's models
+    trained.sort(axis=2)  # NaN goes last: the first entries are the repetition's models
     counts = (~np.isnan(trained)).sum(axis=2)
     usable = (counts > 0) & ~np.isnan(held)
     models = usable.sum(axis=1)
@@ -153,20 +152,20 @@ def matched_count_score(
 def choices(
     counts: NDArray[np.int64], exactly: int, draws: int, chance: np.random.Generator
 ) -> tuple[NDArray[np.int64], Mask]:
-    """Places from 0 to below `counts` (n, L), (n, L, D), and which of an observation's D draws there are, (n, D).
+    """Indices below `counts` (n, L) for each draw, (n, L, D), and a mask of an observation's valid draws, (n, D).
 
-    Every choice once, where an observation has at most `exactly`; else `draws`, each drawn evenly.
+    Every choice once if an observation has at most `exactly` choices, else `draws` uniform draws.
     """
     combinations = counts.prod(axis=1, dtype=np.float64)
     few = combinations <= exactly
     number = np.where(few, combinations, draws).astype(np.int64)
     last = int(number.max(initial=1))
     draw = np.arange(last)
-    # The digits of the choice's number, of which the l-th counts to below counts[l].
+    # The digits of the choice's number in mixed radix; the l-th is below counts[l].
     strides = np.cumprod(np.where(few[:, None], counts, 1), axis=1) // np.where(few[:, None], counts, 1)
     places = draw // strides[:, :, None] % counts[:, :, None]
     if not few.all():
-        # 24 bits a draw are plenty; of 1 less 2^-24, times the count, float32 may make the count itself.
+        # 24 bits per draw suffice. (1 - 2^-24) times the count may round to the count in float32, hence the minimum.
         parts = chance.random((*counts.shape, draws), dtype=np.float32)[~few]
         parts *= counts[~few][:, :, None]
         places[~few, :, :draws] = np.minimum(parts.astype(np.int64), counts[~few][:, :, None] - 1)
@@ -174,16 +173,16 @@ def choices(
 
 
 def _mean_over_draws(u: Array, v: Array, drawn: Mask) -> Array:
-    """The mean over the last axis of u - v, of the draws that were `drawn` and have two finite sides."""
+    """The mean of u - v over the last axis, over draws that were `drawn` and are finite on both sides."""
     finite = np.isfinite(u) & drawn
     count = finite.sum(axis=-1)
     mean = np.where(finite, u, 0.0).sum(axis=-1) / np.maximum(count, 1)
-    # Where no draw is finite, all of them are impossible, or all without a model.
+    # If no draw is finite, all have probability 0, or none has a model.
     return difference(np.where(count > 0, mean, u[..., 0]), v)
 
 
 def log_mean(values: Array, count: NDArray[np.int64]) -> Array:
-    """log (sum of exp values / count), over axis 1; values to leave out are -inf. NaN where count is 0.
+    """log (sum of exp values / count) over axis 1; excluded values are -inf. NaN if count is 0.
 
     Exact for a single term.
     """
@@ -195,9 +194,9 @@ def log_mean(values: Array, count: NDArray[np.int64]) -> Array:
 
 
 def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
-    """log_mean over axis 1 without each of its places in turn, in the shape of the values; `count` is that of the rest.
+    """log_mean over axis 1 without each entry in turn, in the shape of the values; `count` is that of the rest.
 
-    What is taken out of the sum must not be all of it: without the largest term the sum is made anew.
+    Without the largest term the sum is recomputed, because subtracting this term would leave only rounding errors.
     """
     largest = values.argmax(axis=1, keepdims=True)
     top = _finite_or_zero(np.take_along_axis(values, largest, axis=1))
@@ -210,7 +209,7 @@ def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
     rest -= second
     np.exp(rest, out=rest)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Two equal largest ones leave a part at least as large, so that what is left is never rounding noise.
+        # With two equal largest terms the rest is at least one of them, never rounding errors.
         np.subtract(sums, parts, out=parts)
         np.divide(parts, count, out=parts)
         np.log(parts, out=parts)
@@ -221,18 +220,18 @@ def log_mean_but_one(values: Array, count: NDArray[np.int64]) -> Array:
 
 
 def others(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The counts without each repetition's own, (n, L)."""
+    """The counts without each repetition in turn, (n, L)."""
     return np.asarray(counts.sum(axis=1, keepdims=True) - counts)
 
 
 def difference(u: Array, v: Array) -> Array:
-    """u - v; NaN where both are infinite."""
+    """u - v; NaN if both are infinite."""
     with np.errstate(invalid="ignore"):
         return np.asarray(u - v)
 
 
 def _finite_or_zero(top: Array) -> Array:
-    """The largest terms, to be taken off before exp; 0 where there is none to take off."""
+    """The largest terms, to be subtracted before exp; 0 if they are infinite."""
     return np.where(np.isfinite(top), top, 0.0)
 
 

@@ -1,93 +1,154 @@
-"""The audit's answer for readers without a machine-learning background, and its symbols explained."""
+"""The audit's answer for readers without a machine-learning background, and a glossary of its symbols."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from tasks.audits.density.config import Memorization
-from tasks.audits.density.evidence import SURELY, Evidence
+from tasks.audits.density.evidence import Evidence
+from tasks.audits.density.measures.scores import FOUND
 from tasks.audits.density.tail import LEVEL
-from tasks.contract.certificate import Boundary, NumberLine, chances, line_of
+from tasks.contract.certificate import Boundary, NumberLine
 from tasks.contract.summaries import blank_weak_interval
 
 SYMBOLS: Mapping[str, str] = {
-    "M": "the published score: how much more probable an observation is to models that trained on it, in nats; above 0 "
-    "where nothing is memorised",
-    "matched-count M": "the same with as many models on either side, which is 0 on average where nothing is memorised",
-    "log p": "the logarithm of the probability that a model gives an image, in nats",
-    "generalisation gap": "how much training on an image raises its log p, on average over all images",
-    "false discoveries": "the share of those called memorised that are expected to be called wrongly",
-    "epsilon": "the bound of differential privacy: of log p, how much one image may change it",
-    "effective samples": "how many of the codes that log p is estimated with contribute to it",
-    "loss": "the negative of the bound that is trained, in nats",
+    "M": "the published score: the logarithm of how many times as likely an image is under models that trained on it, "
+    "in nats; above 0 even without memorisation",
+    "matched-count M": "the same score with equal numbers of models on both sides; 0 on average without memorisation",
+    "log p": "the logarithm of the probability that a model assigns to an image, in nats",
+    "generalisation gap": "the mean rise in an image's log p by training on it",
+    "false discoveries": "the expected share of false alarms among the images reported as memorised",
+    "epsilon": "the bound of differential privacy: the largest change in log p that one image may cause",
+    "effective samples": "the number of codes that effectively contribute to an estimate of log p",
+    "loss": "the negative of the training objective, a bound on log p, in nats",
+    "nats": "the unit of log p: 1 nat is a factor of 2.7 in probability, 10 nats are a factor of 22,000",
 }
-ASKED = "Does a generative model that is trained in this way keep single images of its training data?"
-NOTICE_OF_NULL = "This is a null: no model was trained on the images that are asked about. "
+ASKED = "Does a generative model that is trained in this way memorise individual images of its training data?"
+NOTICE_OF_NULL = "This is a control run: no model was trained on the tested images. "
 
-SCORES_FIRST = (
-    "Look at the images that are called (the table scores) before the model, or what it draws, is given away.",
-    "Train with fewer epochs, without near copies, or with differential privacy, and audit again.",
+REVIEW_IMAGES = (
+    "Review the images reported as memorised (table scores) before you share the model or images that it generates.",
+    "Train with fewer epochs, without near copies or with differential privacy (privacy.epsilon=8), then audit again.",
 )
-NEAR_COPIES = ("Look for near copies (question=duplicates): of those this audit says nothing.",)
-MORE_REPETITIONS = ("Train more repetitions (repetitions=20): what is stored is not trained again.",)
+NEAR_COPIES = ("Check the data for near copies (question=duplicates): this audit cannot assess them.",)
+MORE_REPETITIONS = ("Run the audit with more repetitions (repetitions=20). Trained models are reused.",)
+
+MILLION = math.log(1e6)  # nats: readers do not tell larger factors apart
+
+
+def format_factor(nats: float) -> str:
+    """A difference in log probability as a factor: "about 1,800 times"."""
+    if nats > MILLION:
+        return "more than a million times"
+    digits = 3 if nats < math.log(10) else 2
+    return f"about {float(f'{math.exp(nats):.{digits}g}'):,g} times"
 
 
 def explain_count(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """How many images are called, in words that need no statistics."""
+    """The number of memorised images, their strength and the number of false alarms."""
     count, n = evidence.count, evidence.called["n"]
-    called = f"memorised by more than {config.negligible:g} nats, at {100 * LEVEL:g} % false discoveries"
-    if count:
-        yield f"Of {n:,} images {count:,} {'is' if count == 1 else 'are'} called, one by one, {called}."
-    else:
-        yield f"Of {n:,} images none is called {called}."
+    if not count:
+        yield f"The audit identified none of the {n:,} tested images as memorised."
+        return
+    verb = "image is" if count == 1 else "images are"
+    yield f"Of {n:,} tested images, {count:,} {verb} identified as memorised."
+    if config.is_null:
+        return
+    typical = evidence.background.median_called
+    if typical is not None and typical["estimate"] is not None:
+        yield (
+            f"A typical one of them is {format_factor(typical['estimate'])} as likely under models that trained on it "
+            "as under models that did not."
+        )
+    yield explain_false_alarms(count)
 
 
-def explain_all_together(config: Memorization) -> Iterator[str]:
-    yield "The p-values of all images together show more than chance."
-    if not config.is_null:
-        yield "Some images are therefore memorised, but they cannot be identified."
+def explain_false_alarms(count: int) -> str:
+    expected = LEVEL * count
+    if expected < 1:
+        return f"If nothing were memorised, at most about {100 * LEVEL:g} of 100 such audits would identify any image."
+    return f"On average, about {expected:.0f} of them at most are false alarms."
 
 
-def explain_found(evidence: Evidence) -> Iterator[str]:
-    """Which memory of a single image would have been found."""
+def explain_all_together(config: Memorization, evidence: Evidence) -> Iterator[str]:
+    n = evidence.called["n"]
+    if config.is_null:
+        yield "Taken together, the results of all images differ more than chance explains."
+        return
+    yield (
+        f"Taken together, the results show that at least {fewest_memorised(evidence):,} of the {n:,} images are "
+        "memorised, but not which ones."
+    )
+
+
+def fewest_memorised(evidence: Evidence) -> int:
+    """The lower 95 % limit of the number of memorised images."""
+    assert evidence.beyond is not None, "only images that are counted together have a lower limit"
+    return round(float(evidence.beyond["low"]) * int(evidence.called["n"]))
+
+
+def explain_detection_limit(evidence: Evidence) -> Iterator[str]:
+    """The weakest memorisation of a single image that the audit detects."""
     if evidence.found is not None and evidence.found["estimate"] is not None:
         yield (
-            f"A single image would have been found from about {evidence.found['estimate']:.3g} nats on, as many as "
-            "make it more probable by that power of e."
+            f"If training made a single image {format_factor(evidence.found['estimate'])} as likely, the audit would "
+            f"detect it in {100 * FOUND:.0f} of 100 cases."
         )
+    if not evidence.would_find_one:
+        yield "The audit could have missed a memorised image."
 
 
 def explain_gap(config: Memorization, evidence: Evidence) -> Iterator[str]:
-    """The generalisation gap with its interval."""
+    """The generalisation gap as a factor, and its interval."""
     gap = None if evidence.gap is None else blank_weak_interval(evidence.gap)
     if gap is None or gap["low"] is None:
         return
-    nats = f"{gap['estimate']:.3g} nats (95 % interval {gap['low']:.3g} to {gap['high']:.3g})"
-    yield (
-        f"On average the log probability of an image that is counted as trained on is higher by {nats}."
-        if config.is_null
-        else f"On average training on an image raises its log probability by {nats}, which says nothing of any "
-        "single one."
-    )
+    low, high = (format_factor(gap[end]).removeprefix("about ").removesuffix(" times") for end in ("low", "high"))
+    factor = f"{format_factor(gap['estimate'])} as likely (95 % interval {low} to {high} times)"
+    if config.is_null:
+        yield f"On average, an image that is counted as a training image is {factor} as another one."
+        return
+    yield f"On average, training on an image makes it {factor}. This average does not describe any single image."
 
 
 def count_line(evidence: Evidence) -> NumberLine:
-    """The number of images that are called."""
-    n, one = evidence.called["n"], Boundary(1.0, "memorised from one on")
-    what = f"images, of {n:,}, that are called memorised"
-    return NumberLine(what, evidence.called["estimate"] * n, null=0.0, boundaries=(one,))
+    """The number of images identified as memorised."""
+    n = evidence.called["n"]
+    label = f"images identified as memorised, of {n:,}"
+    return NumberLine(label, evidence.called["estimate"] * n, null=0.0, boundaries=(_FROM_ONE,))
+
+
+_FROM_ONE = Boundary(1.0, "memorised from 1 image")
 
 
 def all_together_line(evidence: Evidence) -> NumberLine:
-    return chances(evidence.by_chance, SURELY)
+    """The lower limit of the number of memorised images."""
+    label = f"memorised images, at least, of {evidence.called['n']:,}"
+    return NumberLine(label, float(fewest_memorised(evidence)), null=0.0, boundaries=(_FROM_ONE,))
 
 
 def gap_line(config: Memorization, evidence: Evidence) -> NumberLine | None:
-    """The generalisation gap; None without an estimate."""
-    limit = Boundary(config.negligible, "not detected only if the whole interval lies below", clears=True)
-    what = (
-        "how much higher the log probability is of images that are counted as trained on, on average, in nats"
-        if config.is_null
-        else "how much training on an image raises its log probability on average, in nats"
-    )
-    return line_of(evidence.gap, what, boundaries=(limit,))
+    """The generalisation gap as a factor, or as a power of ten if it is large; None without an estimate."""
+    if evidence.gap is None or evidence.gap["estimate"] is None or not math.isfinite(evidence.gap["estimate"]):
+        return None
+    gap = blank_weak_interval(evidence.gap)
+    subject = "images counted as training images are" if config.is_null else "training makes an image"
+    values = [gap["estimate"], gap["low"], gap["high"]]
+    is_large = any(value is not None and abs(value) > MILLION for value in values)
+    label = f"how many times as likely {subject}, on average"
+    if is_large:
+        label = f"powers of ten by which {subject} more likely, on average"
+
+    def scale(nats: float | None) -> float | None:
+        if nats is None:
+            return None
+        return nats / math.log(10) if is_large else math.exp(nats)
+
+    estimate, low, high = map(scale, values)
+    null = scale(gap["null"])
+    limit = scale(config.negligible)
+    assert estimate is not None
+    assert limit is not None
+    boundary = Boundary(float(f"{limit:.3g}"), "not detected only if the whole interval is below", clears=True)
+    return NumberLine(label, estimate, low, high, null, boundaries=(boundary,), logarithmic=not is_large)

@@ -1,9 +1,9 @@
-"""The power of a configuration: whether one remembered observation could be called, and how often it is.
+"""The power of a configuration: whether one memorised observation could be identified, and how often it is.
 
-An observation's p-value is at least 1 / K^L, of the one assignment of models that there was. The statement of power is
-for log p that differs by SPREAD nats between models. The published score compares the mean density by the models that
-trained on an observation with that by the L models that held it out, so that one of these that is not among the lowest
-is enough to miss it.
+An observation's p-value is at least 1 / K^L, the share of the actual assignment of models. The statement of power
+assumes that log p differs by SPREAD nats between models. The published score compares the mean density under the models
+that trained on an observation with that under the L models that held it out; if one of the latter is not among the
+lowest, the observation can be missed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEED = 600_200
 
 
 def observation_resolution(config: Memorization, observations: int) -> Resolution:
-    """Whether one of these observations could be called alone."""
+    """Whether a single one of these observations could be identified."""
     dependent = config.leaves_out_rows
     level = observations * alone(observations, dependent)
 
@@ -39,14 +39,14 @@ def observation_resolution(config: Memorization, observations: int) -> Resolutio
 
 
 def _count_observations(config: Memorization) -> int:
-    """The observations that models are asked about."""
+    """The number of observations that models score."""
     data = load(config.data)
-    images = data.test_images if config.asked == "test" else data.train_images
+    images = data.test_images if config.evaluation_split == "test" else data.train_images
     return min(len(images), config.examples) if config.examples else len(images)
 
 
 def resolution(config: Density) -> Resolution | None:
-    """That of the plan; None if the question is about no model."""
+    """The resolution of a plan; None if the run trains no model."""
     question = config.question
     if not isinstance(question, Memorization):
         return None
@@ -54,7 +54,7 @@ def resolution(config: Density) -> Resolution | None:
 
 
 def power(config: Density) -> Iterator[Power]:
-    """How often one observation that is memorised by `detectable` nats is called."""
+    """How often one observation memorised by `detectable` nats is identified."""
     if isinstance(config.question, Memorization):
         yield _power_of_observations(config.question)
 
@@ -77,10 +77,10 @@ MOST = 40  # repetitions that are tried for advice
 
 @lru_cache(maxsize=256)
 def calling_rate(repetitions: int, models: int, level: float, size: float) -> float:
-    """The share of simulated observations whose p-value is at most the level: normal log p, `size` nats of memory.
+    """The share of simulated observations whose p-value is at most the level: normal log p, memorised by `size` nats.
 
-    In each repetition one model is lower by the memory. If it is the lowest in all of them, p is the smallest there is;
-    with d repetitions in which it is not, p is bounded by the assignments that are as low.
+    In each repetition one model is lower by `size`. If it is the lowest in every repetition, p is the smallest possible
+    value; otherwise p is bounded by the share of assignments that are at least as low.
     """
     if smallest_p_value(repetitions, models) > level * (1 + 1e-9):
         return 0.0

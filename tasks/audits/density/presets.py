@@ -1,11 +1,10 @@
-"""Presets: the paper's tables and figures as configs, one cell for each model and data set, and a few of our own.
+"""Presets: the paper's tables and figures as configs, one cell for each model and data set, and our own.
 
-The paper's printed numbers of each cell stand beside those of a run that repeats all of its settings (section 4.1 and
-supplement B), and beside no other: the published score leans upwards, by how much depends on the numbers of partitions
-and folds, and on how far log p of an image varies between models, that is on codes and epochs, and on whether its
-binary pixels are drawn afresh for each. They are drawn afresh in the presets that are named after the paper's data and
-figures, as there; ours, with one view for all models, end in `-one-view`. Van den Burg & Williams 2021, the captions of
-figures 2, 4 and 7 to 9. The ends of the ranges are approximate.
+The paper's numbers appear only in runs that repeat all settings of a cell (section 4.1 and supplement B): the published
+score is biased upwards by an amount that depends on the numbers of partitions and folds, and on the variation of log p
+between models, that is on codes, epochs and the resampling of pixels. Presets named after the paper's data and figures
+resample pixels as published; ours, with one view for all models, end in `-one-view`. Van den Burg & Williams 2021,
+captions of figures 2, 4 and 7 to 9. The ends of the ranges are approximate.
 """
 
 from __future__ import annotations
@@ -35,43 +34,45 @@ from tasks.training.privacy_config import DifferentialPrivacy, LinkedTraining
 
 AROUND = (ScoreMeasure(), OutlierMeasure(), NeighbourMeasure())
 LARGE = (ScoreMeasure(), OutlierMeasure(500.0), NeighbourMeasure(50.0))  # bins for larger images
-MNIST3 = Memorization(measures=AROUND, afresh=True)
+MNIST3 = Memorization(measures=AROUND, resample_pixels=True)
 MNIST4 = replace(MNIST3, training=ModelTraining(learning_rate=1e-4))
 CIFAR10 = Memorization(
     data=Dataset("cifar10"),
-    training=ModelTraining(DensityModel("conv-vae"), every=50, privacy=LinkedTraining(50)),
+    training=ModelTraining(DensityModel("conv-vae"), evaluation_interval=50, privacy=LinkedTraining(50)),
     measures=LARGE[:2],
     samples=128,
-    afresh=True,
+    resample_pixels=True,
 )
 CELEBA = replace(
     CIFAR10,
     data=Dataset("celeba"),
-    training=ModelTraining(DensityModel("conv-vae-one-scale"), epochs=50, every=25, privacy=LinkedTraining(25)),
+    training=ModelTraining(
+        DensityModel("conv-vae-one-scale"), epochs=50, evaluation_interval=25, privacy=LinkedTraining(25)
+    ),
     measures=LARGE,
 )
 QUICKSTART = Memorization(
     data=Dataset("digits"),
-    training=ModelTraining(epochs=50, every=25),
+    training=ModelTraining(epochs=50, evaluation_interval=25),
     estimator=KFold(5),
     measures=(ScoreMeasure(), OutlierMeasure(25.0), NeighbourMeasure(5.0)),
     repetitions=6,
     samples=64,
 )
-# By leaving one out, on little data: the check of epsilon is of a few observations, each left out of many trainings.
+# Leave-one-out on few data: the check of epsilon uses few observations, each held out of many trainings.
 ALONE = Memorization(
     data=Dataset("digits"),
-    training=ModelTraining(epochs=20, every=0),
+    training=ModelTraining(epochs=20, evaluation_interval=0),
     estimator=SingleRows(10),
     repetitions=20,
     samples=64,
 )
 PRIVATE = DifferentialPrivacy(epsilon=8.0)
-# The same beside several epsilons. Of few and small images each is missed the most, and a training takes a second.
+# For several epsilons: with few small images each matters most, and a training takes a second.
 LADDER = replace(
     ALONE,
     data=Dataset("digits#8x8"),
-    training=ModelTraining(epochs=100, every=0, batch=20, learning_rate=3e-3),
+    training=ModelTraining(epochs=100, evaluation_interval=0, batch=20, learning_rate=3e-3),
     estimator=SingleRows(4),
     repetitions=6,
     examples=20,
@@ -80,31 +81,31 @@ EPSILONS = (64.0, 8.0, 1.0)
 
 
 def _with_one_view(config: Memorization) -> Memorization:
-    """The same with one view of an observation for all models, so that log p varies by the models alone."""
-    return replace(config, afresh=False)
+    """The config with one view of an observation for all models, so that only models vary log p."""
+    return replace(config, resample_pixels=False)
 
 
 def _with_training(config: Memorization, **settings: Any) -> Memorization:
-    """The same with other settings of the training."""
+    """The config with other settings of the training."""
     return replace(config, training=replace(config.training, **settings))
 
 
 def only(config: Memorization, *tags: str) -> Memorization:
-    """The same trainings with these of its measures alone."""
+    """The config with only the measures of these tags."""
     return replace(config, measures=tuple(measure for measure in config.measures if measure.tag in tags))
 
 
 PLAIN = only(_with_one_view(MNIST3), "scores")
 QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
     "quickstart": QUICKSTART,
-    "null": replace(only(QUICKSTART, "scores"), estimator=KFold(5, asked="test")),
+    "null": replace(only(QUICKSTART, "scores"), estimator=KFold(5, evaluation_split="test")),
     "planted": (
         replace(only(QUICKSTART, "scores"), data=Dataset("digits#inverted10")),
         replace(only(QUICKSTART, "scores"), data=Dataset("digits#duplicated10")),
     ),
     "smoke": replace(
         QUICKSTART,
-        training=ModelTraining(epochs=4, every=2),
+        training=ModelTraining(epochs=4, evaluation_interval=2),
         estimator=KFold(3),
         repetitions=2,
         examples=200,
@@ -133,7 +134,7 @@ QUESTIONS: Mapping[str, Question | tuple[Question, ...]] = {
     "figure13": only(MNIST4, "scores", "neighbours"),
     "mitigation": (
         PLAIN,
-        _with_training(PLAIN, outliers=0.05),
+        _with_training(PLAIN, outlier_share=0.05),
         _with_training(PLAIN, privacy=PRIVATE),
         ALONE,
         _with_training(ALONE, privacy=PRIVATE),
@@ -150,40 +151,40 @@ PRESETS: Mapping[str, Density | tuple[Density, ...]] = {
     preset: _configs(questions) for preset, questions in QUESTIONS.items()
 }
 
-# What each repeats: a part of the paper, or a setting of ours.
+# The part of the paper that each preset repeats, or our setting.
 REPEATS: Mapping[str, str] = {
     "quickstart": "ours: digits, 6 partitions into 5 folds",
-    "null": "ours: quickstart, asked about images that no model was trained on",
-    "planted": "ours: quickstart with ten negatives planted in the data, and with ten images that are there twice",
+    "null": "ours: quickstart, evaluated on images that no model was trained on",
+    "planted": "ours: quickstart with ten negatives planted in the data, and with ten duplicated images",
     "smoke": "ours: 200 digits, 4 epochs",
     "mnist3": "MNIST at learning rate 1e-3, L = K = 10",
     "mnist4": "MNIST at learning rate 1e-4, L = K = 10",
     "cifar10": "CIFAR-10, the convolutional autoencoder",
     "celeba": "CelebA, the convolutional autoencoder",
-    "mnist3-one-view": "ours: mnist3 with one view of an image for all models, which adds no noise of its own",
+    "mnist3-one-view": "ours: mnist3 with one view of an image for all models, which adds no noise",
     "mnist4-one-view": "ours: mnist4 with one view of an image for all models",
     "cifar10-one-view": "ours: cifar10 with one view of an image for all models",
     "celeba-one-view": "ours: celeba with one view of an image for all models",
-    "figure1": "Figure 1: what is meant, by a density whose scores are known exactly",
+    "figure1": "Figure 1: a density whose scores are known exactly",
     "figure2": "Figure 2: observations of low, median and high M, CIFAR-10",
     "figure3": "Figure 3: are the highly memorised outliers? CelebA",
     "figure4": "Figure 4: losses, quantiles during training and M, at two learning rates",
-    "figure5": "Figure 5: the nearest-neighbour ratio beside M, CelebA",
+    "figure5": "Figure 5: the nearest-neighbour ratio and M, CelebA",
     "figure6": "Figure 6: near duplicates inside CIFAR-10's training set",
     "figure7": "Figure 7: observations of low, median and high M, MNIST at 1e-3",
     "figure8": "Figure 8: the same at 1e-4",
     "figure9": "Figure 9: the same, CelebA",
     "figure10": "Figure 10: are the highly memorised outliers? MNIST at 1e-3",
     "figure11": "Figure 11: the same at 1e-4",
-    "figure12": "Figure 12: the nearest-neighbour ratio beside M, MNIST at 1e-3",
+    "figure12": "Figure 12: the nearest-neighbour ratio and M, MNIST at 1e-3",
     "figure13": "Figure 13: the same at 1e-4",
-    "mitigation": "ours: what section 5 proposes, an outlier component and differential privacy, beside neither",
+    "mitigation": "ours: without mitigation, with an outlier component and with differential privacy (section 5)",
     "ladder": "ours: leave-one-out on 20 digits, without privacy and at three epsilons",
 }
 
 
-# What the paper prints.
-Numbers = Mapping[str, float]  # of the published score, by the name of the statistic
+# The paper's numbers.
+Numbers = Mapping[str, float]  # by the name of the statistic
 
 CELLS: Mapping[str, tuple[Memorization, Numbers]] = {
     "MNIST, 1e-3": (MNIST3, {"median": 4.4, "lowest": -18.0, "highest": 210.0}),
@@ -197,7 +198,7 @@ OPEN = ("measures", "negligible", "detectable", "permutations", "draws", "seed")
 
 
 def repeats(config: Memorization) -> str:
-    """The cell whose every setting the config has; empty for none."""
+    """The cell whose settings the config repeats; empty for none."""
     return next(
         (name for name, (cell, _) in CELLS.items() if comparable_config(cell) == comparable_config(config)),
         "",
@@ -205,20 +206,20 @@ def repeats(config: Memorization) -> str:
 
 
 def numbers(cell: str) -> Numbers:
-    """The cell's numbers; none for the empty name."""
+    """The cell's numbers; none for an empty name."""
     return CELLS[cell][1] if cell else {}
 
 
 def comparable_config(config: Memorization) -> Memorization:
-    """The config without what the score after the last epoch does not depend on, and without the seed and the draws."""
+    """The config at the defaults of settings that do not affect the final score, of the seed and of the draws."""
     estimator = KFold(config.estimator.folds) if isinstance(config.estimator, PublishedFolds) else config.estimator
     privacy = config.training.privacy if config.training.guarantee else LinkedTraining()
-    training = with_defaults(config.training, ("every",), privacy=privacy)
+    training = with_defaults(config.training, ("evaluation_interval",), privacy=privacy)
     return with_defaults(config, OPEN, data=Dataset(config.data.name), training=training, estimator=estimator)
 
 
 def tiny(config: Density) -> Density:
-    """The same audit on embedded data, in seconds; slow networks get the smallest setting."""
+    """The audit on embedded data, in seconds; slow networks get the smallest setting."""
     match config.question:
         case Memorization() as question:
             return Density(_tiny_observations(question))
@@ -238,7 +239,7 @@ def _tiny_observations(config: Memorization) -> Memorization:
         training=replace(
             training,
             epochs=min(training.epochs, 2),
-            every=1 if training.every else 0,
+            evaluation_interval=1 if training.evaluation_interval else 0,
             privacy=LinkedTraining(1) if training.link else training.privacy,
         ),
         estimator=_tiny_estimator(config, 2 if slow else 3),
@@ -256,5 +257,5 @@ def _tiny_estimator(config: Memorization, folds: int) -> KFold | SingleRows:
             return replace(estimator, folds=min(estimator.folds, folds))
         case PublishedFolds():
             return KFold(folds)
-        case SingleRows(left_out=rows):
+        case SingleRows(held_out_rows=rows):
             return SingleRows(min(rows, 3) or 3)

@@ -1,19 +1,19 @@
-"""Scores with other models drawn to hold the observation out, and their p-values: arrays in, arrays out.
+"""Scores under other assignments of held-out models, and their p-values.
 
-Which of a repetition's K models holds an observation out is drawn evenly. Where nothing is memorised the models answer
-alike whichever it was, so that every other draw could as well have been the one there was, and the share of draws that
-score at least as high is an exact p-value: of each observation on its own, whatever models differ by, and however few
-there are. A repetition whose model that held it out is missing says nothing of V in any draw, and its others stay where
-they are; of the rest the draw is among those that are there, which are evenly likely given that one of them it was.
+The model of a repetition that holds an observation out is drawn uniformly from the K models. Without memorisation,
+models answer independently of this draw, so every other draw was equally likely, and the share of draws that score at
+least as high is an exact p-value: for each observation, for any models, and for any number of them. If the model that
+held the observation out is missing, the repetition has no part in V in any draw; otherwise the draw is among the
+existing models, which are equally likely.
 
-A p-value from B draws is at least 1 / (1 + B), too much to find one observation among 60,000. Those that few draws
-reach have the exact share of all K^L assignments instead, which is that of the sums of one value of each of L lists
-that are no greater than a bound (`share_below`). There are 10^10 of ten by ten, and not every one is looked at. All
-values are above 0 or 0, so that of any value that is too large by itself, with the smallest of the other lists, no sum
-counts. What is left is split into two halves of the lists (meeting in the middle): every sum of either half is made, at
-most K^(L/2) of them, and to each of the one half the number of the other's that fit beside it is found by bisection.
-That is exact, and takes K^(L/2) log K^(L/2) steps. Horowitz & Sahni 1974, "Computing partitions with applications to
-the knapsack problem", section 2.
+A p-value from B draws is at least 1 / (1 + B), too large to identify one observation among 60,000. For scores that few
+draws reach, the exact share of all K^L assignments is computed instead: the share of sums of one value from each of L
+lists that are at most a bound (`share_below`). For L = K = 10 there are 10^10 assignments, so they are not enumerated.
+All values are at least 0, so a value that exceeds the bound together with the smallest values of the other lists can be
+dropped. The remaining lists are split into two halves (meet in the middle): all sums of each half are computed, at most
+K^(L/2), and for each sum of one half, bisection counts the sums of the other half that fit. This is exact and takes
+K^(L/2) log K^(L/2) steps. Horowitz & Sahni 1974, "Computing partitions with applications to the knapsack problem",
+section 2.
 
 `log_p` (n, L, K) and `held_out` (n, L) are as in tasks.audits.density.memorization.
 """
@@ -28,14 +28,13 @@ from numpy.typing import NDArray
 
 from tasks.audits.density.memorization import Array, Indices, Mask, lower_log_p, terms
 
-# Equal sums may differ in their last places. What is closer than this counts as equal, which makes p larger if
-# anything.
+# Equal sums may differ in their last digits. Closer sums than this count as equal, which can only make p larger.
 TOLERANCE = 1e-12
-# So many assignments at a time: their sums, and those of a block's observations, stay in the cache.
+# Assignments per batch, so that their sums for a block of observations stay in the cache.
 TOGETHER = 256
 MOST = 2**21  # sums of a half: 16 MiB, a fifth of a second to sort
 BINS = 2**14
-FEW = 9  # draws that score as high as an observation, at most, for its p-value to be made exact
+FEW = 9  # largest number of draws that reach a score for which its p-value is computed exactly
 
 
 def p_values(
@@ -46,26 +45,25 @@ def p_values(
     most: int = MOST,
     negligible: float = 0.0,
 ) -> Array:
-    """P[M* >= M] of each observation, (n,), M* the published score with the models that hold it out drawn anew.
+    """P[M* >= M] of each observation, (n,); M* is the published score with redrawn held-out models.
 
-    It tests that training on the observation raises its log p by no more than `negligible` nats, of which the models
-    that trained on it are first relieved (`lowered`). What raises log p by less makes p larger.
+    This tests the hypothesis that training on the observation raises its log p by at most `negligible` nats, which are
+    first subtracted from the models that trained on it (`lower_log_p`). A smaller effect makes p larger.
 
-    The exact share of all assignments, the one there was among these, where there are no more of them than
-    `permutations` + 1. Else p = (1 + b) / (1 + permutations), b the number of `permutations` draws with M* >= M; and
-    where b is at most FEW, the exact share after all. NaN where M is undefined.
+    p is the exact share of all assignments, including the actual one, if there are at most `permutations` + 1 of them.
+    Otherwise p = (1 + b) / (1 + permutations) for b of `permutations` draws with M* >= M, or again the exact share if b
+    is at most FEW. NaN if M is undefined.
 
-    The observations of a block share the assignments drawn, each of which is none the less even for every one of them.
-    What one side gains the other loses, and either keeps its number of terms: with the sum T of all p, and S that of
-    those that hold out, M = log((T - S) / trained models) - log(S / models that held out) falls with S alone, and M* >=
-    M where S* <= S. So one sum an assignment is enough, of p relative to exp V; and the share is that of sums of one
-    number of each repetition, which is counted without looking at each. Where K^(L/2) is above `most` numbers, what is
-    found is no smaller than the exact share (`share_below`).
+    The observations of a block share the drawn assignments, which remain uniform for each observation. The number of
+    terms on each side is constant: with the sum T of all p and the sum S of p by models that hold out, M = log((T - S)
+    / trained models) - log(S / models that held out) decreases in S alone, and M* >= M if S* <= S. One sum per
+    assignment therefore suffices, of p relative to exp V, and the exact share counts sums of one number of each
+    repetition. If K^(L/2) exceeds `most`, the result is an upper bound of the exact share (`share_below`).
 
-    **Choosing by b whose p-value is made exact leaves every p-value valid**: with the drawn p' = (1 + b) / (1 +
-    permutations) and the exact p'', the one that is given is at most a level a in none but these cases. For a of at
-    least (1 + FEW) / (1 + permutations) b <= FEW means that p' <= a, too, so that p' <= a in all of them; for a smaller
-    a nothing but p'' can be at most a. Each of the two happens with a probability of at most a.
+    **Selecting by b the p-values that are computed exactly keeps every p-value valid.** Let p' = (1 + b) / (1 +
+    permutations) be the drawn and p'' the exact p-value. For a level a of at least (1 + FEW) / (1 + permutations),
+    b <= FEW implies p' <= a, so a result of at most a implies p' <= a. For a smaller a, only p'' can be at most a. Both
+    events have a probability of at most a.
     """
     log_p = lower_log_p(log_p, held_out, negligible) if negligible else log_p
     p = np.full(len(log_p), np.nan)
@@ -87,8 +85,8 @@ def p_values(
 
 
 def _relative_densities(log_p: Array, held_out: Indices) -> tuple[Array, Array]:
-    """p relative to exp V, (n, L, K), 0 where it has no say; and the sum over the models that hold out, (n, 1), but for
-    rounding: an assignment scores at least as high where its sum is no greater."""
+    """p relative to exp V, (n, L, K), 0 if it does not count; and the sum over the models that hold out, (n, 1), plus a
+    tolerance: an assignment scores at least as high if its sum is at most this."""
     both = terms(log_p, held_out)
     relative = relative_to(both.v, log_p, ~np.isnan(log_p) & (both.held_out_models > 0)[:, :, None])
     observed = np.take_along_axis(relative, held_out[:, :, None], axis=2).sum(axis=1)
@@ -101,14 +99,14 @@ def _share_of_all(relative: Array, models: Mask, bound: float, most: int = MOST)
 
 
 def least_found(log_p: Array, held_out: Indices, level: float, negligible: float = 0.0) -> Array:
-    """How far training would have to raise log p of each observation for its p-value to be `level`, in nats, (n,).
+    """The rise in log p with which each observation's p-value would be `level`, in nats, (n,).
 
-    Were nothing of it memorised, and the model of each repetition that holds it out the one in `held_out`: the models
-    that trained on it are given as much more. To within 1 % of what is found. inf where no memory is enough, since no
-    p-value can be so small; NaN where the score is undefined, or a model holds the observation impossible.
+    It is added to the models that trained on the observation according to `held_out`, in the absence of memorisation.
+    Accurate to 1 %. inf if no rise suffices, since no p-value can be that small; NaN if the score is undefined, or a
+    model assigns the observation probability 0.
     """
     both, there = terms(log_p, held_out), ~np.isnan(log_p)
-    v, bound = both.v, _relative_densities(log_p, held_out)[1]  # what models say that trained on it is in neither
+    v, bound = both.v, _relative_densities(log_p, held_out)[1]  # neither depends on the models that trained on it
     counted = there & (both.held_out_models > 0)[:, :, None]
     trained = np.arange(log_p.shape[2]) != held_out[:, :, None]
     found = np.full(len(log_p), np.nan)
@@ -120,7 +118,7 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
             relative = relative_to(v[row : row + 1], (one + nats * trained[row])[None], counted[row : row + 1])[0]
             return _share_of_all(relative, there[row], float(bound[row, 0])) <= level
 
-        # So much that every other assignment's sum is greater, unless it is never enough.
+        # Large enough that the sum of every other assignment is greater, unless no rise suffices.
         low, high = 0.0, float(np.nanmax(one) - np.nanmin(one) + np.log(2 * one.size))
         if not passes(high):
             found[row] = np.inf
@@ -133,18 +131,18 @@ def least_found(log_p: Array, held_out: Indices, level: float, negligible: float
 
 
 def smallest_p_value(repetitions: int, folds: int) -> float:
-    """The smallest p-value that an observation can have: 1 / K^L, of the one assignment there was.
+    """The smallest p-value that an observation can have: 1 / K^L, the share of the actual assignment.
 
-    After Benjamini and Hochberg's correction over n observations it takes at least n p / q of them at the smallest p
-    to call any at level q.
+    After Benjamini and Hochberg's correction over n observations, at least n p / q observations must have this p-value
+    for any to be identified at level q.
     """
     return float(1 / folds**repetitions)
 
 
 def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator) -> NDArray[np.int64]:
-    """Models (n, L) that hold each observation out, drawn anew among those present in its repetition.
+    """Redraw the models (n, L) that hold each observation out among the existing models of its repetition.
 
-    A repetition whose model that held it out is missing keeps it.
+    A repetition keeps its model if the model that held the observation out is missing.
     """
     there = ~np.isnan(log_p)
     order = np.argsort(~there, axis=2, kind="stable")
@@ -156,9 +154,9 @@ def reassign_models(log_p: Array, held_out: Indices, chance: np.random.Generator
 
 
 def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
-    """p / exp V, (n, L, K); 0 where not counted. No term of V is above L; what is above 2 L is given as that.
+    """p / exp V, (n, L, K), 0 if not counted. No term of V exceeds L, so values are clipped at 2 L.
 
-    V = -inf is the sum of nothing but zeros: there any p above 0 is as good as another.
+    V = -inf is a sum of zeros; every p above 0 is then clipped.
     """
     most = 2.0 * log_p.shape[1]
     impossible = v == -np.inf
@@ -170,7 +168,7 @@ def relative_to(v: Array, log_p: Array, counted: Mask) -> Array:
 
 
 def patterns(there: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int64]]]:
-    """Which models there are (L, K), and the observations, of those `defined`, that have these: one lot as a rule."""
+    """Group the `defined` observations by their existing models (L, K); there is usually one group."""
     rows = np.flatnonzero(defined)
     if not len(rows):
         return
@@ -184,14 +182,14 @@ def patterns(there: Mask, defined: Mask) -> Iterator[tuple[Mask, NDArray[np.int6
 
 
 def possible(models: Mask) -> int:
-    """The number of assignments: one model of each repetition that has any."""
+    """The number of assignments of one model to each repetition that has models."""
     return math.prod(int(count) for count in models.sum(axis=1) if count)
 
 
 def assignments(models: Mask, permutations: int, chance: np.random.Generator) -> Iterator[Array]:
-    """Parts (L K, B) of a matrix with a column for each assignment, 1 at the model of each repetition, else 0.
+    """Blocks (L K, B) of a matrix with a column for each assignment: 1 at the chosen model of a repetition, else 0.
 
-    All there are where that is at most `permutations` + 1, else `permutations` drawn evenly.
+    All assignments if there are at most `permutations` + 1, else `permutations` uniform draws.
     """
     folds = models.shape[1]
     known = [np.flatnonzero(repetition) for repetition in models]
@@ -214,23 +212,23 @@ def assignments(models: Mask, permutations: int, chance: np.random.Generator) ->
 
 
 def share_below(values: Sequence[Array], bound: float, most: int = MOST) -> float:
-    """The share of the sums of one of each list's values that are at most `bound`; the values are not negative.
+    """The share of sums of one value from each list that are at most `bound`; the values are not negative.
 
-    Exact, but for rounding of the sums (some L 2^-53 of the bound), as long as a half has at most `most` sums. Where it
-    has more, it is `binned`: never below the exact share, and of a bound that is larger by at most L / BINS of
-    what the bound leaves above the smallest sum. 1 where there are no lists.
+    Exact except for rounding of the sums (about L 2^-53 of the bound) if a half has at most `most` sums. Otherwise
+    `binned_share`: never below the exact share, and exact for a bound that is larger by at most L / BINS of its
+    distance from the smallest sum. 1 without lists.
     """
-    # Above each list's smallest value: what is left of the bound is small where few sums are below it.
+    # Relative to each list's smallest value: the slack is small if few sums are below the bound.
     smallest = [each.min() for each in values]
     slack = bound - math.fsum(smallest)
     if slack < 0:
         return 0.0
-    # A list of equal values has no say.
+    # A list of equal values does not matter.
     above = [each - least for each, least in zip(values, smallest, strict=True) if (each > least).any()]
     sizes = [len(each) for each in above]
     left = sorted((each[each <= slack] for each in above), key=len, reverse=True)
     halves: list[list[Array]] = [[], []]
-    for each in left:  # the longest goes where there are fewer sums so far
+    for each in left:  # add the longest list to the half with fewer sums
         halves[math.prod(map(len, halves[0])) > math.prod(map(len, halves[1]))].append(each)
     first, second = (half_sums(half, slack, most) for half in halves)
     if first is None or second is None:
@@ -238,11 +236,11 @@ def share_below(values: Sequence[Array], bound: float, most: int = MOST) -> floa
     few, many = sorted((first, second), key=len)
     many.sort()
     below = int(np.searchsorted(many, np.sort(slack - few), side="right").sum())
-    return below / math.prod(sizes)  # of whole numbers, so that the quotient is the nearest there is
+    return below / math.prod(sizes)  # a quotient of integers is correctly rounded
 
 
 def half_sums(lists: Sequence[Array], slack: float, most: int) -> Array | None:
-    """The sums of one of each list's values that are at most `slack`, (sums,); None where they may be above `most`."""
+    """The sums of one value from each list that are at most `slack`, (sums,); None if they may exceed `most`."""
     sums = np.zeros(1)
     for each in lists:
         if len(sums) * len(each) > most:
@@ -253,16 +251,16 @@ def half_sums(lists: Sequence[Array], slack: float, most: int) -> Array | None:
 
 
 def binned_share(lists: Sequence[Array], sizes: Sequence[int], slack: float, bins: int = BINS) -> float:
-    """The share of sums that are at most `slack` where each value is first rounded down to a multiple of slack / bins.
+    """The share of sums at most `slack` after each value is rounded down to a multiple of slack / bins.
 
-    `lists` are what of each list's values is at most `slack`, and `sizes` how many values there were. Rounded sums
-    are no greater than the sums, so that all of these that fit are counted: the share is no smaller than the exact one.
-    A sum of L values loses less than L slack / bins, so that none is counted that is above slack (1 + L / bins). In L K
-    `bins` steps, the distribution of the rounded sums list by list.
+    `lists` are the values of each list that are at most `slack`, and `sizes` the original numbers of values. Rounded
+    sums do not exceed the sums, so the share is at least the exact one. A sum of L values loses less than L slack /
+    bins, so no sum above slack (1 + L / bins) counts. The distribution of rounded sums is built list by list in L K
+    `bins` steps.
     """
     shares = np.zeros(bins + 1)
     shares[0] = 1.0
-    for each, size in zip(lists, sizes, strict=True):  # in any order: every size divides once
+    for each, size in zip(lists, sizes, strict=True):  # order does not matter: every size divides once
         steps = np.floor(each * (bins / slack)).astype(np.int64) if slack > 0 else np.zeros(len(each), np.int64)
         moved = np.zeros(bins + 1)
         for step in np.minimum(steps, bins).tolist():

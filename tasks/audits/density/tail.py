@@ -1,17 +1,17 @@
-"""How many observations are memorised beyond chance, from their p-values; and how much memory of one would be found.
+"""The number of observations memorised beyond chance, from their p-values, and the detection limit of a single one.
 
-Where nothing is memorised by more than is negligible, each p-value is at most t in a share t of cases or fewer
-(tasks.audits.density.reassignment). **With folds the p-values of observations that are not memorised are independent**,
-but for folds being of equal sizes: given what the models answer, chance is in an observation's own folds alone.
-Benjamini & Hochberg's procedure then keeps its rate of false discoveries, and of n p-values no more than a binomial
-number is at most t. Rows that are left out one by one share the models of all data, and their p-values rise and fall
-together: there Benjamini & Yekutieli's procedure stands, whatever the dependence, and nothing is counted together.
+Without memorisation beyond the negligible size, a p-value is at most t with a probability of at most t
+(tasks.audits.density.reassignment). **With folds, p-values of observations that are not memorised are independent**
+except for equal fold sizes: given the models' answers, the only chance is in an observation's own folds. Benjamini &
+Hochberg's procedure then keeps its rate of false discoveries, and the number of p-values at most t is at most binomial.
+Rows that are held out one by one share the models of all data, so their p-values are dependent: Benjamini & Yekutieli's
+procedure applies for any dependence, and p-values are not counted together.
 
-p-values that are from draws depend on these, too, which observations share: where few are drawn all p-values of
-observations on which models differ alike are too small, or too large, at once. With `LEAST_DRAWS` the number of those
-at most 5 % of 1,024 observations has a standard deviation 1.05 times that of a binomial number at worst (the draws'
-share at most 5 % has one of sqrt(0.05 * 0.95 / draws)); with fewer nothing is counted together. Where all assignments
-are looked at nothing is drawn.
+Drawn p-values also depend on the draws, which observations share: with few draws, all p-values of observations on which
+models differ similarly are too small, or too large, at once. With `LEAST_DRAWS` draws, the number of p-values at most
+5 % among 1,024 observations has a standard deviation of at most 1.05 times that of a binomial number (the share of
+draws has one of sqrt(0.05 * 0.95 / draws)); with fewer draws p-values are not counted together. If all assignments are
+enumerated, there are no draws.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ from tasks.numerics.ranks import false_discovery_control
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.05  # of false discoveries, and of the p-values that are counted together
-LEAST_DRAWS = 9_999  # of a p-value, for p-values to be counted together
+LEVEL = 0.05  # rate of false discoveries, and the bound of p-values that are counted together
+LEAST_DRAWS = 9_999  # for each p-value, if p-values are counted together
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """The share of observations that are memorised beyond chance, and the p-value that none is; None without any."""
+    """The share of observations memorised beyond chance, and the p-value of none; None without observations."""
 
     share: Estimate
     p_value: float | None
 
 
 def adjust_p_values(p_values: Array, dependent: bool) -> Array:
-    """p-values adjusted for false discoveries, (n,); by Benjamini & Yekutieli where they are `dependent`."""
+    """Adjust p-values (n,) for false discoveries, by Benjamini & Yekutieli if they are `dependent`."""
     return false_discovery_control(p_values, dependent)
 
 
 def alone(n: int, dependent: bool) -> float:
-    """The largest p-value with which one observation of n is called, no other being near."""
+    """The largest p-value with which a single observation of n is identified."""
     return LEVEL / (n * float(np.sum(1 / np.arange(1, n + 1))) if dependent else n)
 
 
 def counted_at(smallest: float) -> float:
-    """The p-value up to which observations are counted together: 5 %, or the smallest there can be."""
+    """The bound up to which p-values are counted together: 5 %, or the smallest possible p-value."""
     return max(LEVEL, smallest)
 
 
 def beyond_chance(p_values: Array, at: float, confidence: float = 0.95) -> Beyond:
-    """How many p-values are at most `at` beyond those that chance brings there, as a share of all that there are.
+    """The share of p-values at most `at` in excess of chance.
 
-    With n p-values, of which c are at most `at`, (c / n - at) / (1 - at), and 0 at least. Of m observations that are
-    not memorised a binomial number (m, 1 - `at`) or more have a larger one: the lower limit is n less the largest m for
-    which n - c larger ones are no fewer than so many with a probability above 1 - `confidence`. There is no upper limit
-    but 1: memory that is weak leaves p-values anywhere. The p-value is of c or more by chance.
+    For n p-values, c of them at most `at`: (c / n - at) / (1 - at), and at least 0. Of m observations that are not
+    memorised, at least a binomial number (m, 1 - `at`) have a larger p-value: the lower limit is n minus the largest m
+    for which P[binomial <= n - c] > 1 - `confidence`. The upper limit is 1, because weak memorisation leaves p-values
+    anywhere. The p-value is the probability of c or more by chance.
     """
     from scipy import stats
 
@@ -68,7 +68,7 @@ def beyond_chance(p_values: Array, at: float, confidence: float = 0.95) -> Beyon
     if not n:
         return Beyond(Estimate(None, None, None, 0), None)
     count = int((known <= at).sum())
-    low, high = n - count, n + 1  # of observations that are not memorised: possible, and not
+    low, high = n - count, n + 1  # numbers of unmemorised observations: possible, impossible
     while high - low > 1:
         middle = (low + high) // 2
         possible = stats.binom.cdf(n - count, middle, 1 - at) > 1 - confidence
@@ -78,11 +78,11 @@ def beyond_chance(p_values: Array, at: float, confidence: float = 0.95) -> Beyon
 
 
 def found_in(least: Array, share: float, confidence: float = 0.95) -> Estimate:
-    """The memory that is found in this share of the observations asked, in nats, with the interval of the quantile.
+    """The memorisation that is detected in this share of observations, in nats, and the interval of the quantile.
 
-    `least` is what each of them would have to have to be called alone, inf where nothing is enough, NaN where it was
-    not asked. The value is the smallest that is enough for `share` of them, and the interval is between order
-    statistics; an end that is inf, and a value that is, are None.
+    `least` is the memorisation with which each observation would be identified, inf if none suffices, NaN if it was
+    not computed. The value is the smallest that suffices for `share` of them, and the interval is between order
+    statistics; infinite values and ends are None.
     """
     from scipy import stats
 

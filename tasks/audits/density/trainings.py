@@ -1,4 +1,4 @@
-"""The trainings of a run: the rows that each model leaves out, its seed, and the epochs at which it gives log p."""
+"""The trainings of a run: each model's held-out rows, seed and epochs of evaluation."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tasks.training.chains import chain
 from tasks.training.density import fit
 from tasks.training.density_config import DensityTraining, Fold, RefinedTraining, ReleasedFold, Row
 
-Chain = tuple[Job, ...]  # the links of one training, first to last; one for most
+Chain = tuple[Job, ...]  # the links of one training in order; usually one
 
 
 @dataclass(frozen=True, eq=False)
 class Trainings:
     """The trainings of a run, which all measures share.
 
-    `config` is the question that they answer. `models` says which there are and what each left out; `fits` are their
-    jobs, repetition by repetition, with log p of the observations. `whole` are the links of the one model of all data,
-    of which images are drawn; there is none in leave-one-out, half of whose models are of all data. From `seed` come
-    the draws of both tables of scores, so that the distribution is that of the very scores of the observations.
+    `models` describes the models and their held-out data; `fits` are their jobs, repetition by repetition, with log p
+    of the observations. `whole` are the links of the one model of all data, which samples are drawn from; leave-one-out
+    has none, because half of its models are trained on all data. `seed` determines the draws of both tables of scores,
+    so that the distribution describes the scores of the observations.
     """
 
     config: Memorization
@@ -58,7 +58,7 @@ def trainings(config: Question) -> Trainings | None:
         return Trainings(config, models, _join_links(_row_chains(config, shared, rows)), (), seed)
     partitions = tuple(partition(config, repetition) for repetition in range(config.repetitions))
     kind = ReleasedFolds if config.has_released_partitions else Folds
-    folds = kind(config.data, count, partitions, config.models, config.asked, joins_copies=joins_copies)
+    folds = kind(config.data, count, partitions, config.models, config.evaluation_split, joins_copies=joins_copies)
     return Trainings(config, folds, _join_links(_fold_chains(config, shared)), whole(config, shared, images), seed)
 
 
@@ -67,7 +67,7 @@ def _join_links(chains: Iterator[Chain]) -> tuple[Job, ...]:
 
 
 def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chain]:
-    """The L x K models, repetition by repetition; `shared` is what all trainings share."""
+    """The L x K models, repetition by repetition; `shared` is their common configuration."""
     kind = ReleasedFold if config.has_released_partitions else Fold
     for repetition in range(config.repetitions):
         for number in range(config.models):
@@ -77,19 +77,19 @@ def _fold_chains(config: Memorization, shared: DensityTraining) -> Iterator[Chai
 
 
 def whole(config: Memorization, shared: DensityTraining, images: Images) -> Chain:
-    """The one model of all data, of which images are drawn, as many as there are test images."""
+    """The model of all data, which one sample per test image is drawn from."""
     drawn = len(images.test_images) if draws(config) else 0
     seed = seeds.derive(config.seed, "training", "whole")
     return _link_training(config, replace(shared, joins_copies=False, seed=seed, recorded=(), drawn=drawn))
 
 
 def draws(config: Memorization) -> bool:
-    """Whether images are drawn, which a user's own model may not support."""
+    """Whether samples are drawn, which a user's own model may not support."""
     return not is_own(config.training.model.name) or config.measure(NeighbourMeasure) is not None
 
 
 def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, ...]) -> Iterator[Chain]:
-    """`repetitions` models of all data, then as many without each row that is left out, for the leave-one-out score."""
+    """`repetitions` models of all data, then `repetitions` models without each held-out row."""
     for trial in range(config.repetitions):
         seed = seeds.derive(config.seed, "training", "with", trial)
         yield _link_training(config, replace(shared, joins_copies=False, seed=seed))
@@ -100,51 +100,50 @@ def _row_chains(config: Memorization, shared: DensityTraining, rows: tuple[int, 
 
 
 def left_out(config: Memorization, estimator: SingleRows, images: Images, count: int) -> tuple[int, ...]:
-    """The rows that are left out of the first `count`, each in its turn, ascending."""
+    """The rows among the first `count` that are held out one by one, ascending."""
     records = distinct_rows(images, np.arange(count))
-    if not estimator.left_out:
+    if not estimator.held_out_rows:
         return tuple(records.tolist())
-    most = min(estimator.left_out, len(records))
+    most = min(estimator.held_out_rows, len(records))
     chosen = seeds.generator(config.seed, "left out").choice(records, most, replace=False)
     return tuple(map(int, np.sort(chosen)))
 
 
 def observations(config: Memorization, images: Images) -> int:
-    """How many observations have a score; ValueError where the data have too few for the config, or
-    images that the model is not for."""
+    """The number of observations with a score. Raises ValueError if the data are too few or do not fit the model."""
     config.training.model.check_size(*images.shape[:2])
     there = len(images.train_images)
     count = config.examples or there
-    asked = len(images.test_images) if config.asked == "test" else count
+    asked = len(images.test_images) if config.evaluation_split == "test" else count
     if count > there:
-        raise ValueError(f"examples is {count}; it must be at most {there}, the training images there are")
-    name, most = ("left_out", count) if config.leaves_out_rows else ("folds", min(count, asked))
+        raise ValueError(f"examples is {count}; it must be at most {there}, the number of training images")
+    name, most = ("held_out_rows", count) if config.leaves_out_rows else ("folds", min(count, asked))
     number = getattr(config.estimator, name)
     if number > most:
-        raise ValueError(f"{name} is {number}; it must be at most {most}, the observations there are")
+        raise ValueError(f"{name} is {number}; it must be at most {most}, the number of observations")
     return asked
 
 
 def copies_held_out(config: Memorization) -> CopyCount:
-    """The exact copies that are held out together; none in the partitions of the paper, which leave copies apart."""
-    if config.has_released_partitions or config.asked == "test":
+    """The exact copies that are held out together; none in the partitions of the paper, which separate copies."""
+    if config.has_released_partitions or config.evaluation_split == "test":
         return CopyCount()
     images = load(config.data)
     return count_copies(images, np.arange(config.examples or len(images.train_images)))
 
 
 def partition(config: Memorization, repetition: int) -> int:
-    """The seed of the repetition's partition; of a released one its number."""
+    """The seed of the repetition's partition, or the number of a released partition."""
     return repetition if config.has_released_partitions else seeds.derive(config.seed, "partition", repetition)
 
 
 def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
-    """What all trainings share."""
-    kind = partial(RefinedTraining, refine=config.refine) if config.refine else DensityTraining
+    """The common configuration of all trainings."""
+    kind = partial(RefinedTraining, refine=config.refinement_steps) if config.refinement_steps else DensityTraining
     return kind(
         data=config.data,
         model=config.training.model,
-        asked=config.asked,
+        asked=config.evaluation_split,
         examples=config.examples,
         epochs=config.training.epochs,
         recorded=config.training.recorded,
@@ -152,8 +151,8 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
         learning_rate=config.training.learning_rate,
         samples=config.samples,
         view=seeds.derive(config.seed, "view"),
-        afresh=config.afresh,
-        outliers=config.training.outliers,
+        afresh=config.resample_pixels,
+        outliers=config.training.outlier_share,
         privacy=config.training.guarantee,
         width=config.training.width,
         joins_copies=joins_copies,
@@ -161,11 +160,11 @@ def fitting(config: Memorization, joins_copies: bool) -> DensityTraining:
 
 
 def _link_training(config: Memorization, whole: DensityTraining) -> Chain:
-    """The training as links of `link` epochs, each asked at its own epochs."""
+    """The training as links of `link` epochs, each evaluated at its own epochs."""
     return chain(fit, whole, config.training.link, part=link)
 
 
 def link(whole: DensityTraining, before: int, end: int) -> DensityTraining:
-    """The training up to epoch `end`, asked at the epochs after `before`; it draws images where it is the last."""
+    """The training up to epoch `end`, evaluated after epoch `before`; the last link draws samples."""
     recorded = tuple(epoch for epoch in whole.recorded if before < epoch <= end)
     return replace(whole, epochs=end, recorded=recorded, drawn=whole.drawn if end == whole.epochs else 0)

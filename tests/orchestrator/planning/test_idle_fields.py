@@ -26,7 +26,7 @@ OUTSIDE = "outside.data"
         ("text", "smoke", {"negligible": "0.2"}, {}, []),  # in no key, but the answer is read by it
         ("density", "smoke", {"link": "1000"}, {}, ["link"]),  # no training has so many epochs
         ("relational", "smoke", {"negligible": "0.2"}, {}, []),  # by its short name
-        ("deja_vu", "smoke", {"recorded": "2"}, {}, []),
+        ("deja_vu", "smoke", {"checkpoints": "2"}, {}, []),
     ],
 )
 def test_fields_that_change_nothing(

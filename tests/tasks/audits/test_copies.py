@@ -116,7 +116,7 @@ def membership(folder: Path, copies: int) -> Membership:
 
 
 def density(folder: Path, copies: int) -> Density:
-    training = ModelTraining(epochs=1, every=0)
+    training = ModelTraining(epochs=1, evaluation_interval=0)
     return Density(Memorization(user_folder(folder, copies), training, KFold(3), repetitions=2))
 
 
@@ -134,7 +134,7 @@ def unique_feature(folder: Path, copies: int) -> UniqueFeature:
 
 def deja_vu(folder: Path, copies: int) -> DejaVu:
     data = user_boxes(folder, copies)
-    sizes = {"per_class": 4, "largest": 4, "public": 10, "smallest": 4}
+    sizes = {"per_class": 4, "reserved_per_class": 4, "public": 10, "smallest": 4}
     return with_settings(DejaVu(), data=data, epochs=1, warmup=0, probe=False, retrieval=None, **sizes)
 
 

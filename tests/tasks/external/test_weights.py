@@ -156,7 +156,7 @@ def test_what_is_no_image_classifier_is_refused_in_one_line(tmp_path: Path) -> N
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"there is no file .*model\.safetensors"):
         pin(model)
-    with pytest.raises(ValueError, match="an image classifier, which gives no embeddings"):
+    with pytest.raises(ValueError, match="an image classifier without embeddings"):
         EncoderFile(model)
 
 

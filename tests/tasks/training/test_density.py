@@ -482,7 +482,7 @@ def test_refined_trainings_have_a_key_of_their_own_and_say_what_the_encoders_cod
     assert plain["effective_samples"].to_pylist() == fitted["encoder_effective_samples"].to_pylist()
     assert plain["train_loss"].to_pylist() == fitted["train_loss"].to_pylist()
     assert plain["log_p"].to_pylist() != fitted["log_p"].to_pylist()
-    with pytest.raises(ValueError, match="refine is 2; it must be 0 for a model of your own"):
+    with pytest.raises(ValueError, match="refinement_steps is 2; it must be 0 for a model of your own"):
         RefinedTraining(**(fields | {"model": DensityModel("own:pixels")}), refine=2)
 
 

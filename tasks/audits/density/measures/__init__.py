@@ -1,4 +1,4 @@
-"""The measures of the audit, and the summary of their tables in the schema that all audits share."""
+"""The measures of the audit, and the summary of their tables in the common schema."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from tasks.audits.density.measures import (
 from tasks.contract.job import Inputs, task
 from tasks.contract.measure import Measure, summarise
 
-# In the order of their rows in the summary: the answer's first.
-
+# In the order of their rows in the summary; the decisive rows come first.
 MEASURES: tuple[Measure, ...] = (
     scores.MEASURE,
     learning.MEASURE,
@@ -35,7 +34,7 @@ MEASURES: tuple[Measure, ...] = (
 
 @task(version=6, name="density.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
-    """The rows of SUMMARY, from the tables that are present.
+    """The rows of SUMMARY, from the existing tables.
 
     Intervals are over repetitions or trainings, since the same models score all observations.
     """

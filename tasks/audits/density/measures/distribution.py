@@ -1,23 +1,22 @@
-"""How the scores lie over all observations, at every recorded epoch; and the generalisation gap.
+"""The distribution of the scores over all observations at every recorded epoch, and the generalisation gap.
 
     g_l = mean over i of (mean over the models of repetition l that trained on i of log p_i
-                          - log p_i by the one that did not), in nats
+                          - log p_i by the model that did not), in nats
 
-The gain is by how much training on an observation raises its log p, and its mean the generalisation gap: 0 on average
-where nothing is memorised, whatever the spread of log p. It is of all observations together, so that one which is
-memorised by hundreds of nats does not show in it, and it is no evidence that any is: its p-value is that it is above
-what is negligible, and the answer does not rest on it. The other rows are statistics of M, as published and with
-matched counts, over the observations: mean, median, skewness, extremes and quantiles, which during training show when
-memory begins.
+The gain is the rise in log p by training on an observation, and its mean the generalisation gap: 0 on average without
+memorisation, for any spread of log p. It averages over all observations, so it neither reveals one that is memorised by
+hundreds of nats nor shows that any is; its p-value tests a gap above the negligible size and does not decide the
+answer. The other rows are statistics of M over observations, as published and with matched counts: mean, median,
+skewness, extremes and quantiles, which show during training when memorisation begins.
 
-After the last epoch each statistic comes with what it is where nothing is memorised: its mean over redrawings of which
-model held each observation out. Of the matched-count score only the mean is 0 there; its median is not, since V has
-another shape than the mean over draws.
+After the last epoch each statistic has its null, its mean over redrawn held-out models. For the matched-count score
+only the mean has a null of 0; the median does not, because the distribution of V differs from that of the mean over
+draws.
 
-Intervals are the jackknife over repetitions, that of the gain is t over them. In simulated nulls the 95 % interval of
-the mean, the median and the quantiles covers what is true in 92 to 100 % of cases; that of the skewness in 77 to 93 %,
-of the extremes in 64 to 94 %. So these have none, and nor has a quantile with too few observations beyond it, which is
-an extreme too.
+Intervals are jackknife intervals over repetitions, for the gain t intervals. In simulations without memorisation, the
+coverage of the 95 % interval is 92 to 100 % for the mean, the median and the quantiles, 77 to 93 % for the skewness and
+64 to 94 % for the extremes. Skewness and extremes therefore have no interval, and neither have quantiles with too few
+observations beyond them.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.2, figure 4.
 The matched-count score, the nulls and the gain are ours.
@@ -45,54 +44,52 @@ from tasks.contract.ranges import Ascending, AtLeast, Finite, Ranged
 from tasks.contract.summaries import Estimate, Row, row
 from tasks.numerics import seeds, statistics
 
-REASSIGNMENTS = 20  # redrawings that a null is the mean of
+REASSIGNMENTS = 20  # draws of held-out models that a null averages over
 RESAMPLED = ("published", "matched")  # scores
-BEYOND = 5  # observations beyond a quantile, for it to have an interval
+BEYOND = 5  # observations beyond a quantile that its interval requires
 SHARES = (0.05, 0.25, 0.75, 0.95, 0.999)
 METRICS = {"gain": "generalisation gap of log p", "matched": "matched-count M", "published": "M"}  # in the summary
-PEAKS = ("quantile 0.95", "quantile 0.999")  # that figure 4b follows
+PEAKS = ("quantile 0.95", "quantile 0.999")  # shown in figure 4b
 
 DISTRIBUTION = pa.schema(
     [
         ("epoch", pa.int32()),
-        ("score", pa.string()),  # published, matched; gain: of log p, by training on the observation
-        ("label", pa.int32()),  # null: of all observations
+        ("score", pa.string()),  # published, matched, or gain: rise in log p by training
+        ("label", pa.int32()),  # null: all observations
         ("statistic", pa.string()),  # mean, median, skewness, lowest, highest, quantile 0.95 ...
         ("estimate", pa.float64()),
-        ("low", pa.float64()),  # 95 %: jackknife over repetitions; of the gain t; null where there is no sound one
+        ("low", pa.float64()),  # 95 %: jackknife over repetitions, t for the gain; null if unreliable
         ("high", pa.float64()),
         ("n", pa.int64()),  # repetitions
         ("observations", pa.int64()),
-        ("null", pa.float64()),  # where nothing is memorised; after the last epoch
-        ("p_value", pa.float64()),  # that the gain is negligible: among partitions; of leave-one-out by t
+        ("null", pa.float64()),  # value without memorisation; after the last epoch
+        ("p_value", pa.float64()),  # of a negligible gain: over partitions; for leave-one-out by t
     ]
 )
 
 
 @dataclass(frozen=True)
 class Distribution(Ranged):
-    """Which models there are and when they are asked; `draws` for a matched-count score, which come from `seed`."""
+    """Models and epochs of evaluation; `draws` per matched-count score, from `seed`."""
 
     models: Folds | ReleasedFolds | LeaveOneOut
     epochs: Annotated[tuple[int, ...], Ascending(1, "at least one epoch from 1 on, ascending", required=True)]
     draws: Annotated[int, AtLeast(1)] = 64
     seed: Annotated[int, AtLeast(0)] = 0
-    negligible: Annotated[float, Finite(zero=True)] = 0.0  # nats of the gain
+    negligible: Annotated[float, Finite(zero=True)] = 0.0  # of the gain, in nats
 
 
 @task(version=2, name="density.distribution", gathers=True)
 def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
     """Every statistic of every score (DISTRIBUTION), by epoch, from the trainings' tables, in any order.
 
-    Of labels after the last epoch alone. Epochs at which no model was asked have no rows; ValueError where none was at
-    any.
+    Rows by label exist only after the last epoch. Epochs at which no model was evaluated have no rows. Raises
+    ValueError if no model was evaluated at any of the epochs.
     """
     log_densities = LogDensities(config.models, inputs)
     recorded = [epoch for epoch in config.epochs if log_densities.recorded_at(epoch)]
     if not recorded:
-        raise ValueError(
-            f"no training was asked about the observations at epoch {' or '.join(map(str, config.epochs))}"
-        )
+        raise ValueError(f"no training was evaluated at epoch {' or '.join(map(str, config.epochs))}")
     known = labels(config.models)
     rows: list[dict[str, Any]] = []
     for epoch in recorded:
@@ -112,7 +109,7 @@ def distribution(config: Distribution, inputs: Inputs) -> pa.Table:
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """One score of every observation: with all repetitions, without each, and with other models held out."""
+    """One score of every observation: with all repetitions, without each, and with redrawn held-out models."""
 
     whole: Array  # (n,)
     without: Array  # (n, L)
@@ -127,7 +124,7 @@ class Resampled:
 def _score_resamples(
     config: Distribution, log_densities: LogDensities, epoch: int, nulls: int
 ) -> tuple[Mapping[str, Resampled], Gain, NDArray[np.int64]]:
-    """Both scores of every observation, the gain, and the repetitions with a model that was asked."""
+    """Both scores of every observation, the gain, and the repetitions with an evaluated model."""
     repetitions, folds = config.models.shape
     scores = {score: Resampled.empty(len(config.models.rows), repetitions, nulls) for score in RESAMPLED}
     gain = Gain(repetitions, folds, config.negligible)
@@ -152,7 +149,7 @@ def _block_scores(config: Distribution, epoch: int, block: Block) -> Iterator[tu
 
 
 def null_scores(config: Distribution, epoch: int, block: Block, number: int) -> Iterator[tuple[str, Array]]:
-    """Each score of a block had models drawn by chance held its observations out."""
+    """Each score of a block with redrawn held-out models."""
     chance = seeds.generator(config.seed, "reassigned", epoch, number, block.number)
     held_out = reassign_models(block.log_p, block.held_out, chance)
     yield "published", terms(block.log_p, held_out).score
@@ -183,7 +180,7 @@ def _statistic_rows(
 
 
 def has_interval(statistic: str, observations: int) -> bool:
-    """Whether the statistic of so many observations has an interval that covers as often as it says."""
+    """Whether the interval of the statistic has its nominal coverage for this number of observations."""
     if statistic.startswith("quantile"):
         share = float(statistic.removeprefix("quantile"))
         return min(share, 1 - share) * observations >= BEYOND
@@ -191,10 +188,10 @@ def has_interval(statistic: str, observations: int) -> bool:
 
 
 def describe(scores: Array) -> dict[str, float]:
-    """Mean, median, skewness, extremes and quantiles of the scores, NaN where there is none.
+    """Mean, median, skewness, extremes and quantiles of the scores; NaN if undefined.
 
-    The skewness is that of the sample, m_3 / m_2^(3/2) of central moments. Undefined scores are left out of all, and
-    infinite ones of the mean and the skewness; in the others they stand where they belong, at the ends.
+    The skewness is that of the sample, m_3 / m_2^(3/2) of central moments. Undefined scores are excluded from all
+    statistics, infinite ones only from the mean and the skewness.
     """
     values = np.sort(scores[~np.isnan(scores)])
     finite = values[np.isfinite(values)]
@@ -211,14 +208,14 @@ def describe(scores: Array) -> dict[str, float]:
 
 
 def quantile(ascending: Array, share: float) -> float:
-    """The quantile, on the line between the two values next to it; NaN without values."""
+    """The quantile by linear interpolation; NaN without values."""
     if not len(ascending):
         return np.nan
     place = share * (len(ascending) - 1)
     before = int(place)
     part, low = place - before, float(ascending[before])
     high = float(ascending[min(before + 1, len(ascending) - 1)])
-    # Not of inf and inf, whose difference is none.
+    # inf minus inf is undefined.
     return low if part == 0.0 or low == high else low * (1 - part) + high * part
 
 
@@ -227,29 +224,28 @@ def columns(estimate: Estimate) -> dict[str, Any]:
 
 
 class Gain:
-    """The gain g_l of every repetition, gathered block by block of observations, and their mean.
+    """The gain g_l of every repetition, accumulated over blocks of observations, and their mean.
 
-    Where nothing is memorised each g_l is 0 on average, whatever the spread of log p: unlike the published score no log
-    mean exp is in it. Repetitions are independent, so that their mean has a t interval.
+    Without memorisation each g_l is 0 on average, for any spread of log p, because unlike the published score it has no
+    log mean exp. Repetitions are independent, so their mean has a t interval.
 
-    A model that holds an observation impossible (-inf) is taken to give it as much as the lowest of the others does: an
-    observation that is impossible to those that held it out gains at least as much as it counts for, and which models
-    trained on it has no part in what takes the place. Memorization that all hold impossible have no gain and stay out,
-    of every repetition; `observations` counts those that are left.
+    A log p of -inf is replaced by the lowest finite log p of the observation's models: this does not depend on which
+    models trained on the observation, and the gain is at least the value that counts. Observations to which all models
+    assign probability 0 have no gain and are excluded from every repetition; `observations` counts the others.
 
-    The p-values are that the gain is no more than `negligible` nats, of which the models that trained on an observation
-    are relieved.
+    The p-values test a gain of at most `negligible` nats, which are subtracted from the models that trained on an
+    observation.
     """
 
     def __init__(self, repetitions: int, folds: int, negligible: float = 0.0) -> None:
         self.observations = 0
         self.negligible = negligible
-        self.models: Mask | None = None  # (L, K), that the first observation has
-        self.alike = True  # whether all observations have these
+        self.models: Mask | None = None  # (L, K), of the first observation
+        self.alike = True  # all observations have these models
         self.sizes = np.zeros((repetitions, folds))  # observations that each model held out
         self.gains = np.zeros(repetitions)  # sum over observations
-        # Of b = log p, but for what is negligible, less its mean over the repetition's models: sums over observations,
-        # and of products.
+        # Sums over observations, and of products, of b: log p, after subtraction of `negligible`, minus its mean over
+        # the repetition's models.
         self.sums = np.zeros((repetitions, folds))
         self.products = np.zeros((repetitions, folds, folds))
 
@@ -276,7 +272,7 @@ class Gain:
 
     @property
     def by_repetition(self) -> Array:
-        """g_l of every repetition; NaN where it has no observation with models of either kind."""
+        """g_l of every repetition; NaN without an observation that has models of both kinds."""
         number = self.sizes.sum(axis=1)
         return np.where(number > 0, self.gains / np.maximum(number, 1) + self.negligible, np.nan)
 
@@ -287,16 +283,15 @@ class Gain:
         return statistics.mean(gains[~np.isnan(gains)])
 
     def p_value(self) -> float | None:
-        """P of a gain at least as large, but for what is negligible, had each repetition's partition been another one,
-        into folds of the same sizes.
+        """P of a gain at least as large, minus `negligible`, under random partitions into folds of the same sizes.
 
         The normal approximation with the exact mean and variance over all partitions: with a(i, k) = log p of
         observation i by model k, n_k the folds' sizes and d = a less its means over folds and over observations,
 
             Var[sum over i of a(i, fold of i)] = sum over i and k of n_k d(i, k)^2 / (n - 1)
 
-        Hoeffding 1951, "A combinatorial central limit theorem", theorem 2. The repetitions' variances add. None where
-        no partition would give another gain, or observations differ in which models there are.
+        Hoeffding 1951, "A combinatorial central limit theorem", theorem 2. The repetitions' variances add. None if
+        all partitions give the same gain, or if observations differ in their existing models.
         """
         usable = self.sizes.sum(axis=1) > 1
         if self.models is None or not self.alike or not usable.any():
@@ -313,17 +308,16 @@ class Gain:
         return float(stats.norm.sf(above / np.sqrt(variance)))
 
     def t_test(self) -> float | None:
-        """The one-tailed p-value that the repetitions' gains have a mean above what is negligible; None with fewer than
-        two.
+        """The one-sided p-value of a mean gain of at most `negligible`; None with fewer than two repetitions.
 
-        For leave-one-out, whose models of all data answer for every observation: these are not drawn anew one by one.
+        For leave-one-out, whose models of all data are shared by all observations and cannot be redrawn one by one.
         """
         gains = self.by_repetition
         gains = gains[~np.isnan(gains)]
         return statistics.paired_greater(gains, np.full(len(gains), self.negligible)).p_value
 
     def moments(self, repetition: int, scaled: float) -> tuple[float, float]:
-        """The mean and the variance of g_l over all partitions into folds of the sizes there are."""
+        """The mean and the variance of g_l over all partitions into folds of these sizes."""
         sizes, sums, products = self.sizes[repetition], self.sums[repetition], self.products[repetition]
         n = sizes.sum()
         weights = sizes / n
@@ -334,13 +328,13 @@ class Gain:
 
 
 def _with_lowest(log_p: Array) -> Array:
-    """log p with the lowest finite one of each observation's models in place of -inf."""
+    """Replace -inf by the lowest finite log p of the observation's models."""
     lowest = np.where(np.isfinite(log_p), log_p, np.inf).min(axis=(1, 2), keepdims=True, initial=np.inf)
     return np.where(log_p == -np.inf, lowest, log_p)
 
 
 def scale(models: NDArray[np.int64]) -> Array:
-    """c / (c - 1): what turns log p less the mean over all c models into that less the mean over the others."""
+    """c / (c - 1), which converts a difference from the mean of all c models to one from the mean of the others."""
     return np.asarray(models / np.maximum(models - 1, 1))
 
 
@@ -355,7 +349,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 def rows(tables: Tables, about: About) -> Iterator[Row]:
     """Each statistic of all observations after the last epoch, and the peaks of both scores before (figure 4b).
 
-    Those of labels stay in the table.
+    Statistics by label are only in the table.
     """
     statistics_of_all = [statistic for statistic in tables.rows(DISTRIBUTION) if statistic["label"] is None]
     last = max((statistic["epoch"] for statistic in statistics_of_all), default=0)
@@ -374,8 +368,8 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 def summary_row(statistic: Row, setting: Row, published: float | None = None) -> Row:
     """A row of DISTRIBUTION in the schema of all audits.
 
-    Where nothing is memorised the mean matched-count score and the gain are 0; any other statistic is what it is when
-    the models that held an image out are drawn anew.
+    Without memorisation the mean matched-count score and the gain are 0; the null of any other statistic comes from
+    redrawn held-out models.
     """
     null = 0.0 if statistic["score"] != "published" and statistic["statistic"] == "mean" else statistic["null"]
     estimate = Estimate(statistic["estimate"], statistic["low"], statistic["high"], statistic["n"])

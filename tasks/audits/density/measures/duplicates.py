@@ -1,14 +1,14 @@
 """The closest pairs of training images: exact or near duplicates, which are memorised because they are repeated.
 
-An image that occurs several times weighs more in the model. This kind of memorisation is not the one that the score
-measures: with one copy left out, the model still learns from the others.
+An image that occurs several times has more weight in training. The score does not measure this kind of memorisation:
+if one copy is held out, the model still learns from the others.
 
 Distances between images are the paper's: Euclidean, in pixel space, after downsampling by 2. Van den Burg & Williams
-2021, "On memorization in probabilistic deep generative models", sections 2 and 4.4 and figure 6. They came upon their
+2021, "On memorization in probabilistic deep generative models", sections 2 and 4.4 and figure 6. They found their
 duplicates by eye; here every training image is compared with all others.
 
-CIFAR-10's 50,000 images take half a minute of one core with AVX-512, and 0.6 GB beside the images; the time grows with
-the square of their number.
+CIFAR-10's 50,000 images take half a minute of one core with AVX-512, and 0.6 GB in addition to the images; the time
+grows with the square of their number.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from tasks.contract.summaries import Row, alone, row
 from tasks.datasets.catalog import load
 from tasks.datasets.dataset import Dataset
 
-PART = 1024  # images downsampled at one time
+PART = 1024  # images downsampled at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Closest:
-    """To each image the one closest to it: distances (n,) and rows (n,)."""
+    """The closest image to each image: distances (n,) and rows (n,)."""
 
     distances: NDArray[np.float64]
     rows: NDArray[np.int64]
 
 
 def first_images(images: NDArray[Any], count: int) -> NDArray[Any]:
-    """The first `count` training images (0: all); ValueError where there are fewer."""
+    """The first `count` training images (0: all). Raises ValueError if there are fewer."""
     if count > len(images):
-        raise ValueError(f"examples is {count}; it must be at most {len(images)}, the training images there are")
+        raise ValueError(f"examples is {count}; it must be at most {len(images)}, the number of training images")
     return images[: count or len(images)]
 
 
 def halve(images: NDArray[Any]) -> NDArray[np.float32]:
     """The images (n, h, w, c) at half their size as rows (n, h/2 * w/2 * c): means of 2 x 2 pixels, in [0, 1].
 
-    They are bytes, or float32 in [0, 1]; equal images give equal rows, whichever of the two they are. Of an odd height
-    or width the last row or column is left out. ValueError for an image of fewer than 2 x 2 pixels.
+    Pixels are bytes, or float32 in [0, 1]; equal images give equal rows in both formats. The last row or column of an
+    odd height or width is dropped. Raises ValueError for images of fewer than 2 x 2 pixels.
     """
     count, height, width, channels = images.shape
     if min(height, width) < 2:
@@ -67,7 +67,7 @@ def halve(images: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
-    """The closest of `among` to each row; of equally close ones the first."""
+    """The closest of `among` to each row; the first of equally close ones."""
     from tasks.numerics.nearest_neighbours import nearest
 
     neighbours = nearest(rows, among, 1)
@@ -75,13 +75,13 @@ def closest(rows: NDArray[np.float32], among: NDArray[np.float32]) -> Closest:
 
 
 def closest_other(rows: NDArray[np.float32]) -> Closest:
-    """The closest to each row of the others; of equally close ones the first. ValueError where there is no other."""
+    """The closest other row to each row; the first of equally close ones. Raises ValueError for a single row."""
     from tasks.numerics.nearest_neighbours import nearest
 
     if len(rows) < 2:
         raise ValueError("there is one image; to have a closest other there must be at least 2")
     neighbours = nearest(rows, rows, 2)
-    # Of several equal rows the first two are nearest to all of them, so a row is not always among its own.
+    # Of several equal rows the first two are nearest to all, so a row is not always among its own neighbours.
     other = (neighbours.rows[:, 0] == np.arange(len(rows))).astype(np.intp)
     every = np.arange(len(rows))
     return Closest(neighbours.distances[every, other], neighbours.rows[every, other])
@@ -90,10 +90,10 @@ def closest_other(rows: NDArray[np.float32]) -> Closest:
 DUPLICATES = pa.schema(
     [
         ("rank", pa.int32()),  # from 1, the closest pair
-        ("row", pa.int64()),  # the lower of the two
+        ("row", pa.int64()),  # the lower row
         ("other", pa.int64()),
         ("distance", pa.float64()),  # Euclidean, pixels in [0, 1]; 0 for exact duplicates
-        ("label", pa.int32()),  # null where the data have one class
+        ("label", pa.int32()),  # null if the data have one class
         ("other_label", pa.int32()),
     ]
 )
@@ -101,7 +101,7 @@ DUPLICATES = pa.schema(
 
 @dataclass(frozen=True)
 class Duplicates(Ranged):
-    """How many pairs are listed, and of which images: the first `examples` training images (0: all)."""
+    """The number of listed pairs among the first `examples` training images (0: all)."""
 
     data: Dataset
     examples: Annotated[int, AtLeast(0)] = 0
@@ -110,10 +110,10 @@ class Duplicates(Ranged):
 
 @task(version=1, name="density.duplicates")
 def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The closest pairs of an image and the one closest to it, closest first (DUPLICATES).
+    """The closest pairs of an image and its closest other image, in ascending order of distance (DUPLICATES).
 
-    Each pair is listed once. Of three images that are alike, the third with the closer of the first two: every image is
-    in some pair, and not every two images are one.
+    Each pair is listed once. Of three similar images, the third is paired with the closer of the others: every image
+    is in some pair, but not every two images form a pair.
     """
     images = load(config.data)
     pairs, distances = closest_pairs(closest_other(halve(first_images(images.train_images, config.examples))))
@@ -131,7 +131,7 @@ def duplicates(config: Duplicates, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 
 def closest_pairs(others: Closest) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The pairs (pairs, 2) of every row with the one closest to it, the lower row first, and their distances (pairs,).
+    """The pairs (pairs, 2) of every row and its closest row, the lower row first, and their distances (pairs,).
 
     Sorted by distance, then by rows.
     """
@@ -153,7 +153,7 @@ def plan(config: Density, _: object) -> Job | tuple[()]:
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The closest pair's distance, and how many of the listed pairs are equal images."""
+    """The distance of the closest pair, and the number of listed pairs of equal images."""
     table = tables.one(DUPLICATES)
     if table is None:
         return

@@ -1,12 +1,12 @@
-"""The score where it can be written down: a kernel density estimate in one dimension, with and without a point.
+"""The score in closed form: a kernel density estimate in one dimension, with and without a point.
 
     p(x | n points) = 1 / (n h) sum_i K((x - x_i) / h),    K the standard normal density
     M_i = log p(x_i | all) - log p(x_i | all but i)
         = log[((n - 1) q + K(0) / h) / n] - log q,         q = p(x_i | all but i)
 
-The bandwidth h is one number, whatever the points are, so that leaving a point out changes the density around it and
-nowhere else by more than a factor n / (n - 1). M_i falls as q rises: the point that the others support least is the
-one that is memorised most. An overfitted density, of a narrower bandwidth, is another thing: it clings to every point.
+The bandwidth h is constant, so removing a point changes the density only around it, and elsewhere by at most a factor
+n / (n - 1). M_i falls as q rises: the point with the least support from others is memorised most. An overfitted
+density, with a narrower bandwidth, memorises every point.
 
 Two tables of the same points: the densities on a grid (`kernel`), and the score of every point (`points`).
 
@@ -35,17 +35,17 @@ from tasks.numerics.statistics import mean
 
 Array = NDArray[np.float64]
 
-# The mixture: two normal distributions, of which each point's is as likely as the other.
+# A mixture of two normal distributions with equal weights.
 MEANS, DEVIATIONS = np.array([-2.0, 1.5]), np.array([0.6, 1.0])
 LOG_ROOT = 0.5 * math.log(2 * math.pi)  # -log K(0)
-BEYOND = 4.0  # bandwidths that the grid goes on past the outermost points, where next to nothing is left
+BEYOND = 4.0  # bandwidths by which the grid exceeds the outermost points
 
 KERNEL = pa.schema(
     [
         ("x", pa.float64()),
-        ("with_point", pa.float64()),  # the density of all points
-        ("without_point", pa.float64()),  # of all but the outlying one
-        ("overfitted", pa.float64()),  # of all, with the narrow bandwidth
+        ("with_point", pa.float64()),  # density of all points
+        ("without_point", pa.float64()),  # density without the outlying point
+        ("overfitted", pa.float64()),  # density of all points, with the narrow bandwidth
     ]
 )
 POINTS = pa.schema(
@@ -53,8 +53,8 @@ POINTS = pa.schema(
         ("row", pa.int64()),
         ("x", pa.float64()),
         ("outlying", pa.bool_()),
-        ("log_p_trained", pa.float64()),  # of the point, by the density of all, in nats
-        ("log_p_held_out", pa.float64()),  # by that of all others
+        ("log_p_trained", pa.float64()),  # under the density of all points, in nats
+        ("log_p_held_out", pa.float64()),  # under the density of the others
         ("m", pa.float64()),
     ]
 )
@@ -62,10 +62,10 @@ POINTS = pa.schema(
 
 @dataclass(frozen=True)
 class Kernel(Ranged):
-    """`points` drawn from a mixture of two normal distributions, and one that lies `gap` above the highest of them.
+    """`points` drawn from a mixture of two normal distributions, and one point `gap` above the highest of them.
 
-    The density has one `bandwidth` with and without a point, the overfitted one a narrower; `grid` is the number of
-    places at which they are evaluated.
+    `bandwidth` is that of the density, `overfitted` the narrower bandwidth of the overfitted density, and `grid` the
+    number of evaluated positions.
     """
 
     points: Annotated[int, AtLeast(1)] = 20
@@ -82,7 +82,7 @@ class Kernel(Ranged):
 
 @task(version=1, name="density.kernel")
 def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """The densities on a grid that reaches past all points (KERNEL)."""
+    """The densities on a grid beyond all points (KERNEL)."""
     drawn = drawn_points(config)
     beyond = BEYOND * config.bandwidth
     x = np.linspace(drawn.min() - beyond, drawn.max() + beyond, config.grid)
@@ -97,7 +97,7 @@ def kernel(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
 
 @task(version=1, name="density.points")
 def points(config: Kernel, inputs: Inputs) -> pa.Table:  # noqa: ARG001
-    """Every point with its score (POINTS), the outlying one last."""
+    """The score of every point (POINTS), the outlying one last."""
     drawn = drawn_points(config)
     held_out = np.array([log_density(drawn[[i]], np.delete(drawn, i), config.bandwidth)[0] for i in range(len(drawn))])
     rows = np.arange(len(drawn))
@@ -121,15 +121,15 @@ def drawn_points(config: Kernel) -> Array:
 
 
 def log_density(x: Array, points: Array, bandwidth: float) -> Array:
-    """log p(x), (x,), of the kernel density estimate of the points; in log space, for far from all p rounds to 0."""
+    """log p(x), (x,), of the kernel density estimate of the points; in log space, because p can round to 0."""
     exponents = -0.5 * ((x[:, None] - points) / bandwidth) ** 2  # (x, points)
     return np.asarray(np.logaddexp.reduce(exponents, axis=1) - math.log(len(points) * bandwidth) - LOG_ROOT)
 
 
 def memorisation(held_out: Array, count: int, bandwidth: float) -> Array:
-    """M of every point from log q, its log density by the others of `count` points; (points,) both, in nats.
+    """M of every point from log q, its log density under the other `count` - 1 points; (points,) both, in nats.
 
-    It falls as q rises, to log((count - 1) / count) where one point more or less is nothing.
+    It falls as q rises, to log((count - 1) / count).
     """
     own = -LOG_ROOT - math.log(bandwidth)  # log K(0) / h
     return np.asarray(np.logaddexp(math.log(count - 1) + held_out, own) - math.log(count) - held_out)
@@ -144,12 +144,12 @@ def _plan_points(config: Density, _: object) -> Job | tuple[()]:
 
 
 def _points_config(question: KernelDensity) -> Kernel:
-    """The points are the same in both tables."""
+    """The configuration of both tables, which have the same points."""
     return Kernel(seed=seeds.derive(question.seed, "kernel"))
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """M of the outlying point of the kernel density, and of the others."""
+    """M of the outlying point, and the mean M of the others."""
     table = tables.one(POINTS)
     if table is None:
         return

@@ -1,17 +1,17 @@
-"""Have the models learnt a density: is an image that a model held out likelier by it than by the best constant?
+"""The skill of the models: log p of held-out images compared with the best constant distribution.
 
     skill = mean over observations of log p by the models that held them out - log p by the constant        in nats
 
-The constant is a distribution of images with independent pixels, fitted to the training images: of models that see
-binary pixels a Bernoulli distribution of each, otherwise a normal one of byte + u, with u uniform in [0, 1], which is
-what log p of the bytes is the density of (`tasks.models.likelihoods`). It never looks at an image, so a model that is
-no better has learnt nothing about which pixels occur together. It is fitted to all training images, those that are
-asked about among them, so that it is the best one. log p of an observation is the mean over its draws:
+The constant is a distribution of independent pixels, fitted to the training images: for models of binary pixels a
+Bernoulli distribution per pixel, otherwise a normal distribution of byte + u with u uniform in [0, 1], whose density
+log p refers to (`tasks.models.likelihoods`). A model that is no better has learnt nothing about dependencies between
+pixels. The constant is fitted to all training images, including the evaluated ones, so that it is the best one. log p
+of an observation is the mean over its draws:
 
     x log q + (1 - x) log(1 - q)                                      x: byte / 255, q = (1 + sum of x) / (2 + images)
     -(log 2 pi v + ((b + 1/2 - m)^2 + 1/12) / v) / 2                  b: byte, m: mean, v: variance of byte + u
 
-Ours; it decides nothing. An answer about models that are no better begins with it (`tasks.contract.learning`).
+Ours. It does not decide the answer; an answer about models without skill begins with it (`tasks.contract.learning`).
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ AT_ONCE = 1024  # images
 LEARNING = pa.schema(
     [
         ("log_p", pa.float64()),  # mean over observations, in nats
-        ("constant", pa.float64()),  # the same by the constant
-        ("low", pa.float64()),  # 95 %, of the difference, over observations
+        ("constant", pa.float64()),  # the same under the constant
+        ("low", pa.float64()),  # 95 % interval of the difference over observations
         ("high", pa.float64()),
-        ("n", pa.int64()),  # observations that a model held out
+        ("n", pa.int64()),  # held-out observations
     ]
 )
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The first `examples` training images (0: all), what models see of them, and the split that is asked about."""
+    """The first `examples` training images (0: all), the model, and the evaluated split."""
 
     data: Dataset
     model: DensityModel
@@ -67,7 +67,7 @@ class Constant:
 
 @task(version=1, name="density.learning")
 def learning(config: Constant, inputs: Inputs) -> pa.Table:
-    """The log density of held-out observations beside that by the constant (LEARNING), from the table of scores."""
+    """The log density of held-out observations and that of the constant (LEARNING), from the table of scores."""
     (table,) = inputs
     held_out = lists(table, "held_out")
     known = np.isfinite(held_out)
@@ -87,7 +87,7 @@ def learning(config: Constant, inputs: Inputs) -> pa.Table:
 
 
 def constant_log_p(config: Constant, images: Images, rows: NDArray[np.int64]) -> Array:
-    """log p of these rows of the split that is asked about, by the constant, (rows,), in nats."""
+    """log p of these rows of the evaluated split under the constant, (rows,), in nats."""
     trained = images.train_images[: config.examples or None]
     asked = images.test_images if config.asked == "test" else images.train_images
     sums, squares = _pixel_sums(trained)
@@ -146,7 +146,7 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
     if trainings is None:
         return ()
     config = trainings.config
-    constant = Constant(config.data, config.training.model, config.examples, config.asked)
+    constant = Constant(config.data, config.training.model, config.examples, config.evaluation_split)
     return Job(learning, constant, (scores.job(trainings),))
 
 

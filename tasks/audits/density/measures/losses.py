@@ -1,7 +1,7 @@
-"""The losses during training, of the models with held-out data and of those of all data.
+"""The losses during training of models with held-out data and of models of all data.
 
-Beside them the tables of the trainings themselves: the losses of every model by epoch, and log p of the observations at
-the recorded ones. `engram results RUN fits` gives these one after another, and the summary reads none of them.
+The tables of the trainings contain the losses of every model by epoch, and log p of the observations at the recorded
+epochs. `engram results RUN fits` prints them; the summary does not use them.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", figure 4a.
 """
@@ -23,7 +23,7 @@ from tasks.training.density import FITTED, REFINED, is_fitted
 LOSSES = pa.schema(
     [
         ("epoch", pa.int32()),  # from 1
-        ("models", pa.string()),  # folds: each left a fold, or a row, out; whole: of all data
+        ("models", pa.string()),  # folds: with held-out data; whole: of all data
         ("split", pa.string()),  # train, test; gap: test minus train, training by training
         ("estimate", pa.float64()),  # in nats per image
         ("low", pa.float64()),  # 95 %, t over trainings
@@ -38,7 +38,7 @@ SPLITS = ("train", "test", "gap")
 def losses(config: NoSettings, inputs: Inputs) -> pa.Table:  # noqa: ARG001
     """The mean losses at every epoch (LOSSES), from the trainings' tables, in any order and number.
 
-    A training counts once at an epoch, however many of its links reach there, and not where its loss is null.
+    A training counts once per epoch, even if several of its links contain the epoch, and not if its loss is null.
     """
     by_training: dict[tuple[str, int, str], dict[tuple[int | None, ...], float]] = {}
     for number, table in enumerate(inputs):
@@ -70,8 +70,8 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 def rows(tables: Tables, _: object) -> Iterator[Row]:
     """The mean loss of an image, in nats, by models and split, after the last epoch; and the generalisation gap.
 
-    The gap, test minus train, of a model that memorises nothing is not quite 0: the loss of what is trained on is the
-    mean over an epoch in which the model still learns.
+    The gap, test minus train, is not exactly 0 without memorisation: the training loss is the mean over an epoch in
+    which the model still learns.
     """
     means = tables.rows(LOSSES)
     last = max((mean["epoch"] for mean in means), default=0)
@@ -86,7 +86,7 @@ def rows(tables: Tables, _: object) -> Iterator[Row]:
 
 
 def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
-    """The mean loss of an image after each epoch, of the models that some images were held out from."""
+    """The mean loss per image after each epoch, of the models with held-out data."""
     means = [mean for mean in table.sort_by("epoch").to_pylist() if mean["models"] == "folds"]
     return {
         f"{split}_loss": [(mean["epoch"], mean["estimate"]) for mean in means if mean["split"] == split]
@@ -95,11 +95,11 @@ def learning_curves(table: pa.Table) -> dict[str, list[tuple[int, float]]]:
 
 
 def _plan_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
-    return trainings.all if trainings and not trainings.config.refine else ()
+    return trainings.all if trainings and not trainings.config.refinement_steps else ()
 
 
 def _plan_refined_fits(_: Density, trainings: Trainings | None) -> tuple[Job, ...]:
-    return trainings.all if trainings and trainings.config.refine else ()
+    return trainings.all if trainings and trainings.config.refinement_steps else ()
 
 
 MEASURE = Measure("losses", LOSSES, plan, rows, learning_curves)

@@ -1,17 +1,17 @@
-"""Whether images drawn from the model lie closer to the training images than real images of the same kind do.
+"""The distance of training images to samples of the model, relative to that of images the model never saw.
 
     rho_i = min over v in V of d(x_i, v) / min over s in S of d(x_i, s)
 
-V are the images of the test split (which of CelebA are its validation images), S as many images drawn from the model
-of all data, d the Euclidean distance between images downsampled by 2. rho above 1 says that the closest sample is
-closer than the closest of the images that the model never saw.
+V are the images of the test split (for CelebA its validation images), S the same number of samples of the model of all
+data, and d the Euclidean distance between images downsampled by 2. rho above 1 means that the closest sample is closer
+than the closest image that the model never saw.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", eq. 6. Their released analysis
-takes every distance from the first image of each 256; here each is from the image itself.
+measures every distance from the first image of each 256; here it is measured from the image itself.
 
-A second table has rho as a function of the score: in bins of the score, and for the highly memorised and the others
-(section 4.4, figures 5, 12 and 13). Their released histograms of the two groups split at a score of 0.95 nats; here it
-is the score's 95 % quantile, as their text says.
+A second table has rho by bins of the score, and for highly memorised and other observations (section 4.4, figures 5, 12
+and 13). Their released histograms split the two groups at a score of 0.95 nats; here the split is at the 95 % quantile
+of the score, as in their text.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ NEIGHBOURS = pa.schema(
         ("row", pa.int64()),
         ("to_validation", pa.float64()),  # distance to the closest image of V, pixels in [0, 1]
         ("to_sample", pa.float64()),  # distance to the closest image of S
-        ("ratio", pa.float64()),  # rho; null where the distance to a sample is 0
-        ("validation_row", pa.int64()),  # which is closest, in the test split
-        ("sample", pa.int64()),  # which is closest, among those drawn
+        ("ratio", pa.float64()),  # rho; null if the distance to a sample is 0
+        ("validation_row", pa.int64()),  # the closest, in the test split
+        ("sample", pa.int64()),  # the closest, among the samples
     ]
 )
 
 
 @dataclass(frozen=True)
 class Neighbouring(Ranged):
-    """The observations: the first `examples` training images (0: all) or, with test `asked`, all test images."""
+    """The observations: the first `examples` training images (0: all) or, if `asked` is test, all test images."""
 
     data: Dataset
     examples: Annotated[int, AtLeast(0)] = 0
@@ -80,8 +80,8 @@ class Neighbouring(Ranged):
 def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
     """Every observation's closest validation image and closest sample, and rho (NEIGHBOURS).
 
-    The input is the FITTED table of the model of all data, whose last row holds the samples. A test image that is asked
-    about is not compared with itself: its V are the others.
+    The input is the FITTED table of the model of all data, whose last row contains the samples. An evaluated test image
+    is not compared with itself: its V are the other test images.
     """
     images = load(config.data)
     samples = halve(_sampled_images(inputs[0], images))
@@ -92,16 +92,16 @@ def neighbours(config: Neighbouring, inputs: Inputs) -> pa.Table:
 
 
 def _sampled_images(fitted: pa.Table, images: Images) -> NDArray[np.float32]:
-    """S, (drawn, h, w, c) in [0, 1]; ValueError unless they are as many as V and of one shape with it."""
+    """S, (drawn, h, w, c) in [0, 1]. Raises ValueError unless S has the number and shape of V."""
     samples = fitted["samples"][-1]
     if not samples.is_valid:
-        raise ValueError("no images were drawn from the model of all data; it must draw as many as there are to test")
+        raise ValueError("no images were drawn from the model of all data; it must draw one for each test image")
     values = np.frombuffer(samples.as_buffer(), "<f4")
     expected = len(images.test_images)
     if values.size != expected * np.prod(images.shape):
         count = values.size / np.prod(images.shape)
         raise ValueError(
-            f"{count:g} images of shape {images.shape} were drawn; they must be {expected}, as test images"
+            f"{count:g} images of shape {images.shape} were drawn; expected {expected}, one per test image"
         )
     return values.reshape(expected, *images.shape)
 
@@ -124,9 +124,9 @@ def table_of(validation: Closest, samples: Closest) -> pa.Table:
 
 
 def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) -> NDArray[np.float64]:
-    """rho of each observation; NaN where the closest sample is equal to it, since no number is that large.
+    """rho of each observation (eq. 6); NaN if the closest sample equals it.
 
-    It is 0 where a validation image is equal to it and no sample is. Eq. 6.
+    It is 0 if a validation image equals the observation and no sample does.
     """
     rho = np.full(len(to_sample), np.nan)
     np.divide(to_validation, to_sample, out=rho, where=to_sample > 0)
@@ -134,20 +134,21 @@ def ratio(to_validation: NDArray[np.float64], to_sample: NDArray[np.float64]) ->
 
 
 def copied_share(table: pa.Table) -> Estimate:
-    """The share of observations that a sample is equal to, downsampled, with its Wilson interval: those without rho."""
+    """The share of observations that equal a sample after downsampling, which have no rho; Wilson interval."""
     return proportion(table["ratio"].null_count, table.num_rows)
 
 
 def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
-    """Scores, rho, and who is highly memorised, of the observations that have both: (observations,) each.
+    """Scores, rho and the mask of highly memorised observations, for observations with both: (observations,) each.
 
-    The quantile of M is that of all which have a score. ValueError for a score whose neighbours are not there.
+    The quantile of M is that of all observations with a score. Raises ValueError if an observation with a score has no
+    neighbours.
     """
     observations = scored_observations(scores)
     rho_of = dict(zip(neighbours["row"].to_pylist(), column(neighbours, "ratio"), strict=True))
     missing = [row for row in observations.rows.tolist() if row not in rho_of]
     if missing:
-        raise ValueError(f"observation {missing[0]} has a score, but its neighbours are not in their table")
+        raise ValueError(f"observation {missing[0]} has a score but no neighbours in their table")
     rho = np.array([rho_of[row] for row in observations.rows.tolist()], np.float64)
     known = ~np.isnan(rho)
     return observations.select(known), rho[known], highly_memorised_mask(observations.m)[known]
@@ -156,9 +157,9 @@ def pairs(scores: pa.Table, neighbours: pa.Table) -> tuple[Scored, Array, Mask]:
 def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
     """Pearson's and Spearman's correlation of M and rho, over the observations that have both.
 
-    Pearson's is of those whose M is finite; in Spearman's an infinite one has its rank. The paper sees "no strong
-    correlation". Both are of these samples: the model of all data that drew them is one. The null is not 0: an image
-    that models disagree on may well be one that samples are far from.
+    Pearson's uses finite M; in Spearman's an infinite M has its rank. The paper finds "no strong correlation". Both
+    depend on the samples of one model of all data. The null is not 0: samples may be far from images that models
+    disagree on.
     """
     observations, rho, _ = pairs(scores, neighbours)
     return {
@@ -168,7 +169,7 @@ def correlations(scores: pa.Table, neighbours: pa.Table) -> Mapping[str, OfAll]:
 
 
 def pearson(m: Array, rho: Array) -> float:
-    """r of the pairs whose M is finite; NaN of fewer than three, or where either has no variance."""
+    """r of the pairs with finite M; NaN for fewer than three pairs, or without variance."""
     finite = np.isfinite(m)
     m, rho = m[finite], rho[finite]
     if len(m) < 3 or m.min() == m.max() or rho.min() == rho.max():
@@ -177,7 +178,7 @@ def pearson(m: Array, rho: Array) -> float:
 
 
 def spearman(m: Array, rho: Array) -> float:
-    """r of ranks, ties at their mean, of the pairs that have M; NaN of fewer than three, or without variance."""
+    """r of ranks (ties at their mean) of the pairs with M; NaN for fewer than three pairs, or without variance."""
     from scipy import stats
 
     known = ~np.isnan(m)
@@ -190,7 +191,7 @@ RATIOS = pa.schema(
         ("low", pa.float64()),  # of a bin [low, high) of M, in nats; null for the groups
         ("high", pa.float64()),
         ("mean", pa.float64()),  # of rho
-        ("standard_error", pa.float64()),  # s / sqrt(n); null where n is 1
+        ("standard_error", pa.float64()),  # s / sqrt(n); null if n is 1
         ("n", pa.int64()),  # observations
         ("quantiles", pa.list_(pa.float64())),  # 0, 1 ... 100 % of the groups' rho, 101 of them; null for bins
     ]
@@ -199,7 +200,7 @@ RATIOS = pa.schema(
 
 @dataclass(frozen=True)
 class Ratios(Ranged):
-    """Bins of M of a width in nats. The paper's: 50 for CelebA, 2 for MNIST."""
+    """The width of bins of M in nats. The paper uses 50 for CelebA and 2 for MNIST."""
 
     width: Annotated[float, Finite()] = 2.0
 
@@ -208,8 +209,8 @@ class Ratios(Ranged):
 def ratios(config: Ratios, inputs: Inputs) -> pa.Table:
     """The mean of rho in every bin of M that is not empty, and its distribution in both groups (RATIOS).
 
-    The inputs are SCORES and NEIGHBOURS. Edges are whole multiples of the width. Memorization without a score or
-    without rho are left out; those with an infinite score are in a group and in no bin.
+    The inputs are SCORES and NEIGHBOURS. Edges are multiples of the width. Observations without a score or without rho
+    are excluded; an observation with an infinite score is in a group and in no bin.
     """
     observations, rho, high = pairs(inputs[0], inputs[1])
     return pa.Table.from_pylist([*_bin_rows(observations.m, rho, config.width), *group_rows(rho, high)], RATIOS)
@@ -220,7 +221,7 @@ def _bin_rows(m: Array, rho: Array, width: float) -> Iterator[dict[str, Any]]:
     order = np.argsort(place, kind="stable")
     order = order[np.isfinite(place[order])]
     bins, first = np.unique(place[order], return_index=True)
-    # A slice for each bin, since there may be as many bins as observations.
+    # A slice for each bin, because every observation may have its own bin.
     for number, values in zip(bins, np.split(rho[order], first[1:]), strict=False):
         yield {"group": "bin", "low": number * width, "high": (number + 1) * width, **_mean_and_error(values)}
 
@@ -232,14 +233,14 @@ def group_rows(rho: Array, high: Mask) -> Iterator[dict[str, Any]]:
 
 
 def _mean_and_error(values: Array) -> dict[str, Any]:
-    """Mean and standard error; no error of one value, nothing of none."""
+    """Mean and standard error; no error for a single value, neither without values."""
     n = len(values)
     error = float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else None
     return {"mean": float(values.mean()) if n else None, "standard_error": error, "n": n}
 
 
 def _mean_ratio(m: Array, rho: Array, group: str) -> float:
-    """The mean ratio of the observations above the 95 % quantile of M, or of the others; NaN without any."""
+    """The mean ratio of observations above the 95 % quantile of M, or of the others; NaN without any."""
     high = highly_memorised_mask(m)
     chosen = rho[high if group == "memorised" else ~high]
     return float(chosen.mean()) if len(chosen) else np.nan
@@ -250,13 +251,13 @@ def plan(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def job(trainings: Trainings) -> Job:
-    """Its input is the last link of the model of all data."""
+    """The job of the neighbours, with the last link of the model of all data as input."""
     config = trainings.config
-    return Job(neighbours, Neighbouring(config.data, config.examples, config.asked), (trainings.whole[-1],))
+    return Job(neighbours, Neighbouring(config.data, config.examples, config.evaluation_split), (trainings.whole[-1],))
 
 
 def rows(tables: Tables, _: object) -> Iterator[Row]:
-    """How rho goes with M, where the scores are there too; and for how many a sample is the image itself."""
+    """The correlation of rho and M, if scores exist, and the share of observations that equal a sample."""
     near, scores = tables.one(NEIGHBOURS), tables.one(SCORES)
     if near is None:
         return
@@ -276,10 +277,10 @@ def _plan_ratios(_: Density, trainings: Trainings | None) -> Job | tuple[()]:
 
 
 def ratio_rows(tables: Tables, _: object) -> Iterator[Row]:
-    """The mean ratio of the highly memorised and of the others, where scores and ratios are there.
+    """The mean ratio of highly memorised and of other observations, if scores and ratios exist.
 
-    It is 1 where samples are as close as images never seen; but a decoder's means are smoother than images, and that
-    moves it, memory or no memory.
+    It is 1 if samples are as close as unseen images. Decoder means are smoother than images, which changes the ratio
+    with or without memorisation.
     """
     scores, near = tables.one(SCORES), tables.one(NEIGHBOURS)
     if scores is None or near is None or tables.one(RATIOS) is None:

@@ -1,13 +1,13 @@
-"""Whether the highly memorised are outliers: how many there are where the model finds observations likely, or not.
+"""The share of highly memorised observations by their log p, which shows whether they are outliers.
 
-An observation is highly memorised where its matched-count score is above the 95 % quantile. An outlier is unlikely even
-to models that were trained on it: its U = log p is low. If all highly memorised observations were outliers, they would
-all lie in the lowest bins; the paper finds more than half of them within the central 90 % of U.
+An observation is highly memorised if its matched-count score is above the 95 % quantile. An outlier is unlikely even
+under models that trained on it: its U = log p is low. If all highly memorised observations were outliers, they would be
+in the lowest bins; the paper finds more than half of them within the central 90 % of U.
 
 Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", section 4.3, figures 3, 10
 and 11.
 
-Bins have one width, and edges that are whole multiples of it, so that tables of two runs have the same bins.
+Bin edges are multiples of the width, so that tables of two runs have the same bins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tasks.contract.ranges import AtLeast, Finite, Ranged
 from tasks.contract.summaries import Estimate, interval_fields
 from tasks.numerics import seeds, statistics
 
-CLOSED = (0.005, 0.995)  # the quantiles of U between which bins have both their edges
+CLOSED = (0.005, 0.995)  # quantiles of U between which bins are closed
 MOST = 10_000  # bins
 
 OUTLIERS = pa.schema(
@@ -38,8 +38,8 @@ OUTLIERS = pa.schema(
         ("high", pa.float64()),
         ("memorised", pa.int64()),  # observations
         ("regular", pa.int64()),
-        *interval_fields("share"),  # of the bin's, highly memorised, with its interval over repetitions; null: empty
-        ("memorised_rows", pa.list_(pa.int64())),  # a few of them, drawn by the seed
+        *interval_fields("share"),  # of highly memorised observations, interval over repetitions; null: empty
+        ("memorised_rows", pa.list_(pa.int64())),  # a few examples, drawn by the seed
         ("regular_rows", pa.list_(pa.int64())),
     ]
 )
@@ -47,7 +47,7 @@ OUTLIERS = pa.schema(
 
 @dataclass(frozen=True)
 class Outliers(Ranged):
-    """Bins of U of a width in nats, and up to how many examples of both groups are drawn of each.
+    """The width of bins of U in nats, and the largest number of examples of each group per bin.
 
     The paper's widths: 500 for CelebA, 10 for MNIST.
     """
@@ -59,11 +59,11 @@ class Outliers(Ranged):
 
 @task(version=2, name="density.outliers")
 def outliers(config: Outliers, inputs: Inputs) -> pa.Table:
-    """How many of the observations are highly memorised in every bin of U (OUTLIERS), from their SCORES.
+    """The number of highly memorised observations in every bin of U (OUTLIERS), from their SCORES.
 
-    Edges are whole multiples of the width. The bins that hold the central 99 % of U, and those between, have two; what
-    lies below and above is in two open ends, the first row and the last. Memorization without a score are in none.
-    Intervals are the jackknife's over repetitions; bins and their edges are those of all of them.
+    Edges are multiples of the width. Closed bins cover the central 99 % of U; the first and the last row are open bins
+    below and above. Observations without a score are in no bin. Intervals are jackknife intervals over repetitions,
+    with the bins of all repetitions.
     """
     observations = scored_observations(inputs[0])
     high = highly_memorised_mask(observations.m)
@@ -102,7 +102,7 @@ def _bin_row(
 
 
 def _shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> list[Estimate]:
-    """The share of each bin's observations that are highly memorised, with its jackknife interval over repetitions."""
+    """The share of highly memorised observations per bin, and its jackknife interval over repetitions."""
     of_bin = np.bincount(place, minlength=bins)
 
     def shares(m: Array) -> Array:
@@ -114,13 +114,13 @@ def _shares_of(observations: Scored, place: NDArray[np.int64], bins: int) -> lis
 
 
 def examples(config: Outliers, group: str, number: int, rows: NDArray[np.int64]) -> list[int]:
-    """A few of the rows of a group in the bin of this number, ascending."""
+    """Example rows of a group in this bin, ascending."""
     draw = seeds.generator(config.seed, "outlier examples", group, number)
     return sorted(draw.choice(rows, min(config.shown, len(rows)), replace=False).tolist())
 
 
 def edges(u: Array, width: float) -> Array:
-    """The edges of bins of this width that hold the central 99 % of U, ascending; none where no U is finite."""
+    """The edges of bins of this width that cover the central 99 % of U, ascending; empty if no U is finite."""
     finite = u[np.isfinite(u)]
     if not len(finite):
         return np.empty(0)
@@ -134,14 +134,14 @@ def edges(u: Array, width: float) -> Array:
 
 
 def bin_of(values: ArrayLike, width: float) -> Array:
-    """The bin of each value, a whole number b: value in [b width, (b + 1) width), as these are in float64.
+    """The bin of each value, an integer b with value in [b width, (b + 1) width) in float64.
 
-    Infinite values and NaN stay what they are.
+    Infinite values and NaN are returned unchanged.
     """
     given = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore"):
         number = np.floor(given / width)
-        # A quotient that is rounded up to a whole number is one too large, and the other way round.
+        # A quotient rounded up to an integer is one too large, and one rounded down is one too small.
         number -= given < number * width
         return np.asarray(number + (given >= (number + 1) * width))
 

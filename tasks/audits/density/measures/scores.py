@@ -1,16 +1,16 @@
-"""How strongly each observation is memorised, after the last epoch: its scores, p-value, and what they are made of.
+"""The scores and p-value of each observation after the last epoch, and their components.
 
-M = U - V is the published score, which leans upwards; m_matched has as many models on either side, and is 0 on average
-where nothing is memorised (tasks.audits.density.memorization). The p-value of M is from redrawing which models held the
-observation out (tasks.audits.density.reassignment): it is that training raises log p by no more than is negligible. By
-its p-value, corrected for false discoveries, an observation is called memorised, and the answer rests on how many are;
-together they tell how many are memorised of which none can be called (tasks.audits.density.tail). How much memory of a
-single observation would have been found is asked of a few, drawn at random: were nothing of it memorised, and other
-models the ones that held it out, by how much more would it have to be likely to those that trained on it? Where single
-rows were left out of private trainings, M stands beside epsilon.
+M = U - V is the published score, which is biased upwards; m_matched has equal numbers of models on both sides, and is 0
+on average without memorisation (tasks.audits.density.memorization). The p-value of M comes from redrawing the models
+that held the observation out (tasks.audits.density.reassignment) and tests that training raises log p by at most the
+negligible size. An observation is identified by its p-value, corrected for false discoveries, and the number of
+identified observations decides the answer; all p-values together bound the number of memorised observations, identified
+or not (tasks.audits.density.tail). The detection limit of a single observation is computed for some observations, drawn
+at random: the rise in log p with which each would be identified, with redrawn held-out models. If single rows are held
+out of private trainings, M is compared with epsilon.
 
-log p is estimated from codes of the encoder, of which few may count (tasks.models.importance). It is then rough, and
-low by what the encoder misses; a score is of the encoder as well as of the density.
+log p is estimated from codes of the encoder, of which few may contribute (tasks.models.importance). The estimate is
+then rough and too low, and a score depends on the encoder as well as on the density.
 
 Source. Van den Burg & Williams 2021, "On memorization in probabilistic deep generative models", algorithm 1, eq. 2
 and 3; epsilon, eq. 8. The matched-count score and the p-values are ours.
@@ -48,38 +48,38 @@ from tasks.numerics.epsilon import MANY_RUNS, bound_by_scores
 from tasks.numerics.ranks import item_ties
 from tasks.training.recipe import Privacy
 
-PLANTED = 100  # observations of which it is asked how much memory would be found
-FOUND = 0.8  # of these
-REDRAWN = 20  # times that other models hold the observations out, for what statistics are without memory
-FEW_SAMPLES = 10  # effectively: the Monte-Carlo error of log p is then about 1 / sqrt(10) nats or more
+PLANTED = 100  # observations for which the detection limit is computed
+FOUND = 0.8  # share of these observations that the detection limit refers to
+REDRAWN = 20  # draws of held-out models, for the null of statistics
+FEW_SAMPLES = 10  # effective samples: the Monte Carlo error of log p is then about 1 / sqrt(10) nats or more
 BEYOND_CHANCE = "observations memorised beyond chance"
 PLANTED_CALLED = "planted observations memorised"
 LEAST_FOUND = "memory of a single observation that is found"
-CENTRAL = 0.9  # of log p: where the paper finds more than half of CelebA's highly memorised
+CENTRAL = 0.9  # share of log p in which the paper finds more than half of CelebA's highly memorised images
 
 SCORES = pa.schema(
     [
-        ("row", pa.int64()),  # of the split that was asked about
-        ("label", pa.int32()),  # null where the data have none
+        ("row", pa.int64()),  # of the evaluated split
+        ("label", pa.int32()),  # null if the data have none
         ("log_p_trained", pa.float64()),  # U, in nats
         ("log_p_held_out", pa.float64()),  # V
-        ("m", pa.float64()),  # the published score, U - V; null where it is undefined
-        ("m_matched", pa.float64()),  # with as many models on either side
-        ("p_value", pa.float64()),  # of m, less what is negligible, had others held the observation out
-        # Over the observations: Benjamini and Hochberg's, or of rows left out one by one Benjamini and Yekutieli's.
+        ("m", pa.float64()),  # the published score, U - V; null if it is undefined
+        ("m_matched", pa.float64()),  # with equal numbers of models on both sides
+        ("p_value", pa.float64()),  # of m minus the negligible size, under redrawn held-out models
+        # Over observations: by Benjamini and Hochberg or, for rows held out one by one, by Benjamini and Yekutieli.
         ("p_adjusted", pa.float64()),
-        ("found_from", pa.float64()),  # nats of memory with which it would be called alone; null where not asked
+        ("found_from", pa.float64()),  # nats with which it would be identified; null if not computed
         ("trained_models", pa.int32()),
         ("held_out_models", pa.int32()),
-        # By repetition, null where there are no models: log mean exp over those that trained on the observation, and
-        # log p by the one that did not.
+        # By repetition, null without models: log mean exp over the models that trained on the observation, and log p
+        # by the model that did not.
         ("trained", pa.list_(pa.float32())),
         ("held_out", pa.list_(pa.float32())),
-        # How many of the codes log p is effectively from, the median over the models; null of models without codes.
+        # Effective number of codes, the median over models; null for models without codes.
         ("effective_samples", pa.float64()),
-        ("encoder_effective_samples", pa.float64()),  # before codes were fitted to each observation; null where not
+        ("encoder_effective_samples", pa.float64()),  # before codes were fitted; null if they were not
         ("matched_without", pa.list_(pa.float32())),  # m_matched without each repetition
-        # Had others held the observations out, draw by draw, of the same draws.
+        # Under redrawn held-out models, draw by draw; both from the same draws.
         ("matched_redrawn", pa.list_(pa.float32())),  # m_matched
         ("trained_redrawn", pa.list_(pa.float32())),  # U
     ]
@@ -88,9 +88,9 @@ SCORES = pa.schema(
 
 @dataclass(frozen=True)
 class Scores(Ranged):
-    """Which models there are and when they are asked; `permutations` for a p-value, `draws` for a matched-count score.
+    """Models and epoch of evaluation; `permutations` per p-value, `draws` per matched-count score, from `seed`.
 
-    The draws come from `seed`. Memory of no more than `negligible` nats is none.
+    Memorisation by at most `negligible` nats does not count.
     """
 
     models: Folds | ReleasedFolds | LeaveOneOut
@@ -105,12 +105,12 @@ class Scores(Ranged):
 def scores(config: Scores, inputs: Inputs) -> pa.Table:
     """The scores of every observation (SCORES), by row, from the trainings' tables, in any order.
 
-    ValueError where no model was asked at the epoch. In leave-one-out the p-values of several rows share the models of
-    all data, so that they rise and fall together.
+    Raises ValueError if no model was evaluated at the epoch. In leave-one-out the p-values of rows are dependent,
+    because they share the models of all data.
     """
     log_densities = LogDensities(config.models, inputs)
     if not log_densities.recorded_at(config.epoch):
-        raise ValueError(f"no training was asked about the observations at epoch {config.epoch}")
+        raise ValueError(f"no training was evaluated at epoch {config.epoch}")
     rows = config.models.rows
     known = labels(config.models)
     asked = np.zeros(len(rows), np.bool_)
@@ -125,7 +125,7 @@ def scores(config: Scores, inputs: Inputs) -> pa.Table:
 
 
 def _block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArray[Any]]:
-    """The columns of a block that need no other block; `asked` are the observations whose found_from is wanted."""
+    """The columns of a block that need no other block; `asked` marks observations with a found_from."""
 
     def chance(name: str) -> np.random.Generator:
         return seeds.generator(config.seed, name, config.epoch, block.number)
@@ -153,7 +153,7 @@ def _block_columns(config: Scores, block: Block, asked: Mask) -> dict[str, NDArr
 
 
 def found_from(config: Scores, block: Block, asked: Mask, chance: np.random.Generator) -> Array:
-    """The memory with which each observation asked would be called alone, in nats, (n,); NaN of the others."""
+    """The nats with which each requested observation would be identified, (n,); NaN for the others."""
     found = np.full(len(block.log_p), np.nan)
     log_p = block.log_p[asked]
     held_out = reassign_models(log_p, block.held_out[asked], chance)
@@ -163,7 +163,7 @@ def found_from(config: Scores, block: Block, asked: Mask, chance: np.random.Gene
 
 
 def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
-    """The matched-count score and U had others held the observations out, draw by draw, (n, REDRAWN) each."""
+    """The matched-count score and U under redrawn held-out models, draw by draw, (n, REDRAWN) each."""
     scores, trained = [], []
     for number in range(REDRAWN):
         chance = seeds.generator(config.seed, "reassigned", config.epoch, number, block.number)
@@ -174,7 +174,7 @@ def redrawn(config: Scores, block: Block) -> tuple[Array, Array]:
 
 
 def _column_of(values: NDArray[Any]) -> pa.Array:
-    """A column of numbers (n,), or of lists (n, L), null where there is none; infinities are numbers."""
+    """A column of numbers (n,) or of lists (n, L), null for NaN; infinities remain."""
     flat = nan_as_null(values.reshape(-1))
     if values.ndim == 1:
         return flat
@@ -183,43 +183,43 @@ def _column_of(values: NDArray[Any]) -> pa.Array:
 
 @dataclass(frozen=True)
 class Check:
-    """The scores of rows that were left out one by one, beside epsilon."""
+    """The scores of rows that were held out one by one, compared with epsilon."""
 
     epsilon: float
     delta: float
     rows: int  # with a score
-    row: int  # whose score is the largest
-    largest: Estimate  # in nats, over trials; its 95 % interval is for all rows at once (Bonferroni)
-    p_value: float | None  # if no row's score were above epsilon (Bonferroni)
+    row: int  # the row with the largest score
+    largest: Estimate  # in nats, over trials; the 95 % interval is simultaneous over rows (Bonferroni)
+    p_value: float | None  # of the hypothesis that no score is above epsilon (Bonferroni)
     above: int  # rows whose estimate is above epsilon
 
 
 def check_epsilon(
     rows: NDArray[np.integer], trained: Array, held_out: Array, epsilon: float, delta: float = 0.0
 ) -> Check:
-    """Whether the scores of `rows` (n,) keep within epsilon, from log p by trial, NaN where there is no such model.
+    """Compare the scores of `rows` (n,) with epsilon, from log p by trial, NaN if a model is missing.
 
     A training is epsilon-differentially private if, for data that differ in one row, no event is more than exp(epsilon)
-    times as likely to follow from the one as from the other. What holds of events holds of the mean of any non-negative
-    function of what is trained, for that is a sum of events with positive weights. The density that trainings on D give
-    an image, P(x | D) = E[p(x | model) | trained on D], is such a mean, so that at every x
+    times as likely with one as with the other. The same bound applies to the mean of any non-negative function of the
+    trained model, a positively weighted sum of events. The density that trainings on D assign to an image,
+    P(x | D) = E[p(x | model) | trained on D], is such a mean, so that at every x
 
         M_LOO(i) = log P(x_i | D) - log P(x_i | D without i) <= epsilon
 
-    (and >= -epsilon): van den Burg & Williams 2021, eq. 8 and what follows it. The converse does not hold.
+    (and >= -epsilon): van den Burg & Williams 2021, eq. 8 and the text after it. The converse is false.
 
     **With delta above 0 no single score is bounded.** Then P(x | D) <= exp(epsilon) P(x | D without i) + delta times
-    the greatest density that any model gives x: of an image with a log p of -100 nats, a delta of 1e-5 leaves nothing
-    of the bound. DP-SGD is of that kind. What is shown for it is how large the scores are beside epsilon, and no
-    violation of a promise. The score of folds is never bounded: models of two folds differ in many rows.
+    the greatest density that any model assigns to x: for an image with a log p of -100 nats, a delta of 1e-5 makes the
+    bound void. DP-SGD has such a delta, so its scores are compared with epsilon without implying a violation. The score
+    of folds is never bounded, because models of two folds differ in many rows.
 
-    **An estimate is from T trainings of either kind.** A log mean exp of few terms is about its largest, and low. The
-    interval is the jackknife's, leaving one trial out at a time, with Student's t of T - 1 degrees of freedom: too
-    narrow where a single training makes up the mean.
+    **An estimate uses T trainings of each kind.** A log mean exp of few terms is dominated by its largest term, and too
+    low. The interval is the jackknife's over trials, with Student's t of T - 1 degrees of freedom: too narrow if a
+    single training dominates the mean.
 
-    `trained` (n, T) are in nats by models that trained on the row, `held_out` (n, T) by those that did not, T trials of
-    each (the columns of SCORES). A row has neither interval nor p-value where its score is not finite, or would not be
-    without one of the trials. ValueError where no row has one.
+    `trained` (n, T) is log p in nats by models that trained on the row, `held_out` (n, T) by models that did not, with
+    T trials each (the columns of SCORES). A row has neither interval nor p-value if its score is not finite, with or
+    without any of the trials. Raises ValueError if no row has a score.
     """
     if not 0 < epsilon < math.inf or not 0 <= delta < 1:
         raise ValueError(f"epsilon is {epsilon} and delta {delta}; they must be finite and above 0, and from 0 below 1")
@@ -245,16 +245,17 @@ def check_epsilon(
 
 
 def _paired_terms(trained: Array, held_out: Array) -> Terms:
-    """The terms of U and V, with one model of either kind in a trial."""
+    """The terms of U and V, with one model of each kind per trial."""
     if trained.shape != held_out.shape or trained.ndim != 2:
-        raise ValueError(f"trained is {trained.shape} and held_out {held_out.shape}; they must be (rows, trials) alike")
+        shapes = f"trained is {trained.shape} and held_out {held_out.shape}"
+        raise ValueError(f"{shapes}; they must have equal shapes (rows, trials)")
     there = [~np.isnan(side) for side in (trained, held_out)]
     sums = [np.where(known, side, -np.inf) for known, side in zip(there, (trained, held_out), strict=True)]
     return Terms(sums[0], there[0].astype(np.int64), sums[1], there[1].astype(np.int64))
 
 
 def greater(both: Terms, epsilon: float) -> Array:
-    """One-tailed p-values that scores are above epsilon, (n,), by the jackknife; NaN where it has no error."""
+    """One-sided p-values of scores above epsilon, (n,), by the jackknife; NaN if it has no error."""
     from scipy import stats
 
     score, without = both.score, both.score_without_each
@@ -281,7 +282,7 @@ def job(trainings: Trainings) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """Who is memorised, from how many models; M beside epsilon; how many of the highly memorised are no outliers."""
+    """Identified observations, numbers of models, M compared with epsilon, and the share without outliers."""
     table = tables.one(SCORES)
     if table is None:
         return
@@ -297,11 +298,10 @@ def rows(tables: Tables, about: About) -> Iterator[Row]:
 
 
 def significance(scores: pa.Table, about: About) -> Iterator[Row]:
-    """How many observations are memorised at 5 % false discoveries, and by how much; how many beyond chance, whichever
-    these are; the memory of one that would be found; the smallest p-value there could be.
+    """Rows of identified observations and their strength, of all observations, and of the detection limit.
 
-    The first share has no interval: it is bounded by its rate of false discoveries. That of all together is of folds
-    alone, whose p-values are independent, and of enough draws (tasks.audits.density.tail).
+    The share of identified observations has no interval: its rate of false discoveries bounds it. The share beyond
+    chance requires folds, whose p-values are independent, and enough draws (tasks.audits.density.tail).
     """
     p_adjusted, matched = column(scores, "p_adjusted"), column(scores, "m_matched")
     tested = p_adjusted[np.isfinite(p_adjusted)]
@@ -326,9 +326,9 @@ def significance(scores: pa.Table, about: About) -> Iterator[Row]:
 
 
 def tie_rows(scores: pa.Table) -> Iterator[Row]:
-    """How many pairs of log densities are equal, of an observation by two models or of two observations by one model.
+    """The share of equal pairs of log densities, of an observation by two models or of two observations by one model.
 
-    Of the models that held the observations out, one of each repetition.
+    The models are those that held the observations out, one of each repetition.
     """
     held_out = lists(scores, "held_out")
     if held_out.shape[1] and len(held_out) > 1:
@@ -336,7 +336,7 @@ def tie_rows(scores: pa.Table) -> Iterator[Row]:
 
 
 def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
-    """How many of the observations that were planted are called, and their matched-count M; how many others are."""
+    """Shares of identified observations among the planted and among the others, and the M of the planted."""
     planting = parse_planting(about.planted)
     if planting is None:
         return
@@ -354,7 +354,7 @@ def _planted_rows(scores: pa.Table, about: About) -> Iterator[Row]:
 
 
 def models(scores: pa.Table, planned: int) -> Iterator[Row]:
-    """How many of the planned models gave log p of an observation, where some did not."""
+    """The smallest number of models of an observation, if some are missing."""
     counts = column(scores, "trained_models") + column(scores, "held_out_models")
     fewest = float(counts.min()) if len(counts) else 0.0
     if fewest < planned:
@@ -362,8 +362,8 @@ def models(scores: pa.Table, planned: int) -> Iterator[Row]:
 
 
 def estimation(scores: pa.Table) -> Iterator[Row]:
-    """How many samples log p is effectively from: the median over observations, and the share with few; and the same
-    before codes were fitted to each observation, where they were."""
+    """The effective number of samples of log p: the median over observations and the share with few, also before codes
+    were fitted to each observation, if they were."""
     for name, codes in (("effective_samples", {}), ("encoder_effective_samples", {"codes": "of the encoder"})):
         effective = column(scores, name)
         known = effective[~np.isnan(effective)]
@@ -375,7 +375,7 @@ def estimation(scores: pa.Table) -> Iterator[Row]:
 
 
 def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
-    """The largest score of a row left out, and how many lie above epsilon; nothing where no row has a score."""
+    """The largest score of a held-out row, and the share above epsilon; nothing if no row has a score."""
     if scores["m"].null_count == scores.num_rows:
         return
     trained, held_out = (lists(scores, name) for name in ("trained", "held_out"))
@@ -384,14 +384,14 @@ def privacy(scores: pa.Table, promised: Privacy) -> Iterator[Row]:
     yield row("largest M of a row left out", setting | {"row": check.row}, check.largest, "trial")
     share = alone(check.above / check.rows, check.rows)
     yield row("rows above epsilon", setting, share, "observation", null=0.0, p_value=check.p_value)
-    spent = Spent(promised.epsilon, trained.shape[1])  # the accountant sets the noise so; at most 1 % is left
+    spent = Spent(promised.epsilon, trained.shape[1])  # the accountant sets the noise; at most 1 % is unspent
     yield from epsilon_rows(many_runs_bounds(trained, held_out, promised.delta), spent, promised.delta)
 
 
 def many_runs_bounds(trained: Array, held_out: Array, delta: float) -> Iterator[Bound]:
-    """Epsilon from below by log p of the rows that were left out, (rows, trials), all rows together at the confidence.
+    """Lower bounds of epsilon from log p of the held-out rows, (rows, trials), simultaneous over rows.
 
-    Each row is an audit of its own: is a training on it told from one without it?
+    Each row is an audit that distinguishes trainings with the row from trainings without it.
     """
     there = ~np.isnan(trained) & ~np.isnan(held_out)
     rows = [each for each in zip(trained, held_out, there, strict=True) if each[2].any()]

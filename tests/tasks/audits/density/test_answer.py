@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -70,7 +71,7 @@ def table(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), SUMMARY)
 
 
-def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it(golden: Golden) -> None:
+def test_verdict_counts_planted_images_apart(golden: Golden) -> None:
     planted = row(row_name(PLANTED_CALLED, planted="inverted10"), 0.7, low=0.397, high=0.892, n=10)
     config = density(data=Dataset("folder:scans#28x28#grey#inverted10"))
     golden(verdict(config, table(*MEMORISED, planted)).sentence)
@@ -103,7 +104,7 @@ def test_what_was_planted_is_told_and_that_the_answer_speaks_of_it(golden: Golde
         ("memorised", (called(1), NONE, found())),
     ],
 )
-def test_the_tail_decides(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
+def test_tail_decides_answer(answer: str, rows: tuple[dict[str, Any], ...]) -> None:
     said = verdict(Density(), table(*rows))
     assert answer == said.answer
     assert said.sentence.startswith(answer.capitalize() + ": ")
@@ -120,16 +121,20 @@ def said(*rows: dict[str, Any], config: Density = Density()) -> str:  # noqa: B0
     return verdict(config, table(*rows)).sentence
 
 
-def test_the_words_of_all_together_change_where_its_rule_does() -> None:
-    words = "show no more than chance", "do not show at 0.1 %", "show that at least 600 are"
-    for p, which in ((0.051, 0), (0.05, 1), (0.0011, 1), (0.001, 2)):
+def test_sentence_on_all_images_follows_its_rule() -> None:
+    phrases = (
+        "consistent with no memorisation",
+        "do not show memorisation at the 0.1 % level",
+        "at least 600 images are",
+    )
+    for p, expected in ((0.051, 0), (0.05, 1), (0.0011, 1), (0.001, 2)):
         sentence = said(called(), beyond(p, 0.01), NONE, found())
-        assert [each in sentence for each in words] == [at == which for at in range(3)]
-        assert (which == 1) == ("Chance brings as many small p-values in" in sentence)
-    assert "observations together" not in said(called(), beyond(None), NONE, found())
+        assert [phrase in sentence for phrase in phrases] == [index == expected for index in range(3)]
+        assert ("By chance alone," in sentence) == (expected == 1)
+    assert "Taken together" not in said(called(), beyond(None), NONE, found())
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_unknown_rows_are_not_described() -> None:
     for rows in ((called(3), beyond(), found()), (called(3), beyond(), gap(None, None, None, None), found())):
         assert "generalisation gap" not in said(*rows)
     assert "of the gap" not in said(called(), beyond(), gap(None, None, None, None, 0), found())
@@ -137,31 +142,31 @@ def test_what_is_not_known_is_not_told() -> None:
     assert "matched-count M" not in said(called(3), beyond(), NONE, found(), some)
 
 
-def test_one_partition_is_no_several() -> None:
-    for n, words in ((1, "over 1 random partition into"), (2, "over 2 random partitions into")):
+def test_partition_has_singular_and_plural() -> None:
+    for n, words in ((1, "1 random partition into"), (2, "2 random partitions into")):
         assert words in said(called(3), beyond(), gap(0.01, -0.05, 0.099, 0.4, n), found())
 
 
-def test_only_where_some_are_called_it_says_why_a_single_one_could_not_have_been() -> None:
-    because = "An observation can be called here because many have small p-values."
+def test_detection_by_count_is_explained() -> None:
+    because = "Images are detected here because many have small p-values."
     assert [because in said(called(n), beyond(), NONE, found(None)) for n in (3, 0)] == [True, False]
 
 
-def test_permutations_are_asked_for_only_where_there_are_too_few() -> None:
-    wanted = "permutations are not counted together"
+def test_too_few_permutations_are_reported() -> None:
+    wanted = "P-values are counted together only with"
     rows = (called(), NONE, found(None)), (called(), beyond(), NONE, found(None))
     assert [wanted in said(*each) for each in rows] == [True, False]
     assert wanted not in said(*rows[0], config=Density(ALONE))
 
 
-def test_the_training_on_all_data_is_missed_only_where_there_would_be_one() -> None:
+def test_missing_model_of_all_data_is_reported() -> None:
     whole = row(row_name("loss", models="whole", split="train"), 100.0)
-    missing = "The training on all data is missing"
+    missing = "The model of all data is missing"
     assert [missing in said(*MEMORISED, *more) for more in ((whole,), ())] == [False, True]
     assert missing not in said(*MEMORISED, config=Density(ALONE))
 
 
-def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> None:
+def test_search_lowers_score_within_loss_allowance() -> None:
     objectives = AUDIT.objectives
     assert objectives is not None
     names = [(each.name, each.unit, each.better) for each in (objectives.memorization, objectives.utility)]
@@ -169,27 +174,27 @@ def test_a_search_lowers_the_score_by_nats_and_may_give_up_one_of_the_loss() -> 
     assert objectives.allowance == 1.0
 
 
-def test_negligible_is_one_number_for_observations_and_for_the_gap(golden: Golden) -> None:
+def test_negligible_applies_to_images_and_gap(golden: Golden) -> None:
     rows = called(), beyond(), gap(0.2, 0.1, 0.4, 0.3), found()
     assert [verdict(density(negligible=n), table(*rows)).answer for n in (0.4, 0.5)] == ["undecided", "not detected"]
     sentence = said(*rows, config=density(negligible=0.5))
     golden(sentence)
 
 
-def test_memory_that_would_not_be_found_is_not_said_to_be_absent(golden: Golden) -> None:
+def test_high_detection_limit_is_undecided(golden: Golden) -> None:
     rows = called(), beyond(), NONE, found(900.0, 1000.0)
     golden(said(*rows))
     assert verdict(density(detectable=1000.0), table(*rows)).answer == "not detected"
     assert "no upper limit" in said(*rows[:3], found(9.0, None))
     for unknown in (rows[:3], (*rows[:3], found(None))):
-        assert "it would have to be found" not in said(*unknown)
+        assert "no upper limit" not in said(*unknown)
 
 
-def test_it_says_how_many_are_memorised_and_by_how_much(golden: Golden) -> None:
+def test_verdict_states_count_and_strength(golden: Golden) -> None:
     of_called = [row(row_name(OF_CALLED, statistic=name), of) for name, of in (("median", 33.5), ("highest", 80))]
     few = said(*MEMORISED, *of_called)
     golden(few, "few")
-    assert "one of 60,000 observations is" in said(called(1), NONE)
+    assert "one of 60,000 images is" in said(called(1), NONE)
     some = said(called(), beyond(0.002, 0.01), NONE)
     golden(some, "some")
     assert "decides the answer" not in some
@@ -197,26 +202,26 @@ def test_it_says_how_many_are_memorised_and_by_how_much(golden: Golden) -> None:
     golden(many, "many")
 
 
-def test_one_count_decides_and_the_others_are_explained(golden: Golden) -> None:
+def test_one_count_decides(golden: Golden) -> None:
     sentence = said(called(13), beyond(1e-9, 0.0125), NONE, found(None))
     golden(sentence)
     assert sentence.count("decides") == 1
     assert sentence.index("This count decides the answer.") < sentence.index(
-        "show that at least 750 are memorised (p < 1e-6). That number includes those called above; the others cannot "
-        "be identified."
+        "show that at least 750 images are memorised (p < 1e-6). This number includes the images counted above; the "
+        "others cannot be identified."
     )
 
 
-def test_the_gap_stands_under_its_own_name_and_that_of_the_estimators_test(golden: Golden) -> None:
+def test_gap_names_the_test_of_its_estimator(golden: Golden) -> None:
     large = gap(2.5, 2.0, 3.0, 0.01)
     folds, alone = said(called(), beyond(), large, found()), said(called(), large, config=Density(ALONE))
     golden(folds, "folds")
-    assert "one-tailed t-test p = 0.01" in alone
+    assert "one-sided t-test of at most 0.1: p = 0.01" in alone
     assert "randomisation" not in alone
     golden(alone, "alone")
 
 
-def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory(golden: Golden) -> None:
+def test_one_partition_can_show_memory_without_interval(golden: Golden) -> None:
     alone = gap(2.5, None, None, 0.001, n=1)
     assert verdict(Density(), table(called(4), alone)).answer == "memorised"
     unsure = verdict(Density(), table(called(), beyond(), alone, found()))
@@ -226,18 +231,16 @@ def test_one_partition_has_no_interval_of_the_gap_and_may_yet_show_memory(golden
     golden(pair, "pair")
 
 
-def test_few_repetitions_are_called_few() -> None:
+def test_few_repetitions_are_named() -> None:
     few = [said(called(), gap(2.5, 1, 4, 0.01, n)) for n in (3, 4)]
-    assert ["wide for so few" in each for each in few] == [True, False]
+    assert ["wide because of few repetitions" in each for each in few] == [True, False]
 
 
-# What stands beside the answer
+# Remarks
 
 
 @pytest.mark.parametrize(("median", "samples", "rough"), [(6.2, 256, True), (25.5, 256, True), (25.6, 256, False)])
-def test_it_warns_where_log_p_is_effectively_from_few_samples(
-    golden: Golden, median: float, samples: int, rough: bool
-) -> None:
+def test_few_effective_samples_are_reported(golden: Golden, median: float, samples: int, rough: bool) -> None:
     told = row(EFFECTIVE, median, n=60_000), row(FEW_EFFECTIVE, 0.625, n=60_000)
     plain, said = (verdict(density(samples=samples), table(*MEMORISED, *each)) for each in ((), told))
     assert said.sentence.startswith(plain.sentence)
@@ -246,13 +249,13 @@ def test_it_warns_where_log_p_is_effectively_from_few_samples(
     assert (plain.answer, plain.rows, plain.limits) == (said.answer, said.rows, said.limits)
 
 
-def test_it_says_that_trainings_are_missing(golden: Golden) -> None:
+def test_missing_trainings_are_reported(golden: Golden) -> None:
     lacking = row(row_name("models of an observation, at least", planned=100), 97.0, n=100)
     said = verdict(Density(), table(*MEMORISED, lacking))
     golden(said.sentence)
 
 
-def test_the_published_score_stands_beside_what_it_is_without_memory(golden: Golden) -> None:
+def test_published_score_has_its_null_value(golden: Golden) -> None:
     rows = called(), row(MATCHED, 0.125), row(PUBLISHED, 4.5, null=4.25)
     said = verdict(Density(), table(*rows))
     golden(said.published)
@@ -262,16 +265,16 @@ def test_the_published_score_stands_beside_what_it_is_without_memory(golden: Gol
         assert verdict(Density(), table(*lacking)).published == ""
 
 
-def test_a_null_run_says_that_it_is_one() -> None:
+def test_control_run_is_named() -> None:
     given = table(*MEMORISED)
-    assert "this is a null" in verdict(density(estimator=KFold(asked="test")), given).sentence
-    assert "this is a null" not in verdict(Density(), given).sentence
+    assert "This is a control run" in verdict(density(estimator=KFold(evaluation_split="test")), given).sentence
+    assert "This is a control run" not in verdict(Density(), given).sentence
 
 
-def test_differential_privacy_is_said_to_bound_no_single_score(golden: Golden) -> None:
+def test_privacy_remark_bounds_no_single_score(golden: Golden) -> None:
     private = Density(replace(ALONE, training=ModelTraining(privacy=DifferentialPrivacy(8.0, 1e-5))))
     given = called()
-    promise = "Training was (8, 1e-05)-differentially private, which bounds no single score"
+    promise = "Training was (8, 1e-05)-differentially private, which does not bound a single score"
     assert verdict(private, table(given)).sentence.endswith(f"{promise}.")
     found = table(
         given, row(row_name("largest M of a row left out", row=3), 9.25), row(("rows above epsilon", "{}"), 0.2, n=10)
@@ -291,7 +294,7 @@ def test_differential_privacy_is_said_to_bound_no_single_score(golden: Golden) -
         (NearDuplicates(), "the closest pairs of training images"),
     ],
 )
-def test_where_nothing_was_trained_it_says_what_is_shown(golden: Golden, question: Question, shown: str) -> None:
+def test_run_without_models_states_its_content(golden: Golden, question: Question, shown: str) -> None:
     first = row_name("M", point="outlying")
     said = verdict(Density(question), table(row(first, 2.0), row(("equal pairs", "{}"), 0.0)))
     golden(said.sentence)
@@ -300,14 +303,14 @@ def test_where_nothing_was_trained_it_says_what_is_shown(golden: Golden, questio
 
 
 @pytest.mark.parametrize("rows", [[], [gap(None, None, None, None, 0), row(CALLED, None, n=0)]])
-def test_where_models_of_one_kind_are_missing_it_does_not_say_that_nothing_was_trained(
+def test_missing_models_of_one_kind_are_reported(
     golden: Golden,
     rows: list[dict[str, Any]],
 ) -> None:
     said = verdict(Density(), table(*rows))
     assert said.answer == "undecided"
     golden(said.sentence)
-    assert "no model has been asked" not in said.sentence
+    assert "no model was evaluated" not in said.sentence
     assert said.limits == LIMITS
 
 
@@ -320,42 +323,43 @@ def certified(config: Density, *rows: dict[str, Any]) -> Certificate:
 def told(*rows: dict[str, Any]) -> Finding:
     made = certified(Density(), *rows)
     assert RULES.explain(Density()) == made.rule
-    assert "Of 100 audits of models that keep nothing, about 5 say memorised" in made.error
+    assert "about 5 of 100 audits would report memorisation" in made.error
     (finding,) = made.findings
     return finding
 
 
-def test_images_that_are_called_are_counted_on_the_line(golden: Golden) -> None:
+def test_number_line_counts_identified_images(golden: Golden) -> None:
     finding = told(*MEMORISED)
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.what, finding.line.estimate) == ("images, of 60,000, that are called memorised", 3.0)
+    assert (finding.line.what, finding.line.estimate) == ("images identified as memorised, of 60,000", 3.0)
 
 
-def test_where_all_together_decide_their_p_is_on_the_line(golden: Golden) -> None:
+def test_number_line_has_lower_limit_of_all_images(golden: Golden) -> None:
     finding = told(called(), beyond(0.0001, 0.01), NONE, found())
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.estimate, finding.line.boundaries[0].value) == (0.0001, 0.001)
+    assert (finding.line.estimate, finding.line.boundaries[0].value) == (600.0, 1.0)
 
 
-def test_who_is_cleared_is_shown_with_the_average_gap(golden: Golden) -> None:
+def test_number_line_of_cleared_models_has_gap(golden: Golden) -> None:
     finding = told(called(), beyond(), NONE, found())
     assert finding.answer == "not detected"
     golden(finding.sentence)
     assert finding.line is not None
-    assert (finding.line.estimate, finding.line.high, finding.line.boundaries[0].value) == (0.01, 0.099, 0.1)
+    factors = finding.line.estimate, finding.line.high, finding.line.boundaries[0].value
+    assert factors == pytest.approx((math.exp(0.01), math.exp(0.099), 1.11))
     assert GAP[0] == "generalisation gap of log p"
 
 
-def test_the_certificate_gives_every_condition_of_the_rules(golden: Golden) -> None:
+def test_certificate_states_all_conditions(golden: Golden) -> None:
     made = certified(Density(), called(), beyond(), NONE, found())
     golden(made.rule)
     few = certified(density(repetitions=1, estimator=KFold(4)), called(), beyond(), NONE, found())
     golden(few.rule, "few.rule")
 
 
-def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one(golden: Golden) -> None:
+def test_single_rows_have_no_test_of_all_images(golden: Golden) -> None:
     made = certified(Density(ALONE), called(1, 12_345), NONE, found())
     golden(made.rule, "made.rule")
     assert "permutations" not in made.rule
@@ -363,8 +367,8 @@ def test_the_test_of_all_together_is_no_rule_of_rows_left_out_one_by_one(golden:
     golden(made.findings[0].sentence, "sentence")
 
 
-def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(golden: Golden) -> None:
-    null, audit = density(estimator=KFold(asked="test")), Density()
+def test_certificate_of_control_run_requires_no_action(golden: Golden) -> None:
+    null, audit = density(estimator=KFold(evaluation_split="test")), Density()
     alarm, quiet, many = (
         certified(null, *rows) for rows in (MEMORISED, (called(), beyond(), NONE), (called(), beyond(1e-4), NONE))
     )
@@ -372,13 +376,13 @@ def test_a_null_is_told_as_one_and_no_training_data_are_to_be_treated(golden: Go
     for made in (alarm, quiet, many, certified(null)):
         (finding,) = made.findings
         golden(finding.sentence, "finding.sentence")
-        assert "training on an image raises" not in finding.sentence
+        assert "training on an image makes" not in finding.sentence
         assert not set(made.steps) & set(certified(audit, *MEMORISED).steps)
-        assert "run the audit itself: asked=train." in made.steps[-1]
+        assert "run the audit itself: evaluation_split=train." in made.steps[-1]
     golden(alarm.steps[0], "alarm.steps[0]")
     assert quiet.steps[0].startswith("Keep this page beside that of the audit")
     golden(many.findings[0].sentence, "sentence")
     assert quiet.findings[0].line is not None
-    assert "counted as trained on" in quiet.findings[0].line.what
-    assert "This is a null" not in certified(audit, *MEMORISED).findings[0].sentence
-    assert "This is a null" not in certified(Density(KernelDensity())).findings[0].sentence
+    assert "counted as training images" in quiet.findings[0].line.what
+    assert "This is a control run" not in certified(audit, *MEMORISED).findings[0].sentence
+    assert "This is a control run" not in certified(Density(KernelDensity())).findings[0].sentence

@@ -105,4 +105,4 @@ def test_settings_of_the_training_have_short_names(name: str) -> None:
 def test_models_are_asked_at_every_so_many_epochs_and_after_the_last(
     epochs: int, every: int, expected: tuple[int, ...]
 ) -> None:
-    assert ModelTraining(epochs=epochs, every=every).recorded == expected
+    assert ModelTraining(epochs=epochs, evaluation_interval=every).recorded == expected

@@ -20,7 +20,7 @@ from tests.tasks.audits.density import made_up
 # The first five of these digits stand there a second time in the place of the next five.
 COPIED = Memorization(
     data=pin(Dataset("digits#duplicated5")),
-    training=ModelTraining(epochs=1, every=0),
+    training=ModelTraining(epochs=1, evaluation_interval=0),
     estimator=KFold(3),
     examples=30,
     repetitions=2,
@@ -68,7 +68,7 @@ def test_without_a_row_its_copies_are_left_out_too() -> None:
     assert not {2, 7} & set(member_of(without, load(COPIED.data)).rows.tolist())
 
 
-@pytest.mark.parametrize("fields", [{"data": pin(Dataset("digits"))}, {"estimator": KFold(3, asked="test")}])
+@pytest.mark.parametrize("fields", [{"data": pin(Dataset("digits"))}, {"estimator": KFold(3, evaluation_split="test")}])
 def test_keys_are_the_same_where_nothing_is_joined(fields: dict[str, object]) -> None:
     config = replace(COPIED, **fields)  # type: ignore[arg-type]
     assert not any(training.joins_copies for training in fits(config))

@@ -90,12 +90,12 @@ def test_labels_are_those_of_the_observations() -> None:
 @pytest.mark.parametrize(
     ("held_out", "seed", "epochs", "n", "message"),
     [
-        (Fold(99, 4, 0), 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
-        (Fold(100, 5, 4), 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
-        (None, 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
-        (Row(3), 1, 2, 60, "the training of seed 1 left out no fold of these partitions"),
+        (Fold(99, 4, 0), 1, 2, 60, "the training of seed 1 held out no fold of these partitions"),
+        (Fold(100, 5, 4), 1, 2, 60, "the training of seed 1 held out no fold of these partitions"),
+        (None, 1, 2, 60, "the training of seed 1 held out no fold of these partitions"),
+        (Row(3), 1, 2, 60, "the training of seed 1 held out no fold of these partitions"),
         (Fold(100, 4, 0), 1, 2, 60, "fold 0 of repetition 0 has two trainings, of seeds 0 and 1"),
-        (Fold(100, 4, 0), 0, 2, 59, "the training of seed 0 was asked about 59 observations at epoch 2; there are 60"),
+        (Fold(100, 4, 0), 0, 2, 59, "the training of seed 0 scored 59 observations at epoch 2; expected 60"),
     ],
 )
 def test_trainings_of_something_else_are_refused(
@@ -110,7 +110,7 @@ def test_trainings_that_left_out_something_else_than_a_row_are_refused() -> None
     models = made_up.alone()
     tables = made_up.of_alone(models, np.zeros((4, 24)), np.zeros((3, 4, 24)))
     for other in (Row(4), Fold(100, 4, 0)):
-        with pytest.raises(ValueError, match="seed 9 left out something else than one of these rows"):
+        with pytest.raises(ValueError, match="seed 9 held out none of these rows"):
             LogDensities(models, [*tables, made_up.table(other, 9, {2: np.zeros(24)}, 2)])
     for row, what in ((None, "all data"), (Row(7), "all but row 7")):
         with pytest.raises(ValueError, match=f"there are 5 trainings on {what}; repetitions is 4"):

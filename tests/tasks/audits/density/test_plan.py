@@ -29,7 +29,7 @@ from tasks.training.privacy_config import LinkedTraining
 from tests.tasks.audits.density.made_up import DIGITS
 
 FOLDS = Memorization(
-    DIGITS, ModelTraining(epochs=4, every=2), estimator=KFold(3), repetitions=2, examples=30, samples=4
+    DIGITS, ModelTraining(epochs=4, evaluation_interval=2), estimator=KFold(3), repetitions=2, examples=30, samples=4
 )
 ALONE = replace(FOLDS, estimator=SingleRows(2))
 
@@ -87,10 +87,10 @@ def test_what_needs_no_training_plans_none(question: Question, expected: set[str
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the training images there are"),
-        ({"estimator": KFold(31)}, "folds is 31; it must be at most 30, the observations there are"),
-        ({"estimator": KFold(361, asked="test"), "examples": 0}, "folds is 361; it must be at most 360"),
-        ({"estimator": SingleRows(31)}, "left_out is 31; it must be at most 30, the observations there are"),
+        ({"examples": 1438}, "examples is 1438; it must be at most 1437, the number of training images"),
+        ({"estimator": KFold(31)}, "folds is 31; it must be at most 30, the number of observations"),
+        ({"estimator": KFold(361, evaluation_split="test"), "examples": 0}, "folds is 361; it must be at most 360"),
+        ({"estimator": SingleRows(31)}, "held_out_rows is 31; it must be at most 30, the number of observations"),
     ],
     ids=str,
 )
@@ -100,7 +100,7 @@ def test_more_than_the_data_have_is_refused(changed: Mapping[str, object], messa
 
 
 def test_links_end_at_every_so_many_epochs_and_are_asked_at_their_own() -> None:
-    training = ModelTraining(epochs=5, every=2)
+    training = ModelTraining(epochs=5, evaluation_interval=2)
     linked = plan(Density(replace(FOLDS, training=replace(training, privacy=LinkedTraining(2)))))
     found = one(linked, "scores").inputs[:3]
     assert [(job.config.epochs, job.config.recorded) for job in found] == [(2, (2,)), (4, (4,)), (5, (5,))]

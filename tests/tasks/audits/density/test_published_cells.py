@@ -99,10 +99,10 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
     (config,) = questions(name)
     assert repeats(config) == cell
     (ours,) = questions(f"{name}-one-view")
-    assert (repeats(ours), changed(ours, afresh=True)) == ("", config)
+    assert (repeats(ours), changed(ours, resample_pixels=True)) == ("", config)
     same = {
         "estimator": PublishedFolds(),
-        "training": replace(config.training, every=10, privacy=LinkedTraining(25)),
+        "training": replace(config.training, evaluation_interval=10, privacy=LinkedTraining(25)),
         "measures": (ScoreMeasure(),),
         "detectable": 20.0,
         "permutations": 99,
@@ -116,8 +116,8 @@ def test_presets_named_after_the_papers_data_show_its_numbers(name: str, cell: s
 @pytest.mark.parametrize(
     "other",
     [
-        {"repetitions": 2}, {"estimator": KFold(5)}, {"samples": 64}, {"examples": 1000}, {"afresh": False},
-        {"estimator": KFold(asked="test")}, {"data": Dataset("digits")},
+        {"repetitions": 2}, {"estimator": KFold(5)}, {"samples": 64}, {"examples": 1000}, {"resample_pixels": False},
+        {"estimator": KFold(evaluation_split="test")}, {"data": Dataset("digits")},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
@@ -131,7 +131,7 @@ def test_no_number_of_the_paper_stands_beside_other_settings(name: str, other: d
     "other",
     [
         {"model": DensityModel("package.module:factory")}, {"epochs": 99}, {"batch": 128}, {"learning_rate": 3e-4},
-        {"outliers": 0.05}, {"privacy": DifferentialPrivacy(8.0)},
+        {"outlier_share": 0.05}, {"privacy": DifferentialPrivacy(8.0)},
     ],
     ids=lambda other: next(iter(other)),
 )  # fmt: skip
@@ -150,7 +150,7 @@ def test_no_number_of_the_paper_stands_beside_other_audits() -> None:
     (config,) = questions("mnist3")
     assert repeats(changed(config, estimator=SingleRows(), measures=(ScoreMeasure(),))) == ""
     for name in ("quickstart", "null", "smoke"):
-        assert all(repeats(changed(config, afresh=True)) == "" for config in questions(name))
+        assert all(repeats(changed(config, resample_pixels=True)) == "" for config in questions(name))
 
 
 def questions(name: str) -> list[Memorization]:
@@ -168,7 +168,7 @@ def trained_with(config: Memorization, **settings: Any) -> Memorization:
 
 def test_the_mitigations_stand_beside_the_plain_model() -> None:
     plain, outliers, private, alone, private_alone = questions("mitigation")
-    assert plain == trained_with(outliers, outliers=0.0) == trained_with(private, privacy=LinkedTraining())
+    assert plain == trained_with(outliers, outlier_share=0.0) == trained_with(private, privacy=LinkedTraining())
     assert alone == trained_with(private_alone, privacy=LinkedTraining())
 
 
@@ -196,8 +196,8 @@ def test_released_partitions_are_left_out_by_trainings_of_their_own() -> None:
     assert ReleasedFolds(scoring.models.data, TRAIN, (0, 1), 10) == scoring.models
 
 
-KEPT = ("asked", "measures", "afresh", "seed")
-KEPT_IN_TRAINING = ("model", "width", "batch", "learning_rate", "outliers", "guarantee")
+KEPT = ("evaluation_split", "measures", "resample_pixels", "seed")
+KEPT_IN_TRAINING = ("model", "width", "batch", "learning_rate", "outlier_share", "guarantee")
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -211,9 +211,12 @@ def test_tiny_keeps_the_shape_and_shrinks_the_rest(name: str) -> None:
         before, after = config.training, small.training
         kept = [(getattr(after, field), getattr(before, field)) for field in KEPT_IN_TRAINING]
         assert all(value == expected for value, expected in kept), kept
-        assert (bool(after.link), bool(after.every)) == (bool(before.link), bool(before.every))
+        assert (bool(after.link), bool(after.evaluation_interval)) == (
+            bool(before.link),
+            bool(before.evaluation_interval),
+        )
         assert (small.repetitions, small.models <= 3, small.examples <= 120) == (2, True, True)
-        assert (len(after.recorded), after.epochs) == (2 if before.every else 1, 2)
+        assert (len(after.recorded), after.epochs) == (2 if before.evaluation_interval else 1, 2)
         assert small.data.name in ("digits", "photos#32x32#rgb", config.data.name)
         assert str(config.planting) == str(small.planting)
 

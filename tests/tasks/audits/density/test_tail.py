@@ -106,7 +106,7 @@ def test_what_is_planted_is_counted_apart_from_all_others() -> None:
     p = np.array([1e-4, 1e-4, 0.9, 1e-4, *[0.9] * 6])
     table = pa.table(dict.fromkeys(COLUMNS, p) | {"row": np.arange(10)})
     for planted, asked in (("inverted3", "train"), ("", "test")):
-        told = about(Memorization(data=Dataset("digits#inverted3"), estimator=KFold(asked=asked)))
+        told = about(Memorization(data=Dataset("digits#inverted3"), estimator=KFold(evaluation_split=asked)))
         assert planted == told.planted
         found = {row["metric"]: (row["estimate"], row["n"]) for row in significance(table, told)}
         if planted:

@@ -126,7 +126,7 @@ def test_a_test_image_that_is_asked_about_is_not_its_own_neighbour(digits: Image
 def test_no_samples_and_another_number_of_them_are_refused(digits: Images) -> None:
     with pytest.raises(ValueError, match="no images were drawn from the model of all data"):
         neighbours(Neighbouring(DIGITS, 10), [fitted(None)])
-    with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; they must be 360"):
+    with pytest.raises(ValueError, match=r"359 images of shape .* were drawn; expected 360"):
         neighbours(Neighbouring(DIGITS, 10), [fitted(noise(digits)[1:])])
 
 
@@ -214,7 +214,7 @@ def test_an_infinite_score_is_in_its_group_and_in_no_bin() -> None:
 
 
 def test_scores_without_neighbours_are_refused() -> None:
-    with pytest.raises(ValueError, match="observation 2 has a score, but its neighbours are not in their table"):
+    with pytest.raises(ValueError, match="observation 2 has a score but no neighbours in their table"):
         ratio_table(2, [1.0, 2.0, 3.0], [1.0, 1.0])
 
 

@@ -148,9 +148,9 @@ def test_data_without_classes_have_no_labels() -> None:
 
 
 def test_an_epoch_at_which_nothing_was_asked_is_refused() -> None:
-    with pytest.raises(ValueError, match="no training was asked about the observations at epoch 2"):
+    with pytest.raises(ValueError, match="no training was evaluated at epoch 2"):
         scores(replace(CONFIG, epoch=2), TABLES)
-    with pytest.raises(ValueError, match="no training was asked about the observations at epoch 2 or 4"):
+    with pytest.raises(ValueError, match="no training was evaluated at epoch 2 or 4"):
         distribution(replace(DISTRIBUTED, epochs=(2, 4)), TABLES)
     assert {1} == set(distribution(replace(DISTRIBUTED, epochs=(1, 2)), TABLES)["epoch"].to_pylist())
 
@@ -184,7 +184,7 @@ def test_leave_one_out_scores_the_rows_that_were_left_out() -> None:
 def test_what_trainings_say_is_scored(link: int) -> None:
     density = Memorization(
         made_up.DIGITS,
-        ModelTraining(epochs=2, every=1, batch=20, privacy=LinkedTraining(link)),
+        ModelTraining(epochs=2, evaluation_interval=1, batch=20, privacy=LinkedTraining(link)),
         KFold(2),
         repetitions=2,
         examples=60,
