@@ -43,7 +43,7 @@ def groups(table: pa.Table, *names: str) -> dict[tuple[Any, ...], pa.Table]:
 
 
 def nothing() -> None:
-    """Return None: the figure of a table from which none can be drawn."""
+    """Return None, for a table from which no figure can be drawn."""
     return None
 
 
@@ -52,7 +52,7 @@ def with_columns(
 ) -> Callable[[Callable[Concatenate[pa.Table, P], R]], Callable[Concatenate[pa.Table, P], R]]:
     """Decorate a function of a table: it returns `empty()` if a column is missing or the table has no rows.
 
-    With `filled`, it does so for a null in that column, too.
+    With `filled`, the function also returns `empty()` if that column contains a null.
     """
     needed = frozenset(names)
 
@@ -71,7 +71,7 @@ def with_columns(
 
 
 def _parts(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """The values of a column converted to this type, and a mask of those that are not null."""
+    """The values of a column converted to this type, and a mask of valid values."""
     dtype = np.dtype(str(kind).replace("double", "float64"))
     values, there = [np.empty(0, dtype)], [np.empty(0, np.bool_)]
     for chunk in column.cast(kind, safe=False).chunks:

@@ -1,4 +1,4 @@
-"""The page of two runs side by side: one file, like a run's own."""
+"""The page that compares two runs, as one file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from orchestrator.store import Store, stored_keys
 
 
 def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
-    """Write the page of two runs into this file; SpecError for a sweep, OSError where it cannot be written."""
+    """Write the page of two runs into this file.
+
+    Raises SpecError for a sweep, and OSError if the file cannot be written.
+    """
     disclosure = Disclosure()
     a, b = (open_run(store, run, disclosure) for run in runs)
     comparison = compare(store, a.journal, b.journal)
@@ -42,7 +45,7 @@ def _provenance(run: Run) -> Provenance:
 
 
 def _environment_differences(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
-    """Differences in what the results were computed with, or the runs created with while there are no results."""
+    """Differences between the environments of the results or, without results, of the runs."""
     if not (a.ways and b.ways):
         yield from comparison.environment
         return
@@ -63,6 +66,6 @@ def _values(made: Provenance) -> Mapping[str, str]:
 
 
 def _difference(pair: Pair) -> float | None:
-    """The second estimate minus the first; None if one of them is missing."""
+    """The second estimate minus the first; None if either is missing."""
     estimates = [None if row is None else row["estimate"] for row in (pair.a, pair.b)]
     return None if estimates[0] is None or estimates[1] is None else estimates[1] - estimates[0]

@@ -23,8 +23,8 @@ from orchestrator.store import atomic_write
 from orchestrator.store.provenance import versions
 
 TEMPLATES = Path(__file__).parent / "templates"
-PLACEHOLDER = "<!--seal-->"  # in a template; texts of others are escaped and cannot hold it
-LISTED = 'id="audited"'  # of the list of what was audited, where the page has one before
+PLACEHOLDER = "<!--seal-->"  # in a template; other texts are escaped and cannot contain it
+LISTED = 'id="audited"'  # marks a page whose certificate lists the audited items
 
 
 def render(template: str, **context: Any) -> str:
@@ -33,7 +33,7 @@ def render(template: str, **context: Any) -> str:
     return make_environment(TEMPLATES).get_template(template).render(version=version, **context)
 
 
-@cache  # it keeps the templates that it has compiled, which takes longer than to render them
+@cache  # keeps compiled templates: compiling takes longer than rendering
 def make_environment(templates: Path) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(templates),
@@ -70,7 +70,7 @@ def make_environment(templates: Path) -> Environment:
 
 
 def write(path: Path, text: str) -> None:
-    """Write the file atomically; OSError if it cannot be written."""
+    """Write the file atomically; raises OSError if it cannot be written."""
     with atomic_write.put_in_place(path) as draft:
         draft.write_text(encodable(text), encoding="utf-8")
 
@@ -90,7 +90,7 @@ def colours(dark: bool) -> Markup:
 
 
 def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
-    """The page with its seal at `PLACEHOLDER`. It shows `runs`, and will be written under the name `file`."""
+    """Replace `PLACEHOLDER` by the seal of a page that shows `runs` and will be named `file`."""
     named = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
     tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1

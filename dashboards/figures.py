@@ -14,7 +14,7 @@ from dashboards.sweep import repetition, sweep
 
 
 def figures(run: Run) -> list[Figure]:
-    """All figures that can be drawn from the results so far; of a sweep or search those of its cells together."""
+    """All figures that the current results allow; for a sweep or search, figures of all cells together."""
     drawing.load_matplotlib(lambda: run.store.folder("matplotlib"))
     with drawing.style():
         if run.search is not None:
@@ -26,6 +26,6 @@ def figures(run: Run) -> list[Figure]:
 
 
 def _drawn_figures(own: ModuleType | None, name: str, run: Run) -> list[Figure]:
-    """The figures that the function of this name in an audit's module draws; none without it."""
+    """The figures drawn by the function of this name in an audit's module; empty without such a function."""
     draw = getattr(own, name, None)
     return [] if draw is None else [figure for figure in draw(run) if figure is not None]

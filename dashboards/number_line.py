@@ -1,6 +1,6 @@
-"""A number line: an estimate beside its interval, its null and the boundaries of the rule, drawn across the page.
+"""A number line: an estimate, its interval, its null value and the boundaries of the rule, drawn across the page.
 
-Places are percentages of the width, so that letters and marks keep their size on any screen and on paper.
+Positions are percentages of the width, so that letters and marks keep their size on any screen and on paper.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MOST = 6  # ticks
 
 @dataclass(frozen=True)
 class Entry:
-    """What a mark stands for: `mark` names its look, `words` tell its value and meaning."""
+    """An entry of the legend: `mark` names the appearance of the mark, `words` are its value and meaning."""
 
     mark: str
     words: str
 
 
 def number_line(line: NumberLine) -> Markup:
-    """The line as `<svg>`, with its values in words for those who cannot see it."""
+    """The line as `<svg>`, with its values as text for screen readers."""
     scale = Scale.from_line(line)
     parts = [*_usual(line, scale), *_axis(scale), *_rules(line, scale), *_estimate(line, scale)]
     said = f"{line.what}: {'; '.join(entry.words for entry in legend_entries(line))}"
@@ -37,7 +37,7 @@ def number_line(line: NumberLine) -> Markup:
 
 
 def legend_entries(line: NumberLine) -> list[Entry]:
-    told = [Entry("estimate", f"{_format_value(line, line.estimate)}: what was found")]
+    told = [Entry("estimate", f"{_format_value(line, line.estimate)}: estimate")]
     if line.low is not None and line.high is not None:
         ends = f"{_format_value(line, line.low)} to {_format_value(line, line.high)}"
         told.append(Entry("range", f"{ends}: its {line.coverage:.6g} % interval"))
@@ -52,7 +52,7 @@ def legend_entries(line: NumberLine) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Scale:
-    """The values at the ends of a line."""
+    """The values at the ends of a line, and the scale between them."""
 
     low: float
     high: float
@@ -60,7 +60,7 @@ class Scale:
 
     @classmethod
     def from_line(cls, line: NumberLine) -> Scale:
-        """With room for all of the line's values."""
+        """A scale that contains all values of the line."""
         values = [line.estimate, line.low, line.high, line.null, *(line.usual or ())]
         there = [*(each.value for each in line.boundaries), *(value for value in values if value is not None)]
         there = [value for value in there if math.isfinite(value) and (value > 0 or not line.logarithmic)]
@@ -71,7 +71,7 @@ class Scale:
         return cls(low - room if low else 0.0 - room, high + room, False)
 
     def position(self, value: float) -> float:
-        """The place of a value, in per cent of the width; that of the nearer end outside."""
+        """The position of a value in per cent of the width; outside the scale, the position of the nearer end."""
         low, high = self.low, self.high
         if self.logarithmic:
             low, high, value = (math.log(max(each, 1e-300)) for each in (low, high, value))
@@ -79,7 +79,7 @@ class Scale:
         return LEFT + (RIGHT - LEFT) * share
 
     def ticks(self) -> list[float]:
-        """Round values on the line, a few."""
+        """A few round values on the line."""
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             for steps in ((1, 2, 5), (1,)):
@@ -108,7 +108,7 @@ def _usual(line: NumberLine, scale: Scale) -> Iterator[str]:
 
 
 def _rules(line: NumberLine, scale: Scale) -> Iterator[str]:
-    """The null, dashed, and the boundaries, from top to bottom; above the null those that lie on it."""
+    """Draw the null value (dashed) and the boundaries; a boundary at the null value ends above it."""
     if line.null is not None:
         yield _upright("null", scale.position(line.null), 5, 35)
     for boundary in line.boundaries:
@@ -141,5 +141,5 @@ def _format_value(line: NumberLine, value: float) -> str:
 
 
 def _format_exact(value: float) -> str:
-    """A value that is known exactly: whole numbers with all digits, others with four."""
+    """Format an exact value: integers with all digits, others with four."""
     return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"

@@ -9,17 +9,17 @@ from dashboards.run import Run
 from orchestrator.spec import audits
 
 COMMON: Mapping[str, str] = {
-    "nats": "the unit of natural logarithms: 0.1 more is a tenth more probable, 0.7 more twice as probable",
-    "95 % interval": "a range that holds the true value in 95 of 100 such audits",
-    "null": "what the estimate is where nothing is memorised",
-    "p": "how often chance alone brings as much where nothing is memorised; on one side unless it says otherwise",
-    "n": "the size of the sample: how many independent units the estimate is over",
+    "nats": "the unit of natural logarithms: 0.1 more is 1.1 times the probability, 0.7 more is twice the probability",
+    "95 % interval": "a range that contains the true value in 95 of 100 such audits",
+    "null": "the value that the estimate would have without memorisation",
+    "p": "the probability of an equal or larger value without memorisation; one-sided unless stated otherwise",
+    "n": "the sample size: the number of independent units of the estimate",
 }
-COLUMNS = {"95 % interval": "low", "null": "null", "p": "p_value", "n": "n"}  # of the summary, headed so
+COLUMNS = {"95 % interval": "low", "null": "null", "p": "p_value", "n": "n"}  # heading -> column of the summary
 
 
 def explain_symbols(run: Run) -> list[tuple[str, str]]:
-    """Each symbol or word that the answer or the summary uses, with its meaning: the audit's own first."""
+    """The symbols and words of the answer and the summary, and their meanings; the audit's own first."""
     rows = run.summary
     said = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]
     said += [f"{each.verdict.sentence} {each.verdict.limits_in_full}" for each in (run.cells or (run,)) if each.verdict]
@@ -33,5 +33,5 @@ def explain_symbols(run: Run) -> list[tuple[str, str]]:
 
 
 def _occurs(name: str, text: str) -> bool:
-    """Whether the text uses this symbol, as a word of its own."""
+    """Whether the text contains this symbol as a separate word."""
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None

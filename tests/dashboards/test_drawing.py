@@ -131,7 +131,7 @@ def test_rows_have_their_names_beside_them_the_first_at_the_top() -> None:
     assert pytest.approx(0.3 * 2 + 0.5 + 0.4) == figure.get_size_inches()[1]
 
 
-@pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The first 3 of 5 rows are drawn.")])
+@pytest.mark.parametrize(("shown", "of", "words"), [(3, 3, ""), (3, 5, " The figure shows the first 3 of 5 rows.")])
 def test_what_is_left_out_is_said(shown: int, of: int, words: str) -> None:
     assert words == layout.left_out_note(shown, of, "rows")
 
@@ -202,7 +202,7 @@ def test_marks_stand_in_the_order_of_their_values() -> None:
     assert places(PLACE, "estimate") < places(PLACE, "boundary") < places(PLACE, "null")
 
 
-def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() -> None:
+def test_equal_null_and_boundary_remain_distinguishable() -> None:
     line = NumberLine("x", 1.0, 0.5, 1.5, 0.0, boundaries=(Boundary(0.0, "a"), Boundary(0.1, "b", clears=True)))
     assert places(line, "null") == places(line, "boundary") != places(line, "boundary clears")
     ends = dict(re.findall(r'<line class="(null|boundary)" [^>]*y2="(\d+)"', number_line(line)))
@@ -210,18 +210,18 @@ def test_what_accuses_what_clears_and_the_null_are_told_apart_where_they_meet() 
     assert [entry.mark for entry in legend_entries(line)][-2:] == ["boundary", "boundary clears"]
 
 
-def test_each_mark_is_told_with_its_value_at_the_precision_of_the_interval() -> None:
+def test_legend_values_have_the_precision_of_the_interval() -> None:
     assert [(entry.mark, entry.words) for entry in legend_entries(EFFECT)] == [
-        ("estimate", "0.37: what was found"),
+        ("estimate", "0.37: estimate"),
         ("range", "0.18 to 0.55: its 95 % interval"),
         ("null", "0: where nothing is memorised"),
         ("boundary", "0.1: not detected below"),
     ]
     assert [entry.words for entry in legend_entries(PLACE)][:2] == [
-        "3: what was found",
+        "3: estimate",
         "11 to 201: 95 % of models that never saw it",
     ]
-    assert 'aria-label="effect, in nats: 0.37: what was found; 0.18 to 0.55' in number_line(EFFECT)
+    assert 'aria-label="effect, in nats: 0.37: estimate; 0.18 to 0.55' in number_line(EFFECT)
 
 
 def test_what_comes_from_outside_is_escaped() -> None:

@@ -249,11 +249,11 @@ def test_a_sweep_is_one_picture_of_its_cells_over_what_was_varied(golden: Golden
     assert "n of each: 3 (pair of trainings)" in figure.caption
 
 
-def test_a_sweep_says_which_of_its_cells_are_not_there_yet(store: Store) -> None:
+def test_sweep_counts_cells_with_results(store: Store) -> None:
     there = made.run(store, "unique_feature-1", made.tables(2), setting={"seed": 1})
     absent = made.run(store, "unique_feature-2", {"summary": []}, setting={"seed": 2})
     assert (
-        "1 of 2 cells are there yet."
+        "1 of 2 cells have results."
         in named(made.sweep(store, "unique_feature-sweep-1", [there, absent]))["sweep"].caption
     )
     assert figures(made.sweep(store, "unique_feature-sweep-2", [absent])) == []

@@ -186,4 +186,4 @@ def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run, drawn:
     assert {"M_w", "twin", "canary", "null", "p", "nats"} <= set(found)
     assert not {"D_Q", "push", "KL"} & set(found)
     said = pages.words(drawn)
-    assert said.index(found["M_w"]) < said.index("What it rests on")
+    assert said.index(found["M_w"]) < said.index("Evidence")
