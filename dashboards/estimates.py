@@ -50,7 +50,7 @@ def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
     there = [row for row in rows if finite(row["estimate"])]
     ours = [row for row in there if not finite(row["published"])]
     published = [row for row in there if finite(row["published"])]
-    yield from forests(ours, "estimates", "Estimates and their values without memorisation")
+    yield from forests(ours, "estimates", "How large are the estimates, and their values without memorisation?")
     yield from forests(published, "published", REPEATED)
 
 
