@@ -122,33 +122,33 @@ def context(run: Run, notice_count: int = 0) -> dict[str, Any]:
     every = [(cell, finding) for cell in run.cells or (run,) for finding in findings(cell)]
     items, summaries = audited_rows(run)
     as_table = bool(run.cells) or len(every) > MOST_SEPARATE
-    left = sheet.remaining_height(notice_count, [texts[name] for name in FIRST_PAGE], run.details)
+    remaining_height = sheet.remaining_height(notice_count, [texts[name] for name in FIRST_PAGE], run.details)
     least_items = min(len(items), sheet.THINGS)
     fitting: Sequence[int] = range(len(every))
     if as_table:
-        fitting = _fitting_findings(run, every, left - least_items * sheet.ROW)
-    shown = [every[index] for index in fitting]
-    separate_height = sum(sheet.finding_height(finding.finding.sentence) for _, finding in shown)
+        fitting = _fitting_findings(run, every, remaining_height - least_items * sheet.ROW)
+    shown_findings = [every[index] for index in fitting]
+    separate_height = sum(sheet.finding_height(finding.finding.sentence) for _, finding in shown_findings)
     item_count = least_items
     if not as_table:
-        item_count = sheet.row_count(left - separate_height, least_items)
-    summarised_runs = {cell.name for cell, _ in shown}
-    if not shown:
-        summarised_runs = {*list(summaries)[: sheet.row_count(left, 1)]}
+        item_count = sheet.row_count(remaining_height - separate_height, least_items)
+    summarised_runs = {cell.name for cell, _ in shown_findings}
+    if not shown_findings:
+        summarised_runs = {*list(summaries)[: sheet.row_count(remaining_height, 1)]}
     shown_summaries = [row for name, row in summaries.items() if not run.cells or name in summarised_runs]
     filled: float = (item_count + len(shown_summaries)) * sheet.ROW
     if as_table:
-        filled += sum(_heights(run, shown))
+        filled += sum(_heights(run, shown_findings))
     else:
         filled += separate_height - sheet.TABLE
     left_out = [finding for index, (_, finding) in enumerate(every) if index not in fitting]
     return {
         "certificate": texts if any(cell.certificate for cell in run.cells or (run,)) else None,
-        "findings": shown,
+        "findings": shown_findings,
         "as_table": as_table,
         "unlisted": _describe_left_out(left_out, bool(run.cells)),
         "audited": [*items[:item_count], *shown_summaries],
-        "zoom": sheet.zoom_factor(left - filled),
+        "zoom": sheet.zoom_factor(remaining_height - filled),
         "unnamed": max(0, len(items) - item_count) + len(summaries) - len(shown_summaries),
     }
 
@@ -187,28 +187,28 @@ def define_answer(answer: str, meaning: Meaning) -> str:
 
 def state_reliability(certificates: Sequence[Certificate]) -> list[str]:
     """The error rates of the certificates, and the place of their rule if they state one."""
-    rates = _distinct_texts(each.error for each in certificates)
-    if any(each.rule for each in certificates):
+    rates = _distinct_texts(certificate.error for certificate in certificates)
+    if any(certificate.rule for certificate in certificates):
         rates.append(RULE_NOTE)
     return rates
 
 
 def _texts(certificates: Iterable[Certificate]) -> Iterator[str]:
     """Yield every question, sentence and target of these certificates."""
-    for each in certificates:
-        yield each.asked
-        for finding in each.findings:
+    for certificate in certificates:
+        yield certificate.asked
+        for finding in certificate.findings:
             yield from (finding.sentence, finding.target)
 
 
-def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], left: float) -> Sequence[int]:
+def _fitting_findings(run: Run, every: Sequence[tuple[Run, ShownFinding]], remaining_height: float) -> Sequence[int]:
     """The indices of the findings that fit into a table of this height; accusing ones first, then open ones."""
     summary_height = sheet.ROW if run.cells else 0
     heights = [height + summary_height for height in _heights(run, every)]
-    if sum(heights) <= left - (0 if run.cells else sheet.ROW):
+    if sum(heights) <= remaining_height - (0 if run.cells else sheet.ROW):
         return range(len(every))
     order = sorted(range(len(every)), key=lambda index: TONES.index(_tone(*every[index])))
-    return sorted(sheet.fitting_items(order, [heights[index] for index in order], left - sheet.ROW))
+    return sorted(sheet.fitting_items(order, [heights[index] for index in order], remaining_height - sheet.ROW))
 
 
 def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]:
@@ -218,15 +218,15 @@ def _heights(run: Run, every: Sequence[tuple[Run, ShownFinding]]) -> list[float]
     return [sheet.row_height(finding.finding.sentence, columns) for _, finding in every]
 
 
-def _tone(run: Run, shown: ShownFinding) -> str:
-    return run.meaning_of(shown.finding.answer).tone
+def _tone(run: Run, finding: ShownFinding) -> str:
+    return run.meaning_of(finding.finding.answer).tone
 
 
 def _describe_left_out(left_out: Sequence[ShownFinding], is_sweep: bool) -> str:
     """`18 more cells: 15 not detected, 3 undecided`; empty if all findings are shown."""
     if not left_out:
         return ""
-    counts = Counter(shown.finding.answer for shown in left_out)
+    counts = Counter(finding.finding.answer for finding in left_out)
     by_answer = ", ".join(f"{count} {answer}" for answer, count in counts.items())
     return f"{format_count(len(left_out), 'more cell' if is_sweep else 'more target')}: {by_answer}"
 
@@ -236,7 +236,7 @@ def _common_sentences(texts: Sequence[str]) -> str:
     sentences = [text.removesuffix(".").split(". ") for text in texts]
     common = []
     for sentence in sentences[0]:
-        if all(sentence in others for others in sentences):
+        if all(sentence in other_sentences for other_sentences in sentences):
             common.append(f"{sentence}.")
     return " ".join(common)
 

@@ -123,9 +123,11 @@ def facet_panels(
     The margins are the inches to the left and to the right of all panels.
     """
     panels = []
-    for at, (facet, box) in enumerate(zip(facets, layout.stack(len(facets), height, gap, foot, margins), strict=True)):
+    for index, (facet, box) in enumerate(
+        zip(facets, layout.stack(len(facets), height, gap, foot, margins), strict=True)
+    ):
         across = facet.x or x or Axis()
-        if facet.x is None and at < len(facets) - 1:
+        if facet.x is None and index < len(facets) - 1:
             across = replace(across, label="", worded=False)
         panels.append(Panel(box, facet.layers, across, facet.y, facet.title, finish=facet.finish))
     return panels
@@ -170,11 +172,11 @@ class Curve:
     high: Array
     n: int = field(default=0, kw_only=True)  # sample size; 0 if unknown
 
-    def describe(self, at: int = -1) -> str:
+    def describe(self, index: int = -1) -> str:
         """The estimate at one position and its interval, as text."""
-        low, high = float(self.low[at]), float(self.high[at])
+        low, high = float(self.low[index]), float(self.high[index])
         ends = "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(low, high)
-        return f"{drawing.format_number(float(self.value[at]))}{ends}"
+        return f"{drawing.format_number(float(self.value[index]))}{ends}"
 
     @property
     def whole(self) -> NDArray[np.bool_]:
@@ -182,18 +184,22 @@ class Curve:
         return ~np.isnan(self.low) & ~np.isnan(self.high)
 
 
-def curve(shown: Curve, series: legend.Series, width: float = 1.5, alpha: float = 0.15, marked: int = MARKED) -> Layer:
+def curve(
+    estimates: Curve, series: legend.Series, width: float = 1.5, alpha: float = 0.15, marked: int = MARKED
+) -> Layer:
     """The estimates as a line over the band of their intervals; a single estimate over a bar."""
     colour, marker, dash = series
-    whole, size = shown.whole, 4.5 if len(shown.places) <= marked else 0
-    ends = (shown.places[whole], shown.low[whole], shown.high[whole])
+    has_interval, size = estimates.whole, 4.5 if len(estimates.places) <= marked else 0
+    ends = (estimates.places[has_interval], estimates.low[has_interval], estimates.high[has_interval])
 
     def draw(axes: Axes) -> None:
-        if len(shown.places) > 1 and alpha and whole.any():
+        if len(estimates.places) > 1 and alpha and has_interval.any():
             axes.fill_between(*ends, alpha=alpha, linewidth=0, color=drawing.light(colour))
-        elif alpha and whole.any():
+        elif alpha and has_interval.any():
             intervals(*ends, colour)(axes)
-        line(shown.places, shown.value, colour, marker=marker, markersize=size, linestyle=dash, linewidth=width)(axes)
+        line(
+            estimates.places, estimates.value, colour, marker=marker, markersize=size, linestyle=dash, linewidth=width
+        )(axes)
 
     return draw
 
@@ -226,14 +232,14 @@ def estimate_marks(
     places: ArrayLike, rows: Sequence[Row], colour: str, width: float = 1.8, level: bool = False, **look: Any
 ) -> Layer:
     """Estimates and intervals of summary rows at these positions; with `level`, at these heights."""
-    at = np.asarray(places, np.float64)
+    positions = np.asarray(places, np.float64)
     value, *ends = (np.array([row[name] for row in rows], np.float64) for name in ("estimate", "low", "high"))
-    whole = np.isfinite(ends).all(axis=0)
+    has_interval = np.isfinite(ends).all(axis=0)
 
     def draw(axes: Axes) -> None:
-        if whole.any():
-            intervals(at[whole], ends[0][whole], ends[1][whole], colour, width, level)(axes)
-        line(*((value, at) if level else (at, value)), colour, **look)(axes)
+        if has_interval.any():
+            intervals(positions[has_interval], ends[0][has_interval], ends[1][has_interval], colour, width, level)(axes)
+        line(*((value, positions) if level else (positions, value)), colour, **look)(axes)
 
     return draw
 
@@ -260,11 +266,11 @@ def span(low: float, high: float, colour: str, across: bool = False) -> Layer:
 
 
 def annotation(
-    words: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
+    words: str, point: tuple[float, float], offset: tuple[float, float] = (0, 0), system: Any = "data", **look: Any
 ) -> Layer:
     """Text at a point of one of matplotlib's coordinate systems, shifted by `offset` typographic points."""
-    place: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
-    return lambda axes: axes.annotate(words, at, offset, **place | look)
+    defaults: dict[str, Any] = {"xycoords": system, "textcoords": "offset points", "fontsize": drawing.TEXT - 1}
+    return lambda axes: axes.annotate(words, point, offset, **defaults | look)
 
 
 def histogram(counts: ArrayLike, edges: ArrayLike, colour: str, width: float = 1.2) -> Layer:

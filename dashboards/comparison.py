@@ -23,13 +23,13 @@ def draw(store: Store, runs: tuple[str, str], path: Path) -> None:
     disclosure = Disclosure()
     a, b = (open_run(store, run, disclosure) for run in runs)
     comparison = compare(store, a.journal, b.journal)
-    planned = [run.journal.tasks().keys() for run in (a, b)]
+    planned_keys = [run.journal.tasks().keys() for run in (a, b)]
     context = {
         "comparison": comparison,
         "sides": [_side(letter, run) for letter, run in zip("ab", (a, b), strict=True)],
         "fields": comparison.fields,
         "made": list(_environment_differences(comparison, *(_provenance(run) for run in (a, b)))),
-        "shared": len(planned[0] & planned[1]),
+        "shared": len(planned_keys[0] & planned_keys[1]),
         "pairs": [(pair, _difference(pair)) for pair in comparison.rows],
     }
     document.write(path, add_seal(document.render("comparison.html", **context), [a, b], path.name))
@@ -40,8 +40,8 @@ def _side(letter: str, run: Run) -> dict[str, Any]:
 
 
 def _provenance(run: Run) -> Provenance:
-    stored = stored_keys(run.store)
-    return provenance.gather(run.store, (key for key in run.journal.tasks() if key in stored))
+    existing_keys = stored_keys(run.store)
+    return provenance.gather(run.store, (key for key in run.journal.tasks() if key in existing_keys))
 
 
 def _environment_differences(comparison: Comparison, a: Provenance, b: Provenance) -> Iterator[Difference]:
@@ -56,10 +56,10 @@ def _environment_differences(comparison: Comparison, a: Provenance, b: Provenanc
             yield Difference(name, *values)
 
 
-def _values(made: Provenance) -> Mapping[str, str]:
+def _values(provenance: Provenance) -> Mapping[str, str]:
     """The value of each field, or all its values if results were computed in several ways."""
     fields: dict[str, dict[str, None]] = {}
-    for way in made.ways:
+    for way in provenance.ways:
         for name, value in way.fields.items():
             fields.setdefault(name, {})[value] = None
     return {name: " and ".join(values) for name, values in fields.items()}

@@ -60,8 +60,8 @@ def settings(run: Run) -> list[Setting]:
         usual: tuple[str, ...] = () if paper is None else (paper,)
         if preset is not None:
             usual = tuple(dict.fromkeys(_format_value(_nearest(config, name)) for config in preset))
-        own = () if set(values) <= set(usual) else usual
-        rows.append(Setting(name, values, None if paper in values else paper, name in differing, own))
+        preset_values = () if set(values) <= set(usual) else usual
+        rows.append(Setting(name, values, None if paper in values else paper, name in differing, preset_values))
     return rows
 
 
@@ -84,12 +84,12 @@ def data_sets(run: Run) -> list[Data]:
 
 def command(run: Run) -> str | None:
     """The command that repeats the run, as the user typed it; None for runs from before commands were recorded."""
-    asked = run.about.get("asked")
-    if asked is None:
+    request = run.about.get("asked")
+    if request is None:
         return None
-    preset, sweep, tolerate = asked.get("preset"), asked.get("sweep", {}), asked.get("tolerate", 0)
+    preset, sweep, tolerate = request.get("preset"), request.get("sweep", {}), request.get("tolerate", 0)
     words = ["engram", "run", run.audit, *(["--preset", preset] if preset else [])]
-    words += [f"{name}={text(value)}" for name, value in asked.get("set", {}).items()]
+    words += [f"{name}={text(value)}" for name, value in request.get("set", {}).items()]
     for name, values in sweep.items():
         words += ["--sweep", f"{name}={','.join(map(text, values))}"]
     return shlex.join([*words, *(["--tolerate", str(tolerate)] if tolerate else [])])

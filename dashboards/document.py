@@ -77,11 +77,11 @@ def write(path: Path, text: str) -> None:
 
 def inline(figure: Figure) -> Markup:
     """The figure's `<svg>` element, for pages that declare `colours()`."""
-    drawn = figure.svg
+    svg = figure.svg
     for name, (light, _) in PALETTE.items():
-        drawn = drawn.replace(light, f"var(--{name})")
-    named = f'<svg role="img" aria-label="{escape(figure.alt)}" '
-    return Markup(named + drawn.removeprefix("<svg "))
+        svg = svg.replace(light, f"var(--{name})")
+    opening_tag = f'<svg role="img" aria-label="{escape(figure.alt)}" '
+    return Markup(opening_tag + svg.removeprefix("<svg "))
 
 
 def colours(dark: bool) -> Markup:
@@ -91,17 +91,17 @@ def colours(dark: bool) -> Markup:
 
 def add_seal(page: str, runs: Sequence[Run], file: str) -> str:
     """Replace `PLACEHOLDER` by the seal of a page that shows `runs` and will be named `file`."""
-    named = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
+    items = list(dict.fromkeys(entry for run in runs for entry in page_seal.audited_items(run.journal, run.store)))
     tables = [table for run in runs for table in page_seal.tables(run.journal, run.store)]
     several = len({table.run for table in tables}) > 1
     section = render(
         "seal.html",
         file=file,
         shown=Markup(page_seal.SHOWN.format(page_seal.ZEROS)),
-        audited=[] if LISTED in page else named,
+        audited=[] if LISTED in page else items,
         tables=[table for table in tables if table.name in ("summary", TRIALS) or not several],
         all_tables=len(tables),
         several=several,
-        element=Markup(page_seal.element([run.name for run in runs], named, tables)),
+        element=Markup(page_seal.element([run.name for run in runs], items, tables)),
     )
     return page_seal.seal_page(encodable(page.replace(PLACEHOLDER, section)))

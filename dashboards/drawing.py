@@ -152,10 +152,10 @@ def svg(figure: Figure, name: str) -> str:
     """
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    written = io.StringIO()
+    buffer = io.StringIO()
     FigureCanvasSVG(figure)
-    figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return _shrink_svg(written.getvalue(), name)
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    return _shrink_svg(buffer.getvalue(), name)
 
 
 TAG = re.compile(r"<[^>]+>")

@@ -49,7 +49,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         *(legend.series_entry(name, look) for name, look in zip(names, drawing.SERIES, strict=False)),
         legend.line("accountant", color=drawing.light("violet"), linewidth=2.2),
     ]
-    most = (
+    limit_note = (
         " Short thin line: the largest bound that this number of trainings can give."
         if any(r.most for r in rungs)
         else ""
@@ -60,7 +60,7 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
         "Does the training reveal more than its epsilon allows?",
         f"Lower bounds on epsilon at delta {deltas}, each with a confidence of {100 * CONFIDENCE:g} %, and the epsilon "
         "of the accountant. A bound above it shows a broken promise; a bound below it does not prove the promise. "
-        f"The axis is linear up to {LINEAR:g} and logarithmic above. none: trained without privacy.{most} "
+        f"The axis is linear up to {LINEAR:g} and logarithmic above. none: trained without privacy.{limit_note} "
         f"n of each bound: {format_range([n for rung in rungs for n in rung.n])}.",
         " ".join(rung.description[:1].upper() + rung.description[1:] for rung in rungs),
         PANEL + 0.6 + legend.height(len(entries), 2),
@@ -72,29 +72,29 @@ def epsilon_bounds(run: Run) -> Iterator[Figure]:
 
 def read_rung(cell: Run) -> Rung | None:
     """Read a cell's bounds; None if it has none."""
-    found = list(find_rows(cell.summary, AT_LEAST))
-    if not found:
+    bound_rows = list(find_rows(cell.summary, AT_LEAST))
+    if not bound_rows:
         return None
     spent = next((row["estimate"] for _, row in find_rows(cell.summary, SPENT)), None)
-    most = {setting[BOUND]: row["estimate"] for setting, row in find_rows(cell.summary, SHOWN_AT_MOST)}
-    bounds = {setting[BOUND]: row["estimate"] for setting, row in found}
-    return Rung(spent, found[0][0]["delta"], bounds, most, [row["n"] for _, row in found])
+    limits = {setting[BOUND]: row["estimate"] for setting, row in find_rows(cell.summary, SHOWN_AT_MOST)}
+    bounds = {setting[BOUND]: row["estimate"] for setting, row in bound_rows}
+    return Rung(spent, bound_rows[0][0]["delta"], bounds, limits, [row["n"] for _, row in bound_rows])
 
 
 def _rung_facet(rungs: Sequence[Rung], names: Sequence[str]) -> Facet:
     layers: list[Layer] = [
-        line([at - 0.4, at + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
-        for at, rung in enumerate(rungs)
+        line([index - 0.4, index + 0.4], [rung.spent] * 2, "violet", linewidth=2.2)
+        for index, rung in enumerate(rungs)
         if rung.spent is not None
     ]
     step = 0.6 / max(1, len(names) - 1)
     for number, (name, (colour, marker, _)) in enumerate(zip(names, drawing.SERIES, strict=False)):
-        beside = {at - 0.3 + number * step: rung for at, rung in enumerate(rungs) if name in rung.bounds}
-        for x, rung in beside.items():
+        rungs_by_x = {index - 0.3 + number * step: rung for index, rung in enumerate(rungs) if name in rung.bounds}
+        for x, rung in rungs_by_x.items():
             if name in rung.most:
                 layers.append(line([x - 0.06, x + 0.06], [rung.most[name]] * 2, "muted", linewidth=1.2))
-        values = [rung.bounds[name] for rung in beside.values()]
-        layers.append(line(list(beside), values, colour, marker=marker, markersize=6, linestyle="none"))
+        values = [rung.bounds[name] for rung in rungs_by_x.values()]
+        layers.append(line(list(rungs_by_x), values, colour, marker=marker, markersize=6, linestyle="none"))
     ticks = (range(len(rungs)), [rung.name for rung in rungs])
     across = Axis("epsilon of the accountant", (-0.5, len(rungs) - 0.5), ticks=ticks, grid=False)
     return Facet(layers, y=Axis("lower bound on epsilon", most=None), x=across, finish=[_set_epsilon_axis])

@@ -47,10 +47,10 @@ SHARE = 0.3
 
 def estimates(rows: Sequence[Row]) -> Iterator[Figure]:
     """Yield forest plots of a summary's estimates, with separate figures for rows that have a published value."""
-    there = [row for row in rows if finite(row["estimate"])]
-    ours = [row for row in there if not finite(row["published"])]
-    published = [row for row in there if finite(row["published"])]
-    yield from forests(ours, "estimates", "How large are the estimates, and their values without memorisation?")
+    finite_rows = [row for row in rows if finite(row["estimate"])]
+    unpublished = [row for row in finite_rows if not finite(row["published"])]
+    published = [row for row in finite_rows if finite(row["published"])]
+    yield from forests(unpublished, "estimates", "How large are the estimates, and their values without memorisation?")
     yield from forests(published, "published", REPEATED)
 
 
@@ -80,7 +80,7 @@ def _split_panel(panel: Sequence[Metric]) -> list[Sequence[Metric]]:
     """The panel, or if it is too tall for a figure, panels of at most LONGEST rows of one metric."""
     if _figure_height([panel]) <= TALLEST:
         return [panel]
-    return [[(name, rows[at : at + LONGEST])] for name, rows in panel for at in range(0, len(rows), LONGEST)]
+    return [[(name, rows[start : start + LONGEST])] for name, rows in panel for start in range(0, len(rows), LONGEST)]
 
 
 def _panel_height(panel: Sequence[Metric]) -> float:
@@ -101,20 +101,20 @@ def _forest(
     describe: Callable[[Row], str] | None = None,
 ) -> Figure:
     """Draw dots with 95 % intervals below the name of each metric; metrics of similar size share a scale."""
-    shown = [row for panel in panels for row in _panel_rows(panel)]
-    units = sorted({str(row["unit"]) for row in shown if row["unit"]})
-    published = any(finite(row["published"]) for row in shown)
+    rows = [row for panel in panels for row in _panel_rows(panel)]
+    units = sorted({str(row["unit"]) for row in rows if row["unit"]})
+    published = any(finite(row["published"]) for row in rows)
     scales = LOGARITHMIC if any(_wide_apart(_panel_rows(panel)) for panel in panels) else "Scales differ."
     caption = (
         "Dot: estimate. Line: 95 % interval, hidden if narrower than the dot. Tick: null value, the value expected "
         f"without memorisation. {HOLLOW if published else ''}{scales} "
         f"Sampling unit: {', '.join(units) or 'unknown'}.{note}"
     )
-    alt = " ".join(map(describe or describe_row, shown))
+    alt = " ".join(map(describe or describe_row, rows))
     height = _figure_height(panels)
     tops = accumulate((_panel_height(panel) + FOOT for panel in panels), initial=LEGEND)
-    drawn = [_metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
-    return Chart(name, title, caption, alt, height, drawn, legend_entries(published), columns=3).figure()
+    axes_panels = [_metrics_panel(panel, height - top) for panel, top in zip(panels, tops, strict=False)]
+    return Chart(name, title, caption, alt, height, axes_panels, legend_entries(published), columns=3).figure()
 
 
 def _group_by_metric(rows: Sequence[Row]) -> list[Metric]:
@@ -127,9 +127,9 @@ def _group_by_scale(metrics: Sequence[Metric]) -> list[list[Metric]]:
     panels: list[list[Metric]] = []
     for metric in metrics:
         together = [*panels[-1], metric] if panels else [metric]
-        whole = _axis_length([row for _, rows in together for row in rows])
+        total_length = _axis_length([row for _, rows in together for row in rows])
         of_a_kind = len({name.partition(" ")[0] for name, _ in together}) == 1
-        if panels and of_a_kind and all(_axis_length(rows) >= SHARE * whole for _, rows in together):
+        if panels and of_a_kind and all(_axis_length(rows) >= SHARE * total_length for _, rows in together):
             panels[-1] = together
         else:
             panels.append([metric])
@@ -160,15 +160,15 @@ def _panel_rows(panel: Sequence[Metric]) -> list[Row]:
 
 def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
     """The metrics from `top` inches down, each below its name; the axis is logarithmic if they are far apart."""
-    tall, shown = _panel_height(panel), _panel_rows(panel)
+    tall, rows = _panel_height(panel), _panel_rows(panel)
     y, labels = tall / ROW - 0.5, {}
     headings = []
     for metric, of_metric in panel:
         y -= 0.15
-        place = (-LABELS * 72 + 6, y)
+        position = (-LABELS * 72 + 6, y)
         headings.append(
             annotation(
-                metric, place, system=("axes points", "data"), va="center", fontweight="bold", fontsize=drawing.TEXT
+                metric, position, system=("axes points", "data"), va="center", fontweight="bold", fontsize=drawing.TEXT
             )
         )
         y -= 0.15
@@ -176,13 +176,13 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
             y -= 1
             labels[y] = label
         y -= 1
-    wide = _wide_apart(shown)
-    limits = drawing.padded_limits([value for value in values(shown) if value > 0 or not wide])
-    positive = [value for row in shown for value in (row["estimate"], row["published"]) if finite(value)]
+    wide = _wide_apart(rows)
+    limits = drawing.padded_limits([value for value in values(rows) if value > 0 or not wide])
+    positive = [value for row in rows for value in (row["estimate"], row["published"]) if finite(value)]
     set_log_axis = [partial(drawing.set_log_x_axis, values=positive, most=5)] if wide else []
     return Panel(
         (LABELS, top - tall, drawing.WIDTH - LABELS - 0.2, tall),
-        [*headings, *_forest_layers(list(labels), shown)],
+        [*headings, *_forest_layers(list(labels), rows)],
         Axis(limits=limits, most=4),
         Axis(limits=(-0.5, tall / ROW - 0.5)),
         finish=[
@@ -196,16 +196,16 @@ def _metrics_panel(panel: Sequence[Metric], top: float) -> Panel:
 
 def _forest_layers(heights: Sequence[float], rows: Sequence[Row]) -> Iterator[Layer]:
     """The nulls as ticks, the intervals as lines, the estimates as dots and the published values as diamonds."""
-    at = np.array(heights)
+    positions = np.array(heights)
     null, estimate, published = (
         np.array([row[name] if finite(row[name]) else np.nan for row in rows])
         for name in ("null", "estimate", "published")
     )
-    yield line(*drawing.segment_path(null, at - 0.38, at + 0.38), "muted", linewidth=1.6)
-    yield estimate_marks(at, rows, "accent", level=True, marker="o", markersize=5.5, linestyle="none")
+    yield line(*drawing.segment_path(null, positions - 0.38, positions + 0.38), "muted", linewidth=1.6)
+    yield estimate_marks(positions, rows, "accent", level=True, marker="o", markersize=5.5, linestyle="none")
     if np.isfinite(published).any():
-        yield intervals(at, estimate, published, "muted", 0.8, level=True, zorder=1)
-        yield marks(published, at, "ink", "D", 5.5, markerfacecolor="none")
+        yield intervals(positions, estimate, published, "muted", 0.8, level=True, zorder=1)
+        yield marks(published, positions, "ink", "D", 5.5, markerfacecolor="none")
 
 
 def legend_entries(published: bool) -> list[Any]:

@@ -19,13 +19,13 @@ def figures(run: Run) -> list[Figure]:
     with drawing.style():
         if run.search is not None:
             return list(pareto_front(run))
-        own = audits.find(run.audit)
+        module = audits.find(run.audit)
         if run.cells:
-            return [*sweep(run), *_drawn_figures(own, "sweep", run), *epsilon_bounds(run), *repetition(run)]
-        return [*_drawn_figures(own, "figures", run), *estimates(run.summary)]
+            return [*sweep(run), *_drawn_figures(module, "sweep", run), *epsilon_bounds(run), *repetition(run)]
+        return [*_drawn_figures(module, "figures", run), *estimates(run.summary)]
 
 
-def _drawn_figures(own: ModuleType | None, name: str, run: Run) -> list[Figure]:
+def _drawn_figures(module: ModuleType | None, name: str, run: Run) -> list[Figure]:
     """The figures drawn by the function of this name in an audit's module; empty without such a function."""
-    draw = getattr(own, name, None)
+    draw = getattr(module, name, None)
     return [] if draw is None else [figure for figure in draw(run) if figure is not None]

@@ -92,9 +92,9 @@ def error_reason(run: Run, error: Exception) -> str:
 
 def text_records(records: Records, group: str = "") -> Iterator[Record]:
     """Yield the records, titled by id, with all other fields; long values are cut."""
-    for each in records.as_dicts():
-        fields = [(name, format_field(value)) for name, value in each.items() if name != ID]
-        yield Record(each[ID], tuple(fields), group)
+    for record in records.as_dicts():
+        fields = [(name, format_field(value)) for name, value in record.items() if name != ID]
+        yield Record(record[ID], tuple(fields), group)
 
 
 def format_field(value: Any) -> str:
@@ -107,9 +107,9 @@ def encode_png(image: Pixels) -> bytes:
     """The image as PNG in its own resolution."""
     from PIL import Image
 
-    written = BytesIO()
-    Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(written, "PNG", optimize=True)
-    return written.getvalue()
+    buffer = BytesIO()
+    Image.fromarray(image if image.shape[2] == 3 else image[..., 0]).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
 
 
 def record_gallery(run: Run, show_images: bool) -> Gallery | None:
@@ -130,9 +130,15 @@ def record_gallery(run: Run, show_images: bool) -> Gallery | None:
         return Gallery(CAPTION, False, changed, title=TITLE)
     try:
         sets = [
-            (name, held) for name, held in islice(handout.probes(run.private_config), SETS) if isinstance(held, Records)
+            (name, records)
+            for name, records in islice(handout.probes(run.private_config), SETS)
+            if isinstance(records, Records)
         ]
-        found = [each for name, held in sets for each in text_records(held.rows(np.arange(min(FEW, len(held)))), name)]
+        shown_records = [
+            record
+            for name, records in sets
+            for record in text_records(records.rows(np.arange(min(FEW, len(records)))), name)
+        ]
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
         return Gallery(CAPTION, False, f"The records cannot be shown{error_reason(run, error)}.", title=TITLE)
-    return Gallery(CAPTION, bool(found), records=tuple(found), title=TITLE) if found else None
+    return Gallery(CAPTION, bool(shown_records), records=tuple(shown_records), title=TITLE) if shown_records else None

@@ -27,7 +27,7 @@ def stack(
     count: int, panel: float, gap: float = 0.4, foot: float = 0.5, margins: tuple[float, float] = (LEFT, RIGHT)
 ) -> list[Box]:
     """Stacked boxes, the uppermost first: `panel` inches each, of which `gap` are free."""
-    return [wide_box(foot + panel * (count - 1 - at), panel - gap, margins) for at in range(count)]
+    return [wide_box(foot + panel * (count - 1 - index), panel - gap, margins) for index in range(count)]
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,6 @@ def rows(names: Sequence[str], above: float, right: float = RIGHT) -> Rows:
     return Rows(short, np.arange(len(names), dtype=np.int64)[::-1], box, step * len(names) + 0.5 + above)
 
 
-def left_out_note(shown: int, of: int, things: str) -> str:
+def left_out_note(shown_count: int, total: int, things: str) -> str:
     """A note on rows that a figure omits; empty if all are drawn."""
-    return f" The figure shows the first {shown} of {of} {things}." if of > shown else ""
+    return f" The figure shows the first {shown_count} of {total} {things}." if total > shown_count else ""

@@ -39,10 +39,10 @@ def series(labels: Sequence[str], joined: bool = True, **look: Any) -> list[Arti
     ]
 
 
-def series_entry(label: str, look: Series, **other: Any) -> Artist:
+def series_entry(label: str, look: Series, **properties: Any) -> Artist:
     """An entry for a line of this colour, mark and dash."""
     colour, marker, dash = look
-    return line(label, **{"color": drawing.light(colour), "marker": marker, "linestyle": dash} | other)
+    return line(label, **{"color": drawing.light(colour), "marker": marker, "linestyle": dash} | properties)
 
 
 def columns(labels: Sequence[str]) -> int:
@@ -50,15 +50,15 @@ def columns(labels: Sequence[str]) -> int:
     return 2 if max(map(len, labels)) <= ENTRY else 1
 
 
-def height(entries: int, beside: int = 2) -> float:
+def height(entries: int, column_count: int = 2) -> float:
     """The height of a legend above the axes, in inches."""
-    return ROW * -(-entries // beside)
+    return ROW * -(-entries // column_count)
 
 
-def add_above(figure: Figure, entries: Sequence[Artist], beside: int = 2) -> None:
+def add_above(figure: Figure, entries: Sequence[Artist], column_count: int = 2) -> None:
     """Add the entries in the upper left corner of the figure, in `beside` columns."""
     figure.legend(
-        handles=list(entries), loc="upper left", ncols=beside, bbox_to_anchor=(0, 1), borderaxespad=0.1,
+        handles=list(entries), loc="upper left", ncols=column_count, bbox_to_anchor=(0, 1), borderaxespad=0.1,
         columnspacing=1.2,
     )  # fmt: skip
 

@@ -67,13 +67,13 @@ class LivePages:
         with self._lock:
             run = open_run(self._store, name)
             tally = self._tally(run)
-            seen = run.status
-            changes = bool(seen.driver) or not seen.finished
-            answer = results.short_answer(run.journal, self._store) if seen.finished else ""
+            run_status = run.status
+            changes = bool(run_status.driver) or not run_status.finished
+            answer = results.short_answer(run.journal, self._store) if run_status.finished else ""
             return document.render(
                 "live.html",
                 run=run,
-                status=seen,
+                status=run_status,
                 tally=tally,
                 searched=run.search,
                 answer=answer,
@@ -86,16 +86,16 @@ class LivePages:
 
     def _tally(self, run: Run) -> RunProgress:
         """The run's counts, updated with the new events in its log."""
-        there = self._watched.get(run.name)
-        events = None if there is None else next(there.reads, None)
-        if there is None or events is None:  # that driver has ended, and another may have started
+        watched = self._watched.get(run.name)
+        events = None if watched is None else next(watched.reads, None)
+        if watched is None or events is None:  # that driver has ended, and another may have started
             reads = status.follow_reads(run.journal, self._store, 0.0)
-            there = self._watched[run.name] = Watched(RunProgress(), reads)
+            watched = self._watched[run.name] = Watched(RunProgress(), reads)
             events = next(reads)
         for event in events:
             with suppress(KeyError, TypeError, ValueError):  # an event of another version
-                there.tally.take(event)
-        return there.tally
+                watched.tally.take(event)
+        return watched.tally
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -113,16 +113,16 @@ class Handler(BaseHTTPRequestHandler):
             self._send(500, str(error), "text/plain")
 
     def _answer(self) -> None:
-        asked = urlsplit(self.path)
-        match asked.path.split("/")[1:]:
+        request = urlsplit(self.path)
+        match request.path.split("/")[1:]:
             case [""]:
-                place = f"/runs/{self.pages.newest()}/"
+                location = f"/runs/{self.pages.newest()}/"
                 self.send_response(303)
-                self.send_header("Location", place)
+                self.send_header("Location", location)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
             case ["runs", name, ""] if self.pages.exists(name):
-                self._send(200, self.pages.draw(name, asked.query == STILL), "text/html")
+                self._send(200, self.pages.draw(name, request.query == STILL), "text/html")
             case ["runs", name, pages.PAGE] if self.pages.exists(name) and (path := self.pages.report(name)):
                 self._send(200, path.read_text(encoding="utf-8"), "text/html")
             case _:

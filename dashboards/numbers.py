@@ -24,9 +24,9 @@ def number(value: Any) -> Markup:
     return escape(short(value))
 
 
-def _data_element(value: Any, read: str) -> Markup:
+def _data_element(value: Any, text: str) -> Markup:
     """The rounded text `read` in a `<data>` element that also has all digits; empty if the text is empty."""
-    return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), read) if read else Markup("")
+    return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(value), text) if text else Markup("")
 
 
 def row_value(row: Mapping[str, Any], name: str) -> Markup:

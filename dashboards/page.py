@@ -55,20 +55,20 @@ def draw(store: Store, run: str, folder: Path, show_images: bool) -> None:
     With `show_images`, a second page contains images of the user's own data and burnt-in words. Raises OSError if a
     file cannot be written.
     """
-    seen = open_run(store, run)
-    drawn = figures(seen)
-    _write_figures(folder / "figures", drawn)
-    public = _page(seen, drawn, gallery(seen, False))
-    document.write(folder / PAGE, add_seal(public, [seen], PAGE))
+    public_run = open_run(store, run)
+    public_figures = figures(public_run)
+    _write_figures(folder / "figures", public_figures)
+    public = _page(public_run, public_figures, gallery(public_run, False))
+    document.write(folder / PAGE, add_seal(public, [public_run], PAGE))
     if show_images:
-        own = open_run(store, run, Disclosure(words=True))
-        private = _page(own, figures(own), gallery(own, True))
+        private_run = open_run(store, run, Disclosure(words=True))
+        private = _page(private_run, figures(private_run), gallery(private_run, True))
         if private != public:
-            document.write(folder / PRIVATE_PAGE, add_seal(private, [own], PRIVATE_PAGE))
+            document.write(folder / PRIVATE_PAGE, add_seal(private, [private_run], PRIVATE_PAGE))
 
 
-def _page(run: Run, drawn: list[Figure], shown: Gallery | None) -> str:
-    return document.render("run.html", gallery=shown, **_context(run, drawn))
+def _page(run: Run, run_figures: list[Figure], run_gallery: Gallery | None) -> str:
+    return document.render("run.html", gallery=run_gallery, **_context(run, run_figures))
 
 
 def gallery(run: Run, show_images: bool) -> Gallery | None:
@@ -79,30 +79,30 @@ def gallery(run: Run, show_images: bool) -> Gallery | None:
     """
     if run.cells:
         return None
-    own = audits.find(run.audit)
-    if own is None or not hasattr(own, "gallery"):
+    module = audits.find(run.audit)
+    if module is None or not hasattr(module, "gallery"):
         return record_gallery(run, show_images)
-    pictures: Gallery | None = own.gallery(run, show_images)
+    pictures: Gallery | None = module.gallery(run, show_images)
     return pictures
 
 
-def _write_figures(folder: Path, drawn: list[Figure]) -> None:
+def _write_figures(folder: Path, run_figures: list[Figure]) -> None:
     """Write the figures as files, and delete figures of an earlier page that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
-    for figure in drawn:
+    for figure in run_figures:
         document.write(folder / f"{figure.name}.svg", figure.svg + "\n")
     for path in folder.glob("*.svg"):
-        if path.stem not in {figure.name for figure in drawn}:
+        if path.stem not in {figure.name for figure in run_figures}:
             path.unlink()
 
 
-def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
+def _context(run: Run, run_figures: list[Figure]) -> dict[str, Any]:
     """The template's variables."""
-    made = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
+    run_provenance = provenance.gather(run.store, sorted(_planned_keys(run) & stored_keys(run.store)))
     starts = [] if run.search is not None else provenance.starts(run)  # a search has one for each trial
-    shown, unshown = html_table.sheets(run)
+    shown_sheets, unshown = html_table.sheets(run)
     conflicting = sum(start.conflicting for start in starts)
-    notices = [*_progress_notices(run), *_code_notices(run), *_notices(made), *_conflicts(conflicting)]
+    notices = [*_progress_notices(run), *_code_notices(run), *_notices(run_provenance), *_conflicts(conflicting)]
     return {
         "run": run,
         "status": run.status,
@@ -111,8 +111,8 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "question": QUESTION if run.search is not None else run.question or run.audit,
         "several": bool(run.cells) and run.search is None,
         **_answer_context(run, len(notices)),
-        "figures": [(figure, document.inline(figure)) for figure in drawn],
-        "sheets": shown,
+        "figures": [(figure, document.inline(figure)) for figure in run_figures],
+        "sheets": shown_sheets,
         "unshown": unshown,
         "failures": list(failures(run)),
         "failures_in_all": len(run.status.failures),
@@ -122,7 +122,7 @@ def _context(run: Run, drawn: list[Figure]) -> dict[str, Any]:
         "documentation": configuration.documentation(run),
         "tasks": Counter(_tasks(run).values()),
         "starts": starts,
-        "made": made,
+        "made": run_provenance,
     }
 
 
@@ -163,8 +163,8 @@ def _planned_keys(run: Run) -> set[str]:
 def evidence(run: Run) -> list[Row]:
     """The summary rows that decide the verdict, the most important first."""
     rows = {(row["metric"], row["setting"] or "{}"): row for row in run.summary}
-    wanted = run.verdict.rows if run.verdict else ()
-    return [rows[name] for name in wanted if name in rows]
+    deciding_rows = run.verdict.rows if run.verdict else ()
+    return [rows[name] for name in deciding_rows if name in rows]
 
 
 def summary(run: Run) -> list[tuple[bool, Row]]:
@@ -173,13 +173,13 @@ def summary(run: Run) -> list[tuple[bool, Row]]:
     return [*((True, row) for row in carrying), *((False, row) for row in run.summary if row not in carrying)]
 
 
-def failures(run: Run, shown: slice = slice(FAILURES)) -> Iterator[Failure]:
+def failures(run: Run, selection: slice = slice(FAILURES)) -> Iterator[Failure]:
     """Yield the failed jobs of the last start and their errors, in order of failure.
 
     An error message may quote private fields, so runs with private fields show only the type of the error.
     """
     tolerated = _tolerated_keys(run)
-    for key, task, error in run.status.failures[shown]:
+    for key, task, error in run.status.failures[selection]:
         if run.withholds:
             yield Failure(
                 key, task, f"{_kind(error)}; `engram status {run.name}` prints the message", "", key in tolerated
@@ -203,11 +203,11 @@ def _columns(rows: Sequence[Row]) -> list[str]:
 def _counts(run: Run) -> str:
     """The number of a sweep's cells, or of a run's targets, for each answer."""
     if run.cells:
-        given = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
+        answers = [cell.verdict.answer if cell.verdict else "without an answer" for cell in run.cells]
     else:
-        given = [finding.answer for finding in run.certificate.findings] if run.certificate else []
-    of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(given).items())
-    return f"{format_count(len(given), 'run' if run.cells else 'target')}: {of_all}."
+        answers = [finding.answer for finding in run.certificate.findings] if run.certificate else []
+    of_all = ", ".join(f"{count} {answer}" for answer, count in Counter(answers).items())
+    return f"{format_count(len(answers), 'run' if run.cells else 'target')}: {of_all}."
 
 
 def _headline(cell: Run) -> Row | None:
@@ -218,13 +218,13 @@ def _headline(cell: Run) -> Row | None:
 def _progress_notices(run: Run) -> Iterator[str]:
     """Notices of jobs that failed or are not computed yet."""
     if run.search is not None:
-        told = search.notice(run.search, run.status.state)
-        yield from [told] if told else []
+        notice = search.notice(run.search, run.status.state)
+        yield from [notice] if notice else []
         return
     if run.status.state == "decided" and run.status.note:
         yield f"{run.status.note[0].upper()}{run.status.note[1:]}."
-    planned, stored, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
-    absent = planned - stored - failed
+    planned_count, stored_count, failed = (run.status.jobs[name] for name in ("planned", "stored", "failed"))
+    absent = planned_count - stored_count - failed
     if failed and _tolerated_keys(run):
         were = "was" if failed == 1 else "were"
         yield f"{format_count(failed, 'job')} failed and {were} tolerated: the results below do not include them."
@@ -239,7 +239,7 @@ def _progress_notices(run: Run) -> Iterator[str]:
         else:
             next_step = f"`engram resume {run.name}` continues it"
         yield (
-            f"This run is not finished: {absent} of {format_count(planned, 'job')} are not computed yet. "
+            f"This run is not finished: {absent} of {format_count(planned_count, 'job')} are not computed yet. "
             f"This page shows preliminary results. {next_step}."
         )
 
@@ -257,19 +257,21 @@ def _code_notices(run: Run) -> Iterator[str]:
         yield f"Code changed within this run. {line[0].upper()}{line[1:]}."
 
 
-def _notices(made: Provenance) -> Iterator[str]:
+def _notices(run_provenance: Provenance) -> Iterator[str]:
     """Notices about the computation of results that affect their interpretation."""
-    if len(made.ways) > 1:
+    if len(run_provenance.ways) > 1:
         parts = []
-        for way in made.ways[:STRATEGIES]:
-            fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in made.differing)
+        for way in run_provenance.ways[:STRATEGIES]:
+            fields = ", ".join(f"{name} {way.fields.get(name, 'not recorded')}" for name in run_provenance.differing)
             parts.append(f"{format_count(way.jobs, 'job')} with {fields}")
         parts += (
-            [f"{len(made.ways) - STRATEGIES} more, listed under Environment"] if len(made.ways) > STRATEGIES else []
+            [f"{len(run_provenance.ways) - STRATEGIES} more, listed under Environment"]
+            if len(run_provenance.ways) > STRATEGIES
+            else []
         )
-        yield f"These results were computed in {len(made.ways)} ways: {'; '.join(parts)}."
-    if made.unread:
-        yield f"{format_count(made.unread, 'stored result')} cannot be read; `engram verify` lists them."
+        yield f"These results were computed in {len(run_provenance.ways)} ways: {'; '.join(parts)}."
+    if run_provenance.unread:
+        yield f"{format_count(run_provenance.unread, 'stored result')} cannot be read; `engram verify` lists them."
 
 
 def _conflicts(conflicting: int) -> Iterator[str]:

@@ -91,10 +91,10 @@ def gather(store: Store, keys: Iterable[str]) -> Provenance:
 
 def _fields(record: Mapping[str, Any]) -> Fields:
     """The fields of a record that should be the same for all jobs. Floats are measurements and left out."""
-    own = {name: value for name, value in record.items() if name not in OF_THE_JOB}
-    if "threads" not in own:  # the task has not loaded torch, so its device has no meaning
-        own.pop("device", None)
-    flat = {**own.pop("versions", {}), **own}
+    fields = {name: value for name, value in record.items() if name not in OF_THE_JOB}
+    if "threads" not in fields:  # the task has not loaded torch, so its device has no meaning
+        fields.pop("device", None)
+    flat = {**fields.pop("versions", {}), **fields}
     return {name: str(value) for name, value in flat.items() if isinstance(value, str | int)}
 
 
@@ -102,7 +102,7 @@ def _ways(counted: Mapping[frozenset[tuple[str, str]], int]) -> tuple[Way, ...]:
     """The ways, the most frequent first. One whose fields are a subset of another's counts as the other."""
     counts: dict[frozenset[tuple[str, str]], int] = {}
     for fields, jobs in sorted(counted.items(), key=lambda item: (-len(item[0]), -item[1])):
-        fuller = next((known for known in counts if fields <= known), fields)
+        fuller = next((known_fields for known_fields in counts if fields <= known_fields), fields)
         counts[fuller] = counts.get(fuller, 0) + jobs
     ways = (Way(jobs, dict(sorted(fields))) for fields, jobs in counts.items())
     return tuple(sorted(ways, key=lambda way: -way.jobs))
@@ -123,13 +123,13 @@ def starts(run: Run) -> tuple[Start, ...]:
     """The starts of a run that computed results, the oldest first; for a sweep, the merged starts of all cells."""
     journals = [cell.journal for cell in run.cells] or [run.journal]
     tasks = {key: task for journal in journals for key, task in journal.tasks().items()}
-    found: list[Start] = []
+    run_starts: list[Start] = []
     for events in _group_by_start(MergedLog(journals).read()):
         start = _start(events, len(tasks))
         # A start that found all results stored has changed no result, and its page was not drawn again.
-        if not found or found[-1].ended not in COMPLETE or any(map(is_news, events)):
-            found.append(start)
-    return tuple(found)
+        if not run_starts or run_starts[-1].ended not in COMPLETE or any(map(is_news, events)):
+            run_starts.append(start)
+    return tuple(run_starts)
 
 
 def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
@@ -143,13 +143,13 @@ def _group_by_start(events: Iterable[Event]) -> list[list[Event]]:
     return starts
 
 
-def _start(events: list[Event], planned: int) -> Start:
+def _start(events: list[Event], planned_count: int) -> Start:
     names = [event["event"] for event in events]
     last = seconds_of(events[-1]["time"])
     progress = RunProgress(clock=lambda: last)
-    found = [stored_results(event) for event in events if event["event"] == "stored"]
-    stored = sum(len(keys) for results in found for keys in results.values())
-    progress.take({**events[0], "planned": planned, "stored": stored})
+    stored_keys = [stored_results(event) for event in events if event["event"] == "stored"]
+    stored_count = sum(len(keys) for results in stored_keys for keys in results.values())
+    progress.take({**events[0], "planned": planned_count, "stored": stored_count})
     for event in events[1:]:
         if event["event"] != "stored":
             progress.take(event)

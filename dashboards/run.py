@@ -117,8 +117,8 @@ class Run:
     def controls(self) -> str:
         """The controls that the audit provides evidence for; empty if it has none or is not installed."""
         registered = audits.find_installed(self.audit)
-        named = "" if registered is None else describe_controls(registered.audit.wording.attacks)
-        return f"{named}. {CAVEAT}" if named else ""
+        controls = "" if registered is None else describe_controls(registered.audit.wording.attacks)
+        return f"{controls}. {CAVEAT}" if controls else ""
 
     @cached_property
     def summary(self) -> list[dict[str, Any]]:

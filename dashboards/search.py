@@ -40,26 +40,26 @@ class Trial:
     page: str
 
 
-def page_of(run: Run, other: str) -> str:
+def page_of(run: Run, other_run: str) -> str:
     """The relative path of another run's page; empty if it does not exist."""
-    there = bool(other) and pages.page(run.journal.sibling(other).folder) is not None
-    return f"../{other}/{pages.PAGE}" if there else ""
+    has_page = bool(other_run) and pages.page(run.journal.sibling(other_run).folder) is not None
+    return f"../{other_run}/{pages.PAGE}" if has_page else ""
 
 
 def context(run: Run, search: SearchResults) -> dict[str, Any]:
     """The template's variables."""
     settings = search.settings
-    chosen = {name for row in search.trials for name in recommendation.choices(row["setting"])}
+    varied_names = {name for row in search.trials for name in recommendation.choices(row["setting"])}
     rungs = bool(settings["rungs"])
-    shown = {name: settings[name] for name in SETTINGS if rungs or name not in ("rungs", "keep_one_in")}
+    shown_settings = {name: settings[name] for name in SETTINGS if rungs or name not in ("rungs", "keep_one_in")}
     return {
         "search": search,
         "objectives": run.objectives,
-        "fields": [name for name in settings["over"] if name in chosen],
+        "fields": [name for name in settings["over"] if name in varied_names],
         "trials": [_trial(run, search, row) for row in search.trials if row["part"] == SEARCHED],
         "again": [_trial(run, search, row) for row in search.trials if row["part"] == FRESH],
         "over": settings["over"],
-        "how_it_proceeds": [(SETTINGS[name], _format_value(value)) for name, value in shown.items()],
+        "how_it_proceeds": [(SETTINGS[name], _format_value(value)) for name, value in shown_settings.items()],
         "noted": any(row["note"] for row in search.trials),
     }
 
@@ -92,17 +92,17 @@ def certificate_context(run: Run, search: SearchResults) -> dict[str, Any]:
     }
     first_page = [texts[name] for name in certificates.FIRST_PAGE]
     height = sheet.remaining_height(1, first_page, run.details) - sheet.FINDING - sheet.ROW * len(audited)
-    found = [(run, certificates.present_finding(finding, sign))]
-    return {"certificate": texts, "findings": found, **rows, "zoom": sheet.zoom_factor(height)}
+    findings = [(run, certificates.present_finding(finding, sign))]
+    return {"certificate": texts, "findings": findings, **rows, "zoom": sheet.zoom_factor(height)}
 
 
 def audited_rows(run: Run, search: SearchResults) -> list[certificates.AuditedRow]:
     """The audited items, the table of trials, and the summaries of the runs that decide the answer."""
     winner = None if search.answer is None else search.answer.winner
     numbers = [START] if winner is None else [START, winner]
-    found = [search.trial(number, part) for part in (SEARCHED, FRESH) for number in numbers]
-    wanted = {(row["run"], "summary") for row in found if row is not None} | {(run.name, TRIALS)}
-    return certificates.select_audited_rows(run, lambda table: (table.run, table.name) in wanted)
+    deciding_rows = [search.trial(number, part) for part in (SEARCHED, FRESH) for number in numbers]
+    table_names = {(row["run"], "summary") for row in deciding_rows if row is not None} | {(run.name, TRIALS)}
+    return certificates.select_audited_rows(run, lambda table: (table.run, table.name) in table_names)
 
 
 def notice(search: SearchResults, state: str) -> str:
@@ -123,7 +123,7 @@ def _trial(run: Run, search: SearchResults, row: Row) -> Trial:
         row=row,
         name=f"{number}, fresh seeds" if row["part"] == FRESH else number,
         choices=recommendation.choices(row["setting"]),
-        marks=tuple(name for name, held in marks.items() if held),
+        marks=tuple(name for name, is_set in marks.items() if is_set),
         memorization=search_results.value(row, "memorization"),
         utility=search_results.value(row, "utility"),
         page=page_of(run, row["run"]),

@@ -31,21 +31,21 @@ THINGS = 6  # rows of audited items that are always shown
 LARGEST = 1.3  # maximum magnification of a short certificate; text of 9 points is easy to read
 
 
-def remaining_height(notices: int, told: Iterable[Iterable[str]], details: Details) -> float:
+def remaining_height(notices: int, texts: Iterable[Iterable[str]], details: Details) -> float:
     """The height that remains for tables below the notices, the details and the texts of each part."""
-    parts = list(told)
+    parts = list(texts)
     above = TOP + NOTICE * notices + (SIGNED + _text_height(filter(None, astuple(details))) if details else 0)
     return SHEET - above - 2 * TABLE - sum(HEADING + _text_height(part) for part in parts)
 
 
-def row_count(height: float, least: int) -> int:
+def row_count(height: float, least_rows: int) -> int:
     """The number of rows of audited items that fit into this height, and at least `least`."""
-    return max(least, int(height // ROW))
+    return max(least_rows, int(height // ROW))
 
 
-def zoom_factor(left: float) -> float:
+def zoom_factor(free_height: float) -> float:
     """The possible magnification of a certificate that leaves this height free: lines become higher and more."""
-    return max(1.0, min(LARGEST, math.floor(100 * math.sqrt(SHEET / max(1.0, SHEET - left))) / 100))
+    return max(1.0, min(LARGEST, math.floor(100 * math.sqrt(SHEET / max(1.0, SHEET - free_height))) / 100))
 
 
 def finding_height(sentence: str) -> float:
@@ -62,12 +62,12 @@ def row_height(text: str, columns: int) -> float:
     return max(24.0, 5 + TOLD * math.ceil(len(text) / max(20, WIDE - COLUMN * columns)))
 
 
-def fitting_items(items: Sequence[Item], heights: Sequence[float], left: float) -> list[Item]:
+def fitting_items(items: Sequence[Item], heights: Sequence[float], remaining: float) -> list[Item]:
     """The first items that fit into the remaining height, and at least one."""
-    shown: list[Item] = []
+    fitting: list[Item] = []
     for item, height in zip(items, heights, strict=True):
-        left -= height
-        if shown and left < 0:
+        remaining -= height
+        if fitting and remaining < 0:
             break
-        shown.append(item)
-    return shown
+        fitting.append(item)
+    return fitting

@@ -55,7 +55,7 @@ def badge(answer: str, meaning: Meaning) -> Markup:
     )
 
 
-def glyph(*rows: Row | None, beside: Sequence[Row] = ()) -> Markup:
+def glyph(*rows: Row | None, neighbours: Sequence[Row] = ()) -> Markup:
     """Draw the rows below one another, on one scale that also has room for the rows `beside`.
 
     Empty if the rows have fewer than two distinct numbers. Hidden from screen readers, since the
@@ -63,12 +63,14 @@ def glyph(*rows: Row | None, beside: Sequence[Row] = ()) -> Markup:
     """
     if len(set(_numbers(rows))) < 2:
         return Markup("")
-    there = _numbers([*rows, *beside])
-    least, unit = min(there), (WIDTH - 2 * MARGIN) / (max(there) - min(there))
+    values = _numbers([*rows, *neighbours])
+    minimum, unit = min(values), (WIDTH - 2 * MARGIN) / (max(values) - min(values))
     lines = []
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         numbers = {name: value for name in NAMES if row is not None and (value := row.get(name)) is not None}
-        lines += _line({name: f"{MARGIN + (value - least) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * at)
+        lines += _line(
+            {name: f"{MARGIN + (value - minimum) * unit:.1f}" for name, value in numbers.items()}, HEIGHT * index
+        )
     # Numbers and our own words only: nothing here comes from outside.
     height = HEIGHT * len(rows)
     size = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'

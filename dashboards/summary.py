@@ -21,14 +21,14 @@ def find_rows(summary: Sequence[Row], metric: str, **setting: Any) -> Iterator[t
     """Yield the settings and rows of a metric whose settings include these values."""
     for row in summary:
         if row["metric"] == metric:
-            found = read_setting(row["setting"])
-            if all(found.get(name) == value for name, value in setting.items()):
-                yield found, row
+            row_setting = read_setting(row["setting"])
+            if all(row_setting.get(name) == value for name, value in setting.items()):
+                yield row_setting, row
 
 
 def find_row(summary: Sequence[Row], metric: str, **setting: Any) -> Row | None:
     """The row of a metric with exactly this setting; None without such a row."""
-    return next((row for found, row in find_rows(summary, metric) if found == setting), None)
+    return next((row for row_setting, row in find_rows(summary, metric) if row_setting == setting), None)
 
 
 def finite(value: Any) -> bool:

@@ -62,19 +62,19 @@ def sweep(run: Run) -> Iterator[Figure]:
         return
     settings = [{name: value for name, value in setting.items() if name in varied} for setting in settings]
     cells = [_as_cell(of_run, setting) for of_run, setting in zip(run.cells, settings, strict=True)]
-    there, carried = _align_cells([cell for cell in cells if cell.rows])
-    names = [name for name in carried if any(_drawable(cell, name) for cell in there)]
+    aligned, carried = _align_cells([cell for cell in cells if cell.rows])
+    names = [name for name in carried if any(_drawable(cell, name) for cell in aligned)]
     if not names:
         return
     across = SweepAxis.from_values(varied[0], [setting[varied[0]] for setting in settings])
-    lines = _group_by_line(there, varied[1:])
+    lines = _group_by_line(aligned, varied[1:])
     fits = len(lines) <= LINES and sum(len(place) + 2 for place in across.places) <= LETTERS
     title = f"How does the answer change with {' and '.join(varied)}?"
-    of_all = "" if len(there) == len(cells) else f" {len(there)} of {len(cells)} cells have results."
+    of_all = "" if len(aligned) == len(cells) else f" {len(aligned)} of {len(cells)} cells have results."
     if fits:
-        yield _line_chart(there, lines, names, across, title, of_all)
+        yield _line_chart(aligned, lines, names, across, title, of_all)
     else:
-        yield from _cell_forests(there, names, title, of_all)
+        yield from _cell_forests(aligned, names, title, of_all)
 
 
 def _as_cell(run: Run, setting: Setting) -> Cell:
@@ -84,9 +84,9 @@ def _as_cell(run: Run, setting: Setting) -> Cell:
     return Cell(texts, rows, run.verdict.rows if run.verdict else ())
 
 
-def _group_by_line(cells: Sequence[Cell], others: Sequence[str]) -> dict[str, list[Cell]]:
+def _group_by_line(cells: Sequence[Cell], field_names: Sequence[str]) -> dict[str, list[Cell]]:
     """The cells of each line by its label: the values of the fields that are not on the x axis."""
-    return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in others))
+    return group_by(cells, lambda cell: ", ".join(f"{field} {cell.setting[field]}" for field in field_names))
 
 
 def _varied_settings(cells: Sequence[Run]) -> list[Setting]:
@@ -128,22 +128,22 @@ def _align_cells(cells: Sequence[Cell]) -> tuple[list[Cell], list[Name]]:
     carried = next((cell.carrying for cell in cells if cell.carrying), ())
     if not carried:
         return list(cells), list(dict.fromkeys(name for cell in cells for name in cell.rows))[:MOST]
-    own = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
-    names = {name: _common_name([of_cell[name] for of_cell in own]) for name in carried}
-    there = [
+    cell_names = [{name: _carrying_row(cell, name, carried) for name in carried} for cell in cells]
+    names = {name: _common_name([of_cell[name] for of_cell in cell_names]) for name in carried}
+    aligned = [
         replace(
             cell,
             rows={**cell.rows, **{names[name]: cell.rows[its] for name, its in of_cell.items() if its in cell.rows}},
         )
-        for cell, of_cell in zip(cells, own, strict=True)
+        for cell, of_cell in zip(cells, cell_names, strict=True)
     ]
-    return there, list(names.values())
+    return aligned, list(names.values())
 
 
 def _carrying_row(cell: Cell, name: Name, carried: Sequence[Name]) -> Name:
     """The deciding row of this metric if the metric occurs once; otherwise the row of this name."""
-    own = [each for each in cell.carrying if each[0] == name[0]]
-    return own[0] if len(own) == 1 and [each[0] for each in carried].count(name[0]) == 1 else name
+    own_rows = [row_name for row_name in cell.carrying if row_name[0] == name[0]]
+    return own_rows[0] if len(own_rows) == 1 and [row_name[0] for row_name in carried].count(name[0]) == 1 else name
 
 
 def _common_name(names: Sequence[Name]) -> Name:
@@ -166,10 +166,10 @@ def varied_fields(settings: Sequence[Setting]) -> list[str]:
     for setting in settings:
         for field, value in setting.items():
             values.setdefault(field, {})[_value_label(value)] = value
-    telling = resolve.distinguishing_fields(
+    distinguishing = resolve.distinguishing_fields(
         [{field: _value_label(value) for field, value in setting.items()} for setting in settings]
     )
-    return sorted(telling, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
+    return sorted(distinguishing, key=lambda field: (not numeric(values[field].values()), -len(values[field])))
 
 
 def _order_values(values: Sequence[Any]) -> list[str]:
@@ -204,7 +204,7 @@ def _line_chart(
 ) -> Figure:
     """A panel for each row of the summary: its estimate over one field, a line for each value of the others."""
     labels = [shorten(label, 2 * legend.ENTRY) for label in lines] if any(lines) else []
-    beside = legend.columns(list(lines))
+    column_count = legend.columns(list(lines))
     caption = (
         f"Estimates with 95 % intervals; the values of the axis are evenly spaced. {_null_caption(cells, names)}{note}"
     )
@@ -213,9 +213,9 @@ def _line_chart(
     axis = Axis(across.field, (-0.5, len(across.places) - 0.5), ticks=ticks, grid=False)
     facets = [Facet(list(_line_layers(lines.values(), name, across)), _row_title(name)) for name in names]
     panels = facet_panels(facets, PANEL, axis, gap=0.42)
-    height = PANEL * len(names) + 0.35 + legend.height(len(labels), beside)
+    height = PANEL * len(names) + 0.35 + legend.height(len(labels), column_count)
     entries = legend.series(labels, across.joined, linewidth=1.2)
-    return Chart("sweep", title, caption, alt, height, panels, entries, beside).figure()
+    return Chart("sweep", title, caption, alt, height, panels, entries, column_count).figure()
 
 
 def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxis) -> Iterator[Layer]:
@@ -224,16 +224,18 @@ def _line_layers(lines: Collection[Sequence[Cell]], name: Name, across: SweepAxi
     Each null value is a dash over its value of the axis; equal null values form one dashed line.
     """
     for index, ((colour, marker, dash), of_line) in enumerate(zip(drawing.SERIES, lines, strict=False)):
-        there = sorted((cell for cell in of_line if _drawable(cell, name)), key=across.index)
-        x = np.array([across.index(cell) for cell in there]) + (index - (len(lines) - 1) / 2) * 0.09
+        line_cells = sorted((cell for cell in of_line if _drawable(cell, name)), key=across.index)
+        x = np.array([across.index(cell) for cell in line_cells]) + (index - (len(lines) - 1) / 2) * 0.09
         look: dict[str, Any] = {"marker": marker, "linestyle": dash if across.joined else "none", "linewidth": 1.2}
-        yield estimate_marks(x, [cell.rows[name] for cell in there], colour, **look)
+        yield estimate_marks(x, [cell.rows[name] for cell in line_cells], colour, **look)
     cells = [cell for of_line in lines for cell in of_line if _drawable(cell, name)]
     nulls = {(across.index(cell), cell.rows[name]["null"]) for cell in cells if finite(cell.rows[name]["null"])}
     if nulls:
-        at, values = np.array(sorted(nulls)).T
+        null_positions, values = np.array(sorted(nulls)).T
         dashes = {"linestyle": drawing.NULL["linestyle"]}
-        yield intervals(values, at - 0.5, at + 0.5, "muted", drawing.NULL["linewidth"], level=True, **dashes)
+        yield intervals(
+            values, null_positions - 0.5, null_positions + 0.5, "muted", drawing.NULL["linewidth"], level=True, **dashes
+        )
 
 
 def _cell_forests(cells: Sequence[Cell], names: Sequence[Name], title: str, note: str) -> Iterator[Figure]:

@@ -21,15 +21,19 @@ COLUMNS = {"95 % interval": "low", "null": "null", "p": "p_value", "n": "n"}  # 
 def explain_symbols(run: Run) -> list[tuple[str, str]]:
     """The symbols and words of the answer and the summary, and their meanings; the audit's own first."""
     rows = run.summary
-    said = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]
-    said += [f"{each.verdict.sentence} {each.verdict.limits_in_full}" for each in (run.cells or (run,)) if each.verdict]
-    text = "\n".join(said)
+    texts = [str(row[name]) for row in rows for name in ("metric", "setting", "unit")]
+    texts += [
+        f"{described_run.verdict.sentence} {described_run.verdict.limits_in_full}"
+        for described_run in (run.cells or (run,))
+        if described_run.verdict
+    ]
+    text = "\n".join(texts)
     columns = {name for name, column in COLUMNS.items() if any(row.get(column) is not None for row in rows)}
     registered = audits.find_installed(run.audit)
     symbols = {} if registered is None else registered.audit.wording.symbols
-    own = {name: words for name, words in symbols.items() if _occurs(name, text)}
+    own_symbols = {name: words for name, words in symbols.items() if _occurs(name, text)}
     common = {name: words for name, words in COMMON.items() if name in columns or _occurs(name, text)}
-    return [*own.items(), *(item for item in common.items() if item[0] not in own)] if rows else []
+    return [*own_symbols.items(), *(item for item in common.items() if item[0] not in own_symbols)] if rows else []
 
 
 def _occurs(name: str, text: str) -> bool:

@@ -175,10 +175,10 @@ def test_two_rows_share_a_scale() -> None:
 
 def test_rows_of_one_metric_share_a_scale() -> None:
     near, far = ({"low": at, "estimate": at + 1, "high": at + 2, "null": None} for at in (0.0, 8.0))
-    alone, beside = glyph(near), glyph(near, beside=[near, far])
+    alone, beside = glyph(near), glyph(near, neighbours=[near, far])
     assert '<path class="range" d="M6.0 8H90.0"/>' in alone
     assert '<path class="range" d="M6.0 8H22.8"/>' in beside
-    assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, beside=[near, far])
+    assert '<path class="range" d="M73.2 8H90.0"/>' in glyph(far, neighbours=[near, far])
 
 
 def test_symbols_that_the_page_uses_are_explained_before_them(smoke: Run, drawn: Path) -> None:
