@@ -154,7 +154,7 @@ def roc_curves(table: pa.Table) -> list[RocCurve]:
 
 @with_columns(("estimator", "model", "called"), dict)
 def operating_points(table: pa.Table) -> dict[str, tuple[float, float]]:
-    """Estimator -> the share of twins and of canary models that its own p-value calls at 5 %."""
+    """Estimator -> the share of control models and of canary models that its own p-value calls at 5 %."""
     shares = {}
     for (name,), rows in groups(table, "estimator").items():
         model, called = texts(rows, "model"), integers(rows, "called")

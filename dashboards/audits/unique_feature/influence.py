@@ -25,7 +25,9 @@ ENDS: Mapping[str, tuple[str, str]] = {"highest": ("canary", "o"), "lowest": ("v
 CHOSEN: Mapping[str, Any] = {"markeredgewidth": 0, "alpha": 0.8}
 
 
-Marks = dict[str, tuple[Array, Array, Array]]  # score -> self-influence, and the scores of canaries and of twins
+Marks = dict[
+    str, tuple[Array, Array, Array]
+]  # score -> self-influence, and the scores of canaries and of control models
 
 
 def influence(pairs: Pairs, chosen: pa.Table, traced: pa.Table, summary: Sequence[Row]) -> Figure | None:
