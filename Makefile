@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := uv==0.13.8
 
-.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-training test-computation test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
+.PHONY: quickstart install docs test test-all test-orchestration test-clusters test-whole test-audits test-tasks test-gpu check check-types check-tests lint types chaos frozen bench wheel lock clean
 
 # All packages if there is an NVIDIA GPU or they are already installed; otherwise the packages for CPUs.
 INSTALLED := .venv/$(if $(shell nvidia-smi -L 2>/dev/null)$(wildcard .venv/ready),ready,cpu)
@@ -13,7 +13,7 @@ quickstart: $(INSTALLED)
 
 install: $(INSTALLED)
 
-# Six parts of tests, lint and types run in parallel: the first four parts mostly wait for clusters, servers and disks.
+# Five parts of tests, lint and types run in parallel: the first four parts mostly wait for clusters, servers and disks.
 # Tests of pages are in one part with trainings, and benches with whole commands, so that the parts take similar times.
 # Tests with a Ray cluster are in two parts, because each process of tests starts its own cluster, which takes seconds.
 ORCHESTRATION := tests/orchestrator $(foreach name,live search,tests/dashboards/test_$(name).py)
@@ -21,9 +21,7 @@ TYPED := tests/orchestrator/scaffold/test_scaffold.py::test_a_new_audit_is_typed
 AUDITS := $(foreach name,deja_vu density examples forgetting given label predictions questions relational,$(wildcard tests/test_$(name)*.py)) tests/tasks/audits
 CLUSTERS := $(foreach name,chains cluster monitoring networks search whole,tests/test_$(name).py)
 WHOLE := $(filter-out $(AUDITS) $(CLUSTERS),$(wildcard tests/test_*.py)) tests/bench tests/studies
-TRAINING := $(addprefix tests/tasks/,diffusion language_models models self_supervised training) \
-	$(filter-out $(ORCHESTRATION),$(wildcard tests/dashboards/test_*.py))
-PARTS := lint types test-orchestration test-clusters test-whole test-audits test-training test-computation
+PARTS := lint types test-orchestration test-clusters test-whole test-audits test-tasks
 BESIDE := $(MAKE) --no-print-directory --jobs $(words $(PARTS)) --keep-going --output-sync=line $(PARTS)
 PYTEST := $(BIN)/python -m pytest
 ALONE = $(PYTEST)
@@ -31,7 +29,7 @@ ALONE = $(PYTEST)
 COMPILE := $(BIN)/python -m compileall -q engram orchestrator tasks dashboards tests bench studies measurement
 
 test: .venv/ready
-	@echo "lint, types, and in six parts all tests that are not slow: each prints its result when it finishes (10 minutes on 2 cores)"
+	@echo "lint, types, and in five parts all tests that are not slow: each prints its result when it finishes (10 minutes on 2 cores)"
 	@$(COMPILE)
 	@$(BESIDE) PYTEST='$(PYTEST) -m "not slow"'
 
@@ -48,10 +46,10 @@ check-tests: .venv/ready
 # Also the slow tests, and the coverage of lines and branches in the parts that run the code in their own process; coverage
 # would slow the other parts down further.
 test-all: .venv/ready
-	@echo "lint, types, and in six parts all tests: each prints its result when it finishes (a quarter of an hour on 2 cores)"
+	@echo "lint, types, and in five parts all tests: each prints its result when it finishes (a quarter of an hour on 2 cores)"
 	@rm -f .coverage .coverage.*
 	@$(COMPILE)
-	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --durations=15' ALONE='$(PYTEST) --durations=15'
+	@$(BESIDE) PYTEST='$(BIN)/coverage run -m pytest --cpu-durations' ALONE='$(PYTEST) --cpu-durations'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

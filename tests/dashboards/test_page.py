@@ -179,7 +179,7 @@ def test_of_many_records_print_has_the_first_of_each_group_and_says_where_the_re
     assert (len(records), []) == (opened.evaluate(shown), opened.evaluate(said))
     opened.call("Emulation.setEmulatedMedia", {"media": "print"})
     assert opened.evaluate(shown) == 2 * PRINTED
-    assert f"In print {2 * PRINTED} of {len(records)} are shown" in opened.evaluate(said)[0]
+    assert f"The printed page shows {2 * PRINTED} of {len(records)}" in opened.evaluate(said)[0]
 
 
 def test_headings_landmarks_names_and_captions_are_there_for_who_cannot_see(opened: Page) -> None:
