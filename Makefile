@@ -65,12 +65,8 @@ test-whole: .venv/ready
 test-audits: .venv/ready
 	$(PYTEST) $(AUDITS)
 
-# Lower priority: these parts rarely wait, so they use the time that the others leave.
-test-training: .venv/ready
-	nice -n 5 $(PYTEST) $(TRAINING)
-
-test-computation: .venv/ready
-	nice -n 5 $(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(CLUSTERS) $(WHOLE) $(AUDITS) $(TRAINING))
+test-tasks: .venv/ready
+	$(PYTEST) $(addprefix --ignore=,$(ORCHESTRATION) $(CLUSTERS) $(WHOLE) $(AUDITS))
 
 # Tests that need an NVIDIA GPU. The GPU is hidden from all other tests, because they compare bits.
 test-gpu: .venv/ready

@@ -62,7 +62,7 @@ def test_page_has_certificate_front_trials_and_next_command(made: Made, drawn: P
         "What this does not show",
         "Next steps Train with rate=0.006, wide=false",
         "Audited items and results",
-        "Rule and statistics",
+        "Rule and statistics Rule",
         "How much utility does less memorisation cost?",
         "Audited again with fresh seeds",
         "Trials of the search",
@@ -114,7 +114,7 @@ def test_a_trials_page_leads_back_to_its_search(searched: Made, browser: Browser
     first = rows(made)[0]["run"]
     alone = pages.draw(open_run(store, first))
     assert "../" not in alone.read_text()  # there is no page to lead to
-    assert f"of a search the start and trial 2 of {made.name} made" in pages.words(alone)
+    assert f"search the start and trial 2 of {made.name} created" in pages.words(alone)
     search = pages.draw(run_of(made))
     page = pages.draw(open_run(store, first))
     assert f"This run is the start and trial 2 of {made.name}. engram report" in pages.words(page)
@@ -214,4 +214,4 @@ def test_of_a_search_whose_audit_is_gone_the_page_still_has_the_trials(searched:
         there.rewrite({**there.about(), "audit": "gone"})
     said = pages.words(pages.draw(run_of(made)))
     assert "0.006" in said
-    assert "memorization 95 % interval utility 95 % interval" in said
+    assert "memorisation 95 % interval utility 95 % interval" in said
