@@ -111,7 +111,7 @@ def test_a_seal_that_names_a_path_is_refused(place: str, run: object, store: Pat
     assert "cannot be read" in line
 
 
-def test_an_honest_page_passes_under_another_name_and_beside_a_copy_of_its_store(store: Path, tmp_path: Path) -> None:
+def test_unchanged_page_passes_under_another_name(store: Path, tmp_path: Path) -> None:
     (original,) = store.glob("runs/*/report.html")
     shutil.copy(original, tmp_path / "audit of our model.html")
     shutil.copytree(store, tmp_path / "copy")
