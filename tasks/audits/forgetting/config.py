@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar
 
 from tasks.audits.forgetting.audited import Audited, Given, Trained, count_targets
 from tasks.audits.forgetting.classifier import Classifier
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import ControlSet, ProbeSet, QuerySet
 from tasks.audits.forgetting.target import NamedTarget
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.ranges import AtLeast, Ranged, Share
 from tasks.datasets.copies import CopyCount
 from tasks.datasets.dataset import Dataset

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from tasks.audits.forgetting.audited import named_targets
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import Decision, RecognitionTrial, TargetEvidence, decide
+from tasks.audits.forgetting.decision import Decision, decide
 from tasks.audits.forgetting.held_share import UNKNOWN, LikenessCheck
 from tasks.audits.forgetting.measures.decisions import CHECKS, HELD, LESS, REPEATED, SURER, control_metric
 from tasks.audits.forgetting.measures.query_confidences import HANDED_OUT
 from tasks.audits.forgetting.measures.recognition import PASSED
+from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
 from tasks.contract.summaries import Estimate, Row, Rows, numerator, read_setting, select_rows
 from tasks.contract.ties import TIED
 from tasks.contract.verdict import Answer

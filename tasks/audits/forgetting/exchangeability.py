@@ -22,7 +22,7 @@ a monotone change of confidences changes no score. A temperature is one where th
 more, it moves an image's confidence by what its other classes have, too, and so some ranks. s^2 is the image's variance
 over calibration models, weighted with PRIOR times the median one. Easy images, of which every model is sure, show
 nothing: h leaves them out. NEIGHBOURS, TAIL, MOST, PRIOR and the powers of h were chosen on one set of trainings and
-confirmed on another: docs/forgetting.md.
+confirmed on another: docs/forgetting_reference.md.
 
 Randomisation tests with covariates: Rosenbaum 2002, "Covariance adjustment in randomized experiments and observational
 studies", section 2; a model's z of an image: Carlini et al. 2022, "Membership inference attacks from first principles".

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from tasks.audits.forgetting.audited import count_targets
 from tasks.audits.forgetting.config import Forgetting
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.query_set import probe_rows
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.power import GOAL, Power, Resolution, mean_rate, smallest_size
 
 EFFECT = 1.0  # standard deviations over images

@@ -31,8 +31,8 @@ from tasks.worker.files import WITHHELD
 
 SET_NAME = "query"  # the name of the set that is handed out without a control set
 GUESSABLE = (
-    "Warning: which pictures are D_Q follows from the run's seed, and an owner who tries seeds can tell them apart: "
-    "set query.secret=$(openssl rand -hex 16) before any picture is given, and keep it."
+    "Warning: the run's seed alone determines which images are D_Q, so an owner who tries seeds can find out: set "
+    "query.secret=$(openssl rand -hex 16) before any image is sent, and keep the secret."
 )
 
 
@@ -188,8 +188,8 @@ class QuerySet(Ranged):
         """Who chose the draw, in sentences; empty without a control set."""
         if self.control is None:
             return ""
-        what = "The draw of who is control" if self.held_back else "The order in which pictures are handed out"
-        return describe_draw(what, self.control.commitment, self.control.nonce, self.control.nonce_by)
+        subject = "The draw of the control images" if self.held_back else "The order in which images are handed out"
+        return describe_draw(subject, self.control.commitment, self.control.nonce, self.control.nonce_by)
 
 
 @dataclass(frozen=True)

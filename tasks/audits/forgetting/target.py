@@ -81,22 +81,15 @@ class Target(Ranged):
         sets = " + ".join(f"{share:.4g} {name}" if share < 1 else name for name, share in shares if share)
         return f"{sets} - {self.unlearning.tag}" if self.unlearning else sets
 
-    def explain(self) -> str:
-        """What it was trained on, in words."""
-        words = {
-            "calibration": "the calibration set",
-            "query": "the data set in question",
-            "outside": "the data of another domain",
-        }
-        shares = {what: getattr(self, name) for name, what in words.items() if getattr(self, name)}
-        parts = [
-            f"on {'the whole of ' if share == 1 else f'{100 * share:.4g} % of '}{what}"
-            for what, share in shares.items()
-        ]
-        trained = f"trained {' and '.join(parts)}"
-        if not self.query:
-            return f"{trained}; it never saw the data set in question"
-        return f"{trained}, then made to forget the latter by {self.unlearning.tag}" if self.unlearning else trained
+    def describe(self) -> str:
+        """Its training data and unlearning without symbols, as a short name for page one of the certificate."""
+        parts = [f"{_describe_share(self.query)} of the data"]
+        if self.calibration < 1:
+            parts.append(f"{_describe_share(self.calibration)} of the comparison data")
+        if self.outside:
+            parts.append("data of another domain")
+        name = ", ".join(parts)
+        return f"{name}, then {self.unlearning.tag}" if self.unlearning else name
 
     @property
     def unlearning_name(self) -> UnlearningName | None:
@@ -140,6 +133,12 @@ class NamedTarget:
         And was not made to forget any of it.
         """
         return self.calibration == 1 and self.query is not None and not self.outside and self.unlearning is None
+
+
+def _describe_share(share: float) -> str:
+    if share == 0:
+        return "none"
+    return "all" if share == 1 else f"{100 * share:.4g} %"
 
 
 def _remembers_query(query: float, unlearning: UnlearningName | None) -> bool | None:

@@ -33,7 +33,7 @@ MEASURES = (
 )
 
 
-@task(version=6, name="forgetting.summary", gathers=True)
+@task(version=7, name="forgetting.summary", gathers=True)
 def summary(config: About, inputs: Inputs) -> pa.Table:
     """The rows of SUMMARY, from whichever tables there are, the answer's first."""
     return summarise(MEASURES, inputs, config)

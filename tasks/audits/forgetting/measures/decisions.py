@@ -19,18 +19,12 @@ import pyarrow as pa
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import About
 from tasks.audits.forgetting.data_sets import DataSets
-from tasks.audits.forgetting.decision import (
-    DecisionScore,
-    RecognitionTrial,
-    TargetEvidence,
-    decide,
-    holm_adjustment,
-    score_decision,
-)
+from tasks.audits.forgetting.decision import DecisionScore, decide, holm_adjustment, score_decision
 from tasks.audits.forgetting.held_share import UNKNOWN, count_disagreements
 from tasks.audits.forgetting.measures import recognition
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, TargetEffect
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target_evidence import RecognitionTrial, TargetEvidence
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.learning import accuracy_row
@@ -76,9 +70,10 @@ DECISIONS = pa.schema(
     ]
 )
 HELD = "share of D_Q held"
-SURER, LESS = "surer of D_Q than of control", "surer of control than of D_Q"  # the metrics with the p-values
+SURER = "more certain about D_Q"  # with the p-value of the test
+LESS = "more certain about control"  # with the p-value of its other side
 CHECKS = ("accuracy", "agreement")
-REPEATED = "repeated pictures with two answers"
+REPEATED = "repeated images with two answers"
 METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
     "right": "targets decided rightly",
     "undecided": "targets undecided",

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.data_sets import DataSets
-from tasks.audits.forgetting.decision import LEVEL
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects, SingleAudit
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target_evidence import LEVEL
 from tasks.contract.grouping import group_by
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables

@@ -66,7 +66,7 @@ COMMITMENT = pa.schema(
         ("key", pa.string()),  # SHA-256 of the key, as the owner was told it
     ]
 )
-HANDED_OUT = "pictures handed out"
+HANDED_OUT = "images handed out"
 DIGITS = 16  # of the key's SHA-256, in the summary
 
 

@@ -23,11 +23,11 @@ import pyarrow as pa
 from tasks.audits.forgetting.confidence_matrix import confidence_matrix
 from tasks.audits.forgetting.config import has_unbound_tables
 from tasks.audits.forgetting.data_sets import DataSets
-from tasks.audits.forgetting.decision import LEVEL, RecognitionTrial
 from tasks.audits.forgetting.exchangeability import effect, p_values, scores
 from tasks.audits.forgetting.held_share import UNLIKE
 from tasks.audits.forgetting.model_effects import Decisions, ModelEffects
 from tasks.audits.forgetting.scoring import Scoring
+from tasks.audits.forgetting.target_evidence import LEVEL, RecognitionTrial
 from tasks.audits.forgetting.trainings import ModelId
 from tasks.contract.job import Inputs, Job, task
 from tasks.contract.measure import Measure, Tables
@@ -43,7 +43,7 @@ RECOGNITION = pa.schema(
         ("passed", pa.int32()),  # of them called forgotten
     ]
 )
-PASSED = "recognised pictures answered by a clean model, called forgotten"
+PASSED = "simulated owners with a clean model's answers, called forgotten"
 
 
 @dataclass(frozen=True)
