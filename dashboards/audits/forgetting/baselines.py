@@ -1,4 +1,4 @@
-"""What the field's measures of unlearning say of each target, beside what they say after retraining."""
+"""Published measures of unlearning for each target, compared with their values after retraining."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ STEP = 0.3  # inches of a row
 
 @with_columns(NEEDED)
 def baselines(table: pa.Table) -> Figure | None:
-    """A panel for each measure and a row for each target; None where no target has any of them."""
+    """A panel for each measure and a row for each target; None if no target has a value."""
     shown = table.slice(0, layout.MOST)
     names = texts(shown, "name").tolist()
     values = {name: numbers(shown, name) for name in NAMES}
     if all(np.isnan(found).all() for found in values.values()):
         return None
     caption = (
-        "The published measures of unlearning, from the same confidences, with calibration models as the retrained "
-        "ones. Dashed: what they are after retraining. U-LiRA: how often an attacker tells an unlearned model from a "
-        "retrained one, image by image. Forgetting quality (NeurIPS 2023): 1 where no attack gets anywhere; few models "
-        "are told apart by chance. PrivLeak (MUSE): below 0 the target is surer of D_Q than of the control set, above "
-        "it is less sure. They decide nothing here. Bars: 95 % intervals over models. n: "
+        "Published measures of unlearning, from the same confidences, with the calibration models as retrained models. "
+        "Dashed: the value after retraining. U-LiRA: accuracy of an attacker who distinguishes an unlearned from a "
+        "retrained model, image by image. Forgetting quality (NeurIPS 2023): 1 if no attack succeeds; with few models, "
+        "attacks also succeed by chance. PrivLeak (MUSE): below 0 the target is more certain about D_Q than about the "
+        "control set, above 0 less certain. These measures decide nothing here. Bars: 95 % intervals over models. n: "
         f"{format_range(integers(shown, 'models').tolist())} of each target."
         f"{layout.left_out_note(shown.num_rows, table.num_rows, 'targets')}"
     )
@@ -50,7 +50,7 @@ def baselines(table: pa.Table) -> Figure | None:
         panels.append(_measure_panel(box, shown, column, values[column], [""] * len(short) if place else short))
     return Chart(
         "baselines",
-        "What do other measures of unlearning say?",
+        "What do published measures of unlearning show?",
         caption,
         alt,
         STEP * len(names) + 0.8,
@@ -60,7 +60,6 @@ def baselines(table: pa.Table) -> Figure | None:
 
 
 def _describe_measures(table: pa.Table, row: int, name: str) -> str:
-    """The three measures of a target, in words."""
     said = []
     for column, called in NAMES.items():
         value, low, high = (numbers(table, f"{column}{end}")[row] for end in ("", "_low", "_high"))
@@ -73,7 +72,7 @@ def _describe_measures(table: pa.Table, row: int, name: str) -> str:
 
 
 def _measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, names: Sequence[str]) -> Panel:
-    """A measure of each target with its interval, and what it is after retraining."""
+    """A measure of each target with its interval, and its value after retraining."""
     y = np.arange(len(names))[::-1]
     nulls = null_values(table, column)
     low, high = (numbers(table, f"{column}_{end}") for end in ("low", "high"))
@@ -100,7 +99,7 @@ def _measure_panel(box: layout.Box, table: pa.Table, column: str, found: Array, 
 
 
 def null_values(table: pa.Table, column: str) -> Array:
-    """What the measure is of each target where it is retrained; NaN where it is not measured."""
+    """The value of the measure for a retrained target; NaN if it is not measured."""
     if column == "quality":
         return numbers(table, "quality_null")
     null: Array = np.where(np.isnan(numbers(table, column)), np.nan, 0.5 if column == "u_lira" else 0.0)

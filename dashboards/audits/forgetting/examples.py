@@ -18,13 +18,13 @@ Row = Mapping[str, Any]
 
 
 def pictures(run: Run, show_images: bool) -> Gallery | None:
-    """The examples by part and class; of private parts only the row numbers."""
+    """The examples by part and class; for private parts only the row numbers."""
     examples = run.table("examples").to_pylist()
     if not examples:
         return None
     config = run.private_config
     if not isinstance(config, Forgetting):
-        return Gallery(CAPTION, False, "The pictures cannot be drawn: the audit has changed since the run was made.")
+        return Gallery(CAPTION, False, "The images cannot be drawn: the audit has changed since the run was made.")
     parts = dict(zip(PARTS, config.parts, strict=False))
     hidden = [name for name, part in parts.items() if not (show_images or is_embedded(part.data.name))]
     note = " ".join(_withheld_note(name, parts[name], examples) for name in hidden)
@@ -36,14 +36,14 @@ def pictures(run: Run, show_images: bool) -> Gallery | None:
             for picture in _part_pictures(name, part, examples)
         )
     except (ValueError, OSError, IndexError) as error:  # DatasetError among them
-        return Gallery(CAPTION, False, f"The pictures cannot be drawn{error_reason(run, error)}.")
+        return Gallery(CAPTION, False, f"The images cannot be drawn{error_reason(run, error)}.")
     return Gallery(CAPTION, bool(shown), note, shown)
 
 
 def _withheld_note(name: str, part: Part, examples: list[Row]) -> str:
     rows = ", ".join(str(row["row"]) for row in examples if row["part"] == name)
-    yours = f"Images of {part.data.named().name} are yours and are not shown unless asked for with --show-images."
-    return f"{PARTS[name]}: {yours} Their rows, class by class: {rows}."
+    note = f"Images of {part.data.named().name} are yours; --show-images shows them."
+    return f"{PARTS[name]}: {note} Their rows, class by class: {rows}."
 
 
 def _part_pictures(name: str, part: Part, examples: list[Row]) -> Iterator[Picture]:

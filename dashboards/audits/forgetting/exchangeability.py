@@ -1,4 +1,4 @@
-"""What the test rests on: the scores of the images of D_Q beside those of the control set, target by target."""
+"""The test's evidence: scores of the images of D_Q and of the control set, a panel for each target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tasks.audits.forgetting.rho import Farthest, farthest
 INNOCENT = "a calibration model"
 POINTS = 150  # quantiles at which a line is exact; between them it is straight
 SHOWN = (0.001, 0.995)  # the quantiles of all scores at which the axis ends
-EVEN = 0.3  # scores up to about so much stand evenly
+EVEN = 0.3  # the axis is linear for scores up to about this size
 TICKS = (-3, -1, 0, 1, 3, 10)
 CURVES: Mapping[str, Mapping[str, Any]] = {
     "D_Q": {"color": drawing.light("canary"), "linewidth": 1.4},
@@ -43,7 +43,7 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TargetScores:
-    """The scores of one target, or of a model that never saw D_Q, both sorted; `p` is the target's, adjusted."""
+    """Sorted scores of one target or of a calibration model; `p` is the target's adjusted p-value."""
 
     name: str
     query: Array
@@ -52,19 +52,18 @@ class TargetScores:
 
     @property
     def farthest(self) -> Farthest:
-        """How far the line of D_Q lies below that of the control set at most, and where."""
+        """The largest distance of D_Q's line below that of the control set, and its position."""
         return farthest(self.query, self.control, "one-sided")
 
     @property
     def heading(self) -> str:
-        """What stands above the lines."""
         p = "" if self.p is None else f", p = {drawing.format_number(self.p)}"
         return f"KS {self.farthest.distance:.2g}{p}"
 
 
 @with_columns(CONFIDENCES.names)
 def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
-    """Distributions of the scores of D_Q and of the control set; None where there is no control set."""
+    """Distributions of the scores of D_Q and of the control set; None without a control set."""
     if not is_controlled(table):
         return None
     found = list(_target_panels(table, decided))
@@ -92,7 +91,7 @@ def exchangeability(table: pa.Table, decided: pa.Table) -> Figure | None:
     handles = [legend.line(name, **look) for name, look in CURVES.items()]
     return Chart(
         "exchangeability",
-        "Are images of D_Q known better than the control set?",
+        "Does the target know D_Q better than the control set?",
         caption,
         " ".join(f"{panel.name}: one-sided {panel.heading}." for panel in shown),
         height,
@@ -107,7 +106,7 @@ def is_controlled(table: pa.Table) -> bool:
 
 
 def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]:
-    """A calibration model beside the others, where there are several, and each target beside all of them."""
+    """A calibration model compared with the others, if there are several; then each target compared with all."""
     matrix = confidence_matrix([table])
     compared = ModelEffects(Decisions(()), matrix)
     if not compared.is_controlled:
@@ -123,32 +122,30 @@ def _target_panels(table: pa.Table, decided: pa.Table) -> Iterator[TargetScores]
 
 
 def unit_scores(compared: ModelEffects, of_images: Array) -> tuple[Array, Array]:
-    """The scores of D_Q and of the control set, sorted; of a group's images their mean."""
+    """Sorted scores of D_Q and of the control set; of images in groups, the mean of each group."""
     values, is_control = compared.unit_scores(of_images)
     return np.sort(values[~is_control]), np.sort(values[is_control])
 
 
 def figure_caption(panels: Sequence[TargetScores], innocent: bool) -> str:
-    """The caption: what a score is, what the lines are, and the numbers of images."""
-    beside = (
-        "The first panel is a model that never saw D_Q: there the lines differ by chance alone. " if innocent else ""
-    )
+    """The caption: score, lines, and the numbers of images."""
+    beside = "The first panel is a model that never saw D_Q: its lines differ only by chance. " if innocent else ""
     images = (
         format_range([len(values) for values in of]) for of in zip(*((p.query, p.control) for p in panels), strict=True)
     )
     return (
-        "Share of the images whose score is at most so much. A score says how much surer a target is of an image than "
-        "of others that are as difficult to models which never saw D_Q, in standard deviations over all images. Who "
-        "never saw D_Q cannot know which images are which, whatever else it holds, and both lines are alike; of who "
-        "holds some of it the line of D_Q lies to the right. Upright: where it lies lowest below the other, by their "
-        "one-sided KS distance. p: how often chance brings means as far apart (a randomisation test, over all "
-        f"targets). {beside}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
+        "Share of the images with at most this score. The score compares the target's certainty about an image with "
+        "its certainty about images that are equally difficult to calibration models, in standard deviations over all "
+        "images. For a model that never saw D_Q both lines are alike; for a model that holds some of D_Q, its line "
+        "lies to the right. Upright: the one-sided KS distance, where the line of D_Q is farthest below the other. p: "
+        "p-value of the randomisation test, adjusted over all targets. "
+        f"{beside}The axis is logarithmic on both sides of 0. n: {' images of D_Q, '.join(images)} of the "
         "control set."
     )
 
 
 def _draw_panel(panel: TargetScores) -> Layer:
-    """Both lines, and an upright one where that of D_Q lies farthest below."""
+    """Both lines, and their one-sided KS distance."""
 
     def draw(axes: Any) -> None:
         muted = {"fontsize": drawing.TEXT - 1, "color": drawing.light("muted")}
@@ -164,11 +161,11 @@ def _draw_panel(panel: TargetScores) -> Layer:
 
 
 def empirical_cdf(values: Array) -> tuple[Array, Array]:
-    """The empirical distribution of sorted values as a path through so many of its quantiles."""
+    """The empirical distribution of sorted values, as a path through POINTS quantiles."""
     at = np.unique(np.round(np.linspace(0, len(values) - 1, min(POINTS, len(values)))).astype(np.int64))
     return _axis_positions(values[at]), (at + 1) / len(values)
 
 
 def _axis_positions(values: Array) -> Array:
-    """Where scores stand across: logarithmic on both sides of 0, and even about it."""
+    """Axis positions of scores: logarithmic on both sides of 0, linear around it."""
     return np.asarray(np.arcsinh(values / EVEN))

@@ -1,4 +1,4 @@
-"""Models by role and target, a row for each: how far they are from query models, and what they have learned."""
+"""A row for each role and target: distances to query models, and training accuracy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Distances = Mapping[ModelGroup, Array]
 
 
 def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
-    """A strip for each role: between query models, which is the null, to calibration models, and to each target."""
+    """A strip for each role: distances between query models (the null), to calibration models and to each target."""
     below, two_sided = values_by_group(table, "below"), values_by_group(table, "ks")
     if not below or not two_sided:
         return None
@@ -53,7 +53,7 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     mean = {"color": drawing.light("ink"), "linewidth": 0, "marker": "|", "markersize": 11, "markeredgewidth": 1.6}
     return Chart(
         "distances",
-        "How far are models from those that were trained on the query set?",
+        "How far are models from models of D_Q?",
         caption,
         _describe_distances(shown, two_sided, titles, _count_query_pairs(table)),
         rows.height,
@@ -67,12 +67,12 @@ def distances(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 
 def spread(values: Array, height: float, reach: float) -> Array:
-    """Where values stand in their row, in the table's order: so that equal ones are told apart."""
+    """Vertical positions of values in their row, so that equal values remain visible."""
     return height + np.linspace(-reach, reach, len(values)) if len(values) > 1 else np.array([height], np.float64)
 
 
 def _hollow_mark(x: float, y: float) -> Layer:
-    """The mark of what the published, two-sided distance gives."""
+    """The mark of the published, two-sided distance."""
     return lambda axes: axes.plot([x], [y], linestyle="none", zorder=4, **two_sided_mark())
 
 
@@ -82,24 +82,22 @@ def _distances_caption(table: pa.Table, below: Distances) -> str:
     images = format_range(integers(table, "images").tolist()) if "images" in table.column_names else "unknown"
     null = power = ""
     if ("query", -1) in below:
-        null = "The first row is the null: models that were all trained on D_Q, each pair in either order. "
+        null = "The first row is the null: pairs of models trained on D_Q, in either order. "
     if ("query", -1) in below and ("calibration", -1) in below:
         farthest, nearest = float(below["query", -1].max()), float(below["calibration", -1].min())
         power = (
-            f"The nearest calibration model is {drawing.format_number(nearest)} away, the farthest two query models "
-            f"{drawing.format_number(farthest)}. "
+            f"Distance of the nearest calibration model: {drawing.format_number(nearest)}; of the farthest two query "
+            f"models: {drawing.format_number(farthest)}. "
         )
     return (
-        "Each mark is a pair: a query model and the model of the row, and how far the latter's confidences on D_Q lie "
-        "below the former's: by how much the share of images that it is at most so confident about is larger, at "
-        "most. Hollow: the mean of the published KS, which counts differences to either side. "
-        f"{null}{power}No intervals: all pairs are shown, and pairs that share a model are "
-        f"not independent. n: {counts}, {images} images."
+        "Each mark is a pair of a query model and a model of the row: the one-sided KS distance by which the latter's "
+        "confidences on D_Q lie below the former's. Hollow: the mean of the published KS, which counts differences in "
+        f"both directions. {null}{power}No intervals: all pairs are shown, and pairs that share a model are not "
+        f"independent. n: {counts}, {images} images."
     )
 
 
 def _describe_distances(below: Distances, two_sided: Distances, titles: Mapping[ModelGroup, str], pairs: int) -> str:
-    """The mean distance of each row with the least and the most, in words."""
     rows = (
         f"{titles[who]}, mean {drawing.format_number(float(values.mean()))}"
         f", {drawing.format_number(float(values.min()))} to "
@@ -128,12 +126,12 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
     below = sum(int((values < ADEQUATE).sum()) for values in accuracy.values())
     n = sum(map(len, accuracy.values()))
     caption = (
-        "Each mark is one training: the share of the images it was trained on that it gets right when it is asked as "
-        f"in use, in %. Below the line, {100 * ADEQUATE:g} %, the result warns: {below} of {n} trainings. No "
-        f"intervals: every training is shown.{layout.left_out_note(len(shown), len(accuracy), 'rows')}"
+        "Each mark is one training: its accuracy on its training images, in evaluation mode, in %. Below the line at "
+        f"{100 * ADEQUATE:g} %, the result warns: {below} of {n} trainings. No intervals: every training is shown."
+        f"{layout.left_out_note(len(shown), len(accuracy), 'rows')}"
     )
     words = " ".join(
-        f"{titles[who]}: {format_percent(values.mean())} in the mean of "
+        f"{titles[who]}: mean {format_percent(values.mean())} of "
         f"{len(values)}, {format_percent(values.min())} to "
         f"{format_percent(values.max())}."
         for who, values in shown.items()
@@ -155,7 +153,7 @@ def fits(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         looks[f"below {100 * ADEQUATE:g} %"] = ("ink", "X")
     return Chart(
         "fits",
-        "Did the models learn what they were trained on?",
+        "How well did the models learn their training data?",
         caption,
         alt,
         rows.height,

@@ -1,4 +1,4 @@
-"""The power of the audit: the smallest share of the query set in training that it detects, by itself or by cell."""
+"""The power of the audit: its detection rate over the share of D_Q in training, of a run or of a sweep's cells."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tasks.audits.forgetting.measures.power import REQUIRED_POWER, smallest_dete
 NUMBERS = ("share", "power", "power_low", "power_high", "effect", "low", "high")
 NEEDED = {*NUMBERS, "models", "detected"}
 PANEL = 1.95  # inches
-APART = 0.6  # decades from the smallest share to where none is, at least
-NEAR = 0.11  # of the axis: ticks that are closer have no words of their own
+APART = 0.6  # smallest distance from the smallest share to the position of 0, in decades
+NEAR = 0.11  # of the axis: ticks that are closer have no label
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,18 @@ class Power:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest share found, as the summary has it."""
+        """The smallest detected share, equal to the summary's."""
         return smallest_detected_share(dict(zip(self.share.tolist(), self.power.tolist(), strict=True)))
 
     def describe(self) -> str:
-        """The smallest share found, in words."""
         if self.smallest is None:
-            return f"no share that was tried is found in {REQUIRED_POWER:.0%} of its models"
-        return f"from {format_percent(self.smallest)} of D_Q on at least {REQUIRED_POWER:.0%} of the models are found"
+            return f"no tested share is detected in {REQUIRED_POWER:.0%} of its models"
+        return f"from {format_percent(self.smallest)} of D_Q, at least {REQUIRED_POWER:.0%} of the models are detected"
 
 
 @with_columns(NEEDED)
 def read_power(table: pa.Table) -> Power | None:
-    """The rows that have a share and a power; None without any."""
+    """The rows with a share and a power; None if there are none."""
     share, rate = numbers(table, "share"), numbers(table, "power")
     there = np.flatnonzero(~np.isnan(share) & ~np.isnan(rate))
     if not len(there):
@@ -66,7 +65,7 @@ def read_power(table: pa.Table) -> Power | None:
 
 
 def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
-    """The share of models detected over the share of D_Q, false alarms apart; below, the effect with the targets'."""
+    """Detection rate over the share of D_Q, with false alarms set apart; below, the effect of models and targets."""
     found = read_power(table)
     if found is None:
         return None
@@ -77,14 +76,14 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
     handles = legend_entries(found, bool(targets))
     detections = Facet(
         _power_layers(found, _share_places(found, places), drawing.SERIES[0]),
-        "models detected, share",
+        "detection rate",
         Axis(limits=(-0.03, 1.05), most=4),
         Axis(),
         [lambda axes: _set_share_axis(axes, places, False)],
     )
     return Chart(
         "power",
-        "How little of the query set does the audit find?",
+        "How small a share of D_Q does the audit detect?",
         _power_caption(found, words, bool(targets)),
         f"{words} {alt}",
         PANEL * 2 + 0.32 + legend.height(len(handles)),
@@ -95,31 +94,31 @@ def power(table: pa.Table, decisions: pa.Table) -> Figure | None:
 
 @with_columns(("effect", "source"), list)
 def target_effects(decisions: pa.Table) -> list[float]:
-    """The effects of given targets, whose training is not known."""
+    """The effects of third-party targets, whose training is unknown."""
     rows = decisions.to_pylist()
     return [row["effect"] for row in rows if row["source"] != "training" and row["effect"] is not None]
 
 
 def _power_caption(found: Power, words: str, has_targets: bool) -> str:
     """The caption, with the smallest share found in words."""
-    targets = " Level lines: the models that were given." if has_targets else ""
+    targets = " Level lines: third-party models." if has_targets else ""
     return (
-        "Above: of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
-        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: false "
-        "alarms. Below: by how much they are surer, the mean of the models with its 95 % interval over trainings; 0 is "
-        f"what chance gives on average.{targets} {words} The axis is logarithmic, with none apart. n: "
+        "Above: detection rate of models trained on all of D_C and this share of D_Q, each audited alone, with 95 % "
+        "Wilson intervals; hollow: models without D_Q, which are false alarms. Below: their mean effect (how much more "
+        "certain they are about D_Q than about the control set) with its 95 % interval over trainings; 0 is the "
+        f"average by chance.{targets} {words} The axis is logarithmic, with 0 set apart. n: "
         f"{format_range(found.models.tolist())} models of each share."
     )
 
 
 def legend_entries(found: Power, has_targets: bool) -> list[Any]:
-    """The legend's entries: only what occurs."""
+    """Entries of the marks that occur."""
     handles = legend.series(["trained on a known share, 95 % interval"], linewidth=1.5, markersize=5.5)
     if (found.share == 0).any():
         hollow = {"markerfacecolor": drawing.light("paper"), "marker": "o", "markersize": 5.5}
         handles.append(legend.line("none of D_Q: false alarms", color=drawing.light("accent"), linewidth=0, **hollow))
     if has_targets:
-        handles.append(legend.line("models that were given", **BOUND))
+        handles.append(legend.line("third-party models", **BOUND))
     return handles
 
 
@@ -128,10 +127,9 @@ def _capitalise(words: str) -> str:
 
 
 def _describe_points(power: Power) -> Iterator[str]:
-    """Each share in words."""
     for at, share in enumerate(power.share.tolist()):
-        what = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
-        words = f"{what}: {power.detected[at]} of {power.models[at]}"
+        label = "False alarms without D_Q" if share == 0 else f"With {format_percent(share)}"
+        words = f"{label}: {power.detected[at]} of {power.models[at]}"
         words += format_interval(power.power_low[at], power.power_high[at])
         words += (
             f", effect {drawing.format_number(float(power.effect[at]))}{format_interval(power.low[at], power.high[at])}"
@@ -140,7 +138,7 @@ def _describe_points(power: Power) -> Iterator[str]:
 
 
 def format_interval(low: float, high: float) -> str:
-    """An interval in words; empty where it has no ends."""
+    """An interval in words; empty if it is unknown."""
     return "" if np.isnan(low) or np.isnan(high) else drawing.format_interval(float(low), float(high))
 
 
@@ -177,7 +175,7 @@ def _whole_intervals(x: Array, low: Array, high: Array, colour: str) -> Layer:
 
 
 def _share_marks(power: Power, x: Array, values: Array, series: legend.Series) -> list[Layer]:
-    """Values with a mark at each share, joined where there is some of D_Q, hollow where there is none."""
+    """A mark at each share; shares above 0 are joined, a share of 0 is hollow."""
     some = power.share > 0
     colour, marker, dash = series
     look: dict[str, Any] = {"marker": marker, "markersize": 5.5}
@@ -189,7 +187,7 @@ def _share_marks(power: Power, x: Array, values: Array, series: legend.Series) -
 
 
 def effect_facet(found: Power, places: dict[float, float], targets: Sequence[float]) -> Facet:
-    """The mean effect of the models of each share, over the line at 0, with those of given targets as level lines."""
+    """The mean effect at each share, with the effects of third-party targets as level lines."""
     x = _share_places(found, places)
     values = np.concatenate([found.effect, found.low, found.high, np.array(targets, np.float64)])
     return Facet(
@@ -201,7 +199,7 @@ def effect_facet(found: Power, places: dict[float, float], targets: Sequence[flo
         ],
         "effect, standard deviations of chance",
         Axis(limits=drawing.padded_limits([0.0, *values[~np.isnan(values)].tolist()], 0.05), most=4),
-        Axis("share of D_Q trained on, beside all of D_C"),
+        Axis("share of D_Q in training, in addition to all of D_C"),
         [lambda axes: _set_share_axis(axes, places, True)],
     )
 
@@ -235,13 +233,12 @@ def compare_cells(run: Run) -> Iterator[Figure]:
 
 
 def _compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
-    """The curves over one another, a little apart at each share so that their intervals are seen."""
+    """The curves in one panel, slightly apart so that intervals remain visible."""
     shown = curves[: len(drawing.SERIES)]
     caption = (
-        "Of models that were trained on so much of D_Q beside all of D_C, the share that is found to be surer "
-        "of D_Q than of the control set, each audited alone, with 95 % Wilson intervals; hollow, none of D_Q: "
-        "false alarms. Lines "
-        "stand a little apart so that intervals do not hide one another; the axis is logarithmic, with none apart. "
+        "Detection rate of models trained on all of D_C and this share of D_Q, each audited alone, with 95 % Wilson "
+        "intervals; hollow: models without D_Q, which are false alarms. Lines are drawn slightly apart so that "
+        "intervals do not hide each other; the axis is logarithmic, with 0 set apart. "
         f"n: {format_range([int(n) for _, power in shown for n in power.models])} models of each share."
         f"{layout.left_out_note(len(shown), len(curves), 'cells')}"
     )
@@ -252,22 +249,22 @@ def _compare_power(curves: list[tuple[str, Power]], what: str) -> Figure:
         for at, ((_, power), series) in enumerate(zip(shown, drawing.SERIES, strict=False))
         for layer in _power_layers(power, _share_places(power, places) + step * (at - (len(shown) - 1) / 2), series)
     ]
-    beside = legend.columns([name for name, _ in shown])
+    legend_columns = legend.columns([name for name, _ in shown])
     return Chart(
         "powers",
-        f"How little of the query set is found, by {what}?",
+        f"How small a share of D_Q is detected, by {what}?",
         caption,
         " ".join(f"{name}: {power.describe()}. {' '.join(_describe_points(power))}" for name, power in shown),
-        3.0 + legend.height(len(shown), beside),
+        3.0 + legend.height(len(shown), legend_columns),
         [
             Panel(
                 layout.wide_box(0.55, 2.3),
                 layers,
-                Axis("share of D_Q trained on, beside all of D_C"),
-                Axis("models detected, share", (-0.03, 1.05)),
+                Axis("share of D_Q in training, in addition to all of D_C"),
+                Axis("detection rate", (-0.03, 1.05)),
                 finish=[lambda axes: _set_share_axis(axes, places, True)],
             )
         ],
         legend.series([shorten(name, 2 * legend.ENTRY) for name, _ in shown], linewidth=1.3, markersize=5),
-        beside,
+        legend_columns,
     ).figure()

@@ -1,4 +1,4 @@
-"""Distributions of the models' confidences on D_Q, and where two of them differ most."""
+"""Distributions of the models' confidences on D_Q, and the largest gap between two of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tasks.audits.forgetting.rho import farthest
 from tasks.external.confidences import round_confidences
 
 NEEDED = {"model", "target", "replicate", "set", "confidence", "resolution"}
-TARGETS = 12  # in panels of their own
+TARGETS = 12  # targets with panels
 LINES = 10  # models of one role
-ACROSS = 3  # panels beside one another
+ACROSS = 3  # panels in a row
 PANEL = 1.28  # inches, of a target's axes upwards
 FOOT, STEP = 0.55, PANEL + 0.62  # inches below the targets' panels, and from a row of them to the next
 UPRIGHT: Mapping[str, Any] = {"linewidth": 1.6, "marker": "_", "markersize": 7, "color": drawing.light("ink")}
@@ -30,9 +30,10 @@ FAR: Mapping[str, Any] = {"marker": "|", "markersize": 11, "markeredgewidth": 1.
 FINE, COARSE = 200, 60
 SHARES = (-0.02, 1.02)
 LETTERS = 19  # of a target's name above its panel
-# log10 of the odds c / (1 - c) where the axis ends at most. Less, and c of 0 and 1, stands at its edges.
+# The widest limits of the axis, in log10 of the odds c / (1 - c). Values beyond them, and c of 0 and 1, are drawn at
+# its edges.
 LOWEST, HIGHEST = -4.0, 16.0
-TAIL = 0.001  # of a model's values that may be less even where the axis goes on so far
+TAIL = 0.001  # largest share of a model's values that may be beyond the left limit
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class LargestGap:
     """The confidence at which one model's distribution lies farthest above another's."""
 
     confidence: float
-    shares: tuple[float, float]  # of the model that is started from, and of the one that lies below it
+    shares: tuple[float, float]  # of the first model, and of the second, whose confidences are lower
 
     @property
     def below(self) -> float:
@@ -99,7 +100,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
         panels.append(Panel(box, layers, across, Axis(limits=SHARES, most=4, worded=at % ACROSS == 0), finish=[size]))
     return Chart(
         "confidences",
-        "How confident are models about the images of the query set?",
+        "How confident are models about D_Q?",
         caption,
         alt,
         height,
@@ -110,7 +111,7 @@ def confidences(table: pa.Table, names: Mapping[int, str]) -> Figure | None:
 
 
 def target_boxes(count: int) -> list[layout.Box]:
-    """The boxes of so many targets' panels, side by side and from the top down."""
+    """The boxes of the targets' panels, row by row from the top."""
     width = (drawing.WIDTH - 0.42 - 0.12 - 0.2 * (ACROSS - 1)) / ACROSS
     rows = -(-count // ACROSS)
     places = [divmod(at, ACROSS) for at in range(count)]
@@ -120,7 +121,7 @@ def target_boxes(count: int) -> list[layout.Box]:
 
 
 def set_heading(title: str) -> Layer:
-    """The title of a target's panel, above what is said of its lines."""
+    """The title of a target's panel."""
     words = fit_words([title], LETTERS)
     return lambda axes: axes.set_title(words, fontsize=drawing.TEXT - 1, y=1.17, pad=0)
 
@@ -130,12 +131,12 @@ def _narrow_labels(axes: Any) -> None:
 
 
 def _reference_models(models: ConfidencesByGroup) -> list[ModelConfidences]:
-    """The first query model and the first calibration model, as far as there are any."""
+    """The first query model and the first calibration model, if they exist."""
     return [models[who][0] for who in models if who[0] != "target"]
 
 
 def _reference_gaps(models: ConfidencesByGroup, targets: Sequence[ModelGroup]) -> dict[ModelGroup, LargestGap]:
-    """The distance of the first query model to the first calibration model and to the first of each target."""
+    """Gaps of the first query model to the first calibration model and to the first model of each target."""
     references = _reference_models(models)
     if not references or references[0].who[0] != "query":
         return {}
@@ -174,20 +175,20 @@ def _target_layers(
 
 
 def figure_caption(models: ConfidencesByGroup, places: OddsAxis, compared: bool, has_panels: bool) -> str:
-    """The caption up to the number of images and models; `compared`: distances are marked."""
+    """The caption up to the numbers of images and models; `compared`: distances are marked."""
     images = format_range([len(model.confidence) for of_who in models.values() for model in of_who])
     most = max(map(len, models.values()))
     counts = f"{format_range([len(of_who) for of_who in models.values()])} model{'s'[: most != 1]}"
     cut = f" of the first {LINES} models of each" if most > LINES else ""
     caption = (
-        f"Share of the images of D_Q about whose true class a model is at most so confident; a line is a model{cut}, "
+        f"Share of the images of D_Q with at most this confidence in the true class; each line is a model{cut}, "
         "exact at quantiles and straight between them. The axis is logarithmic towards both ends: log c / (1 - c). "
         f"{places.describe()} "
     )
     if compared:
         caption += (
-            "Upright: where the line of the panel's first model lies farthest above that of the first query model, "
-            "which is surer there; by how much is their one-sided KS distance. "
+            "Upright: the one-sided KS distance, where the line of the panel's first model is farthest above that of "
+            "the first query model, which is more certain there. "
         )
     if has_panels:
         caption += "In a target's panel, dashed and dotted: the first query and the first calibration model. "
@@ -250,17 +251,17 @@ def read_confidences(table: pa.Table) -> list[ModelConfidences]:
 
 @dataclass(frozen=True)
 class OddsAxis:
-    """Confidences across: the logarithm of their odds, with both ends gathered at the edges."""
+    """The axis of confidences: the logarithm of their odds, with the extremes drawn at the edges."""
 
     low: float
     high: float
-    below: int  # values that stand at the left edge
+    below: int  # values drawn at the left edge
     saturated: int  # values of 1
     n: int
 
     @classmethod
     def from_models(cls, asked: Sequence[ModelConfidences]) -> OddsAxis:
-        """An axis that holds the confidences of these models but for a tail of each."""
+        """An axis for the confidences of these models, except for a tail of each."""
         ends = []
         below = saturated = n = 0
         for model in asked:
@@ -295,9 +296,9 @@ class OddsAxis:
         return self.high - self.low + 1
 
     def describe(self) -> str:
-        """What is gathered at the edges, in words."""
+        """The confidences that are drawn at the edges, in words."""
         words = [
-            f"At the right edge: c of 1 in the precision that is known, {format_share(self.saturated, self.n)} of all."
+            f"At the right edge: c of 1 at the available precision, {format_share(self.saturated, self.n)} of all."
         ]
         if self.below:
             least = drawing.format_number(float(1 / (1 + 10**-self.low)))
@@ -338,9 +339,9 @@ def _model_lines(
 
 
 def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Array, Array]:
-    """The empirical distribution of sorted confidences as a path through so many of its quantiles.
+    """The empirical distribution of sorted confidences, as a path through this number of quantiles.
 
-    It is exact at them, with a step where many values are tied.
+    It is exact at the quantiles, with a step at values that are tied.
     """
     n = len(confidence)
     at = np.unique(confidence[np.round(np.linspace(0, n - 1, min(points, n))).astype(np.int64)])
@@ -355,14 +356,14 @@ def empirical_cdf(confidence: Array, places: OddsAxis, points: int) -> tuple[Arr
 
 
 def gap_line(distance: LargestGap | None, places: OddsAxis) -> Iterator[Layer]:
-    """An upright line where two distributions lie farthest apart; none for a distance of 0."""
+    """An upright line at the largest gap of two distributions; none for a distance of 0."""
     if distance is not None and distance.below > 0:
         (x,) = places.positions(np.array([distance.confidence]))
         yield lambda axes: axes.plot([x, x], distance.shares, zorder=4, **UPRIGHT)
 
 
 def legend_entries(models: ConfidencesByGroup, compared: bool) -> list[Any]:
-    """The legend's entries: the roles there are, and distances where they are marked."""
+    """Entries of the roles, and of distances if they are marked."""
     words = {"query": "trained on D_Q", "calibration": "trained on D_C", "target": "target"}
     handles = []
     for role in dict.fromkeys(who[0] for who in models):

@@ -20,7 +20,7 @@ MAX_LISTED = 5  # images that overlap, in an error
 class DataSets:
     """The parts of the data in their canonical form, so that equal parts have equal keys.
 
-    `images` holds the data set of D_Q, and `seed` is the run's.
+    `images` is the data set of D_Q, and `seed` is the run's.
     """
 
     query: QuerySet
@@ -41,8 +41,8 @@ class DataSets:
 def load_data_sets(config: Forgetting) -> DataSets:
     """Load the data and check that they can serve.
 
-    Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, and if two
-    sets share an image, or images with one source: the message names the first of them.
+    Raises DatasetError if there are too few images, if their shapes or classes differ from the query set, or if two
+    sets share an image or the source of an image: the message names the first of them.
     """
     query, control, outside = config.query, config.query.named_control, config.outside
     parts = [query.pool, config.calibration, *([] if outside is None else [outside])]
@@ -73,8 +73,8 @@ def _check_part(part: Part, held: Images, query: str, images: Images) -> None:
     if held.shape != images.shape:
         shapes = [" x ".join(map(str, shape)) for shape in (held.shape, images.shape)]
         raise DatasetError(
-            f"images of {part.data.name} are {shapes[0]}, those of the query set {query} {shapes[1]}; all must be of "
-            "one shape: add #28x28, or another height x width, and #grey or #rgb"
+            f"images of {part.data.name} are {shapes[0]}, images of the query set {query} are {shapes[1]}; all must "
+            "have one shape: add #28x28, or another height x width, and #grey or #rgb"
         )
     if held.classes > images.classes:
         raise DatasetError(
@@ -103,13 +103,13 @@ def _check_disjoint(query: Part, other: Part, named: str, of: str = "the query s
         more = f", and {len(common) - MAX_LISTED:,} more" if len(common) > MAX_LISTED else ""
         raise DatasetError(
             f"{of} {query.data.name} and {named} {other.data.name} have {len(common):,} "
-            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must hold none of "
-            f"{of}, nor any made of it: leave these out of it"
+            f"image{'s' if len(common) > 1 else ''} in common: training image {rows}{more}; {named} must not "
+            f"contain images of {of} or images derived from them: leave these out"
         )
 
 
 @cache  # a plan is made more than once for a run
 def common_images(query: Part, calibration: Part) -> tuple[tuple[int, int], ...]:
-    """The training images (row of the one, row of the other) that both parts hold."""
+    """The training images (row of the one, row of the other) that both parts contain."""
     first, second = load(query.data), load(calibration.data)
     return tuple(overlap(first, query.rows(first), second, calibration.rows(second)))

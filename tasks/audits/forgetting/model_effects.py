@@ -1,4 +1,4 @@
-"""The effects of all models of an audit, and what is read off them: the share curve, the tests, the likeness checks."""
+"""The effects of all models of an audit, with the share curve, the tests and the likeness checks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tasks.external.confidences import round_confidences
 from tasks.numerics import seeds
 from tasks.numerics.ranks import share_tied
 
-FINE = 1.5e-6  # a last place: six decimals and more
+FINE = 1.5e-6  # resolution of six decimals
 
 
 @dataclass(frozen=True)
 class Decisions(Ranged):
-    """The targets by their numbers, the known shares of the partial models by theirs, and the limits of the rule."""
+    """The targets and the shares of the partial models by their numbers, and the limits of the rule."""
 
     targets: tuple[NamedTarget, ...]
     partial: tuple[float, ...] = ()
@@ -43,15 +43,15 @@ class Decisions(Ranged):
 
     @property
     def has_unbound_tables(self) -> bool:
-        """Whether there may be such targets: those that are bound come without a trial of recognition."""
+        """Whether tables may be targets; a table that is bound to its model comes without a recognition trial."""
         return any(target.source == "outputs" for target in self.targets)
 
 
-ModelGroup = tuple[Kind, int]  # what a model stands for, and the number of its target or share
+ModelGroup = tuple[Kind, int]  # kind, and the number of the target or share
 
 
 class TargetEffect(NamedTuple):
-    """What the models of one target say together: the mean of their effects, and the test's p-value on each side."""
+    """The mean effect of a target's models, and the test's p-values on both sides."""
 
     effect: float
     p: PValues
@@ -70,10 +70,10 @@ class SingleAudit(NamedTuple):
 class ModelEffects:
     """All models' effects, computed once.
 
-    Where a target's numbers are rounded, to the last place `printed`, so are those of the models that it is held
-    against: calibration models and models of known shares, each in the target's place. How difficult an image is, is
-    still read off all digits of the calibration models. Places up to FINE are taken for all digits, since what so fine
-    a rounding makes equal hangs on a temperature more than on the rounding.
+    If a target's numbers are rounded, to the last place `printed`, so are the numbers of the models it is compared
+    with: calibration models and models of known shares, each used as a target. The difficulty of images is computed
+    from the unrounded calibration models. Resolutions up to FINE count as unrounded, since ties at this resolution
+    depend on a temperature more than on the rounding.
     """
 
     config: Decisions
@@ -94,7 +94,7 @@ class ModelEffects:
         return bool(self.matrix.is_control.any() and len(self.calibration))
 
     def printed_confidences(self, models: Sequence[ModelId]) -> Array:
-        """The confidences of models in a target's place (models, n)."""
+        """The confidences of models as targets (models, n)."""
         return round_confidences(self.matrix.confidences(models), self.printed if self.printed > FINE else 0.0)
 
     def unit_scores(self, of_images: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -106,7 +106,7 @@ class ModelEffects:
 
     @cached_property
     def null_scores(self) -> list[Array]:
-        """The images' scores of each calibration model, compared with the others; none of a single one."""
+        """The images' scores of each calibration model compared with the others; empty for a single model."""
         if len(self.calibration_confidences) < 2:
             return []
         return [
@@ -116,30 +116,30 @@ class ModelEffects:
 
     @cached_property
     def null_effects(self) -> list[float]:
-        """The effect of each calibration model, compared with the others."""
+        """The effect of each calibration model compared with the others."""
         return [effect(*self.unit_scores(of_images)) for of_images in self.null_scores]
 
     @cached_property
     def known_shares(self) -> dict[ModelGroup, float]:
-        """The share of each partial training and of each target of that kind."""
+        """The share of each group of partial models, and of each target with such a training."""
         shares: dict[ModelGroup, float] = {("partial", number): of for number, of in enumerate(self.config.partial)}
         drawn_alone = len(np.unique(self.matrix.groups)) == len(self.matrix.groups)
         for number, target in enumerate(self.config.targets):
-            # Of groups, such as patients, the share that was drawn need not be the one that was asked for.
+            # With groups of images, such as patients, the drawn share may differ from the configured one.
             if target.is_beside_all and target.query and (drawn_alone or target.query == 1):
                 shares["target", number] = target.query
         return shares
 
     @cached_property
     def known_effects(self) -> dict[ModelGroup, list[float]]:
-        """The effects of their models."""
+        """The effects of the models of known shares."""
         replicates = {who: self.matrix.replicates(*who) for who in self.known_shares}
         return {
             who: [effect(*self.unit_scores(of)) for of in self.scores(models)] for who, models in replicates.items()
         }
 
     def curve(self, without: ModelGroup) -> ShareCurve | None:
-        """The effect over the share from all models of known shares but those of this target, or this null model."""
+        """The effect over the share, from all models of known shares except this target or this calibration model."""
         null = [of for at, of in enumerate(self.null_effects) if without != ("calibration", at)]
         effects: dict[float, list[float]] = {0.0: null}
         for who, found in self.known_effects.items():
@@ -148,7 +148,7 @@ class ModelEffects:
         return share_curve(effects, self.config.calibration_share)
 
     def single_audits(self) -> Iterator[SingleAudit]:
-        """Each model of a known share, audited alone; of share 0 the calibration models, each beside the others."""
+        """Audit each model of a known share alone; at share 0 each calibration model, compared with the others."""
         for at, of_images in enumerate(self.null_scores):
             yield self._audit_single(0.0, ("calibration", at), at, of_images)
         for who, of in self.known_shares.items():
@@ -164,14 +164,14 @@ class ModelEffects:
         return SingleAudit(share, found, p, 1.0 if high is None else high)
 
     def test_target(self, number: int, models: Sequence[ModelId]) -> TargetEffect:
-        """The effect of a target's models, and the test of exchangeability of their mean scores."""
+        """The effect of a target's models, and the randomisation test of their mean scores."""
         of_images = self.scores(models)
         chance = seeds.generator(self.config.seed, "permutations", number)
         p = p_values(*self.unit_scores(np.mean(of_images, axis=0)), self.config.permutations, chance)
         return TargetEffect(float(np.mean([effect(*self.unit_scores(of)) for of in of_images])), p)
 
     def likeness_checks(self, models: Sequence[ModelId]) -> tuple[LikenessCheck, LikenessCheck]:
-        """Accuracy and agreement on the control set, beside those of calibration models."""
+        """Accuracy and agreement on the control set, compared with calibration models."""
         there = self.matrix.is_control
         drawn = self.config.calibration_share
         accuracy = likeness_check(self.accuracies(models), self.accuracies(self.calibration), drawn)
@@ -181,10 +181,10 @@ class ModelEffects:
         return accuracy, likeness_check([value for value in said if value is not None], expected, drawn)
 
     def tied_share(self, models: Sequence[ModelId]) -> float:
-        """The share of pairs of images of one class with one confidence; of several models the largest.
+        """The share of image pairs of one class with equal confidences; for several models the largest.
 
-        Of the harder half of images, by the calibration models. Those that every model is sure of hardly count in the
-        test, and float32 says 1 of many of them.
+        Only the half of the images that is harder for the calibration models counts. Easy images have little weight in
+        the test, and float32 rounds many of their confidences to 1.
         """
         easiness = log_odds(self.calibration_confidences).mean(axis=0)
         is_hard = easiness <= np.median(easiness)
@@ -192,14 +192,14 @@ class ModelEffects:
         return max(_equal_share(of, classes) for of in self.matrix.confidences(models))
 
     def accuracies(self, models: Sequence[ModelId]) -> list[float] | None:
-        """Of each model on the control set; None where one does not say which classes are more probable."""
+        """Each model's accuracy on the control set; None if one model's table has no other classes."""
         right = [self.matrix.models[model].right for model in models]
         said = [float(of[self.matrix.is_control].mean()) for of in right if of is not None]
         return said if len(said) == len(right) else None
 
 
 def _equal_share(confidences: Array, classes: Sequence[NDArray[np.bool_]]) -> float:
-    """The share of equal pairs among those of the same class; 0 without a pair."""
+    """The share of equal pairs among the pairs of the same class; 0 without a pair."""
     equal = pairs = 0.0
     for of_class in classes:
         count = int(of_class.sum())

@@ -1,8 +1,8 @@
-"""The power of a configuration: whether any target could be accused, and how often one that holds D_Q is.
+"""The power of a configuration: whether any target could be accused, and how often a model that holds D_Q is detected.
 
-The test is of D_Q as a whole, not of its images one by one: the smallest p-value of a target, adjusted over the
-targets, follows from the draws. The statement of power is for images whose score varies by one standard deviation over
-images, and that an image of D_Q in training raises by EFFECT of it.
+The test concerns D_Q as a whole: the smallest p-value of a target, adjusted over the targets, follows from the number
+of draws. Power assumes that an image's score varies by one standard deviation over images, and that training on an
+image of D_Q raises its score by EFFECT standard deviations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARE = 0.25  # of D_Q in training
 
 
 def resolution(config: Forgetting) -> Resolution | None:
-    """Whether a target that holds D_Q could be found; None without a control set, without which no target is judged."""
+    """Whether a target that holds D_Q could be accused; None without a control set, since no target is judged."""
     control, audited = config.query.control, config.audited
     if control is None or audited is None:
         return None
@@ -29,7 +29,7 @@ def resolution(config: Forgetting) -> Resolution | None:
 
 
 def power(config: Forgetting) -> Iterator[Power]:
-    """How often one target that holds SHARE of D_Q is found."""
+    """The detection rate of one target that holds SHARE of D_Q."""
     if not config.query.is_controlled or config.audited is None:
         return
     query, held = (len(rows) for _, rows in probe_rows(config.probes))

@@ -1,9 +1,9 @@
-"""What do the field's measures of unlearning say of each target? U-LiRA, forgetting quality and PrivLeak.
+"""U-LiRA, forgetting quality and PrivLeak: published measures of unlearning for each target.
 
-They compare the target's models with the calibration models as the retrained ones, by what both say of D_Q and, for
-PrivLeak, of the control set. They decide nothing here: U-LiRA and forgetting quality need many models of one target,
-which an owner does not give, and all three take any difference from retrained models for memory, also one by other data
-or another design. The formulas stand in `unlearning_scores`, with their sources.
+They compare the target's models with the calibration models as the retrained ones, on D_Q and, for PrivLeak, the
+control set. They decide nothing here: U-LiRA and forgetting quality need several models of one target, which an owner
+does not give, and all three mistake any difference from retrained models, such as other data or another design, for
+memory. The formulas and their sources are in `unlearning_scores`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tasks.audits.forgetting.exchangeability import log_odds
 from tasks.audits.forgetting.scoring import Scoring
 from tasks.audits.forgetting.target import NamedTarget
 from tasks.audits.forgetting.unlearning_scores import (
-    LEAST,
+    FEWEST_MODELS,
     forgetting_quality,
     permutation_test,
     privleak,
@@ -31,7 +31,7 @@ from tasks.contract.measure import Measure, Tables
 from tasks.contract.summaries import Estimate, Row, column_estimate, interval_columns, interval_fields, row
 from tasks.external.confidences import round_confidences
 
-# One row per target that a model answers for. Estimates have 95 % intervals over models; null where there is none.
+# One row per target with answers. Estimates have 95 % intervals over models; null without an interval.
 BASELINES = pa.schema(
     [
         ("target", pa.int32()),
@@ -45,9 +45,9 @@ BASELINES = pa.schema(
         *interval_fields("quality"),  # forgetting quality; `quality_null` after retraining
         ("quality_pairs", pa.int32()),
         ("quality_null", pa.float64()),
-        ("quality_p", pa.float64()),  # of a quality as low as this where the target is retrained
-        *interval_fields("privleak"),  # 0 after retraining, -1 where D_Q is known and the control set is not
-        ("missing", pa.string()),  # which of them are null, and why; null where none is
+        ("quality_p", pa.float64()),  # p-value of the quality if the target is retrained
+        *interval_fields("privleak"),  # 0 after retraining; towards -1: more certain about D_Q
+        ("missing", pa.string()),  # which of them are null, with the reason; null if none is
     ]
 )
 
@@ -61,9 +61,9 @@ class Baselines:
 
 @task(version=2, name="forgetting.baselines", gathers=True)
 def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
-    """What is said of each target (BASELINES), by its number, from tables of CONFIDENCES.
+    """Compute the measures of each target (BASELINES), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no row.
+    A target without answers has no row.
     """
     matrix = confidence_matrix(inputs)
     found = [
@@ -75,7 +75,7 @@ def baselines(config: Baselines, inputs: Inputs) -> pa.Table:
 
 
 def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> dict[str, Any]:
-    """The target's row of BASELINES, all confidences at the precision that its own were printed with."""
+    """The target's row of BASELINES, with all confidences at the target's printed precision."""
     models, others = matrix.replicates("target", number), matrix.replicates("calibration")
     printed = max(matrix.models[model].printed for model in models)
     own, retrained = (round_confidences(matrix.confidences(some), printed) for some in (models, others))
@@ -103,12 +103,12 @@ def target_row(matrix: ConfidenceMatrix, number: int, target: NamedTarget) -> di
 
 
 def describe_missing(models: int, retrained: int, control: bool) -> str | None:
-    """Which of the three there cannot be with so many models of the target and of D_C, and why."""
+    """The measures that are undefined for these numbers of models, with the reason."""
     reasons = []
-    if min(models, retrained) < LEAST:
+    if min(models, retrained) < FEWEST_MODELS:
         reasons.append(
-            f"U-LiRA and forgetting quality need {LEAST} models of the target and {LEAST} calibration models; there "
-            f"are {models} and {retrained}"
+            f"U-LiRA and forgetting quality need {FEWEST_MODELS} models of the target and {FEWEST_MODELS} calibration "
+            f"models; there are {models} and {retrained}"
         )
     if not control:
         reasons.append("PrivLeak needs a control set")
@@ -120,7 +120,7 @@ def plan(_data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
-    """The three measures of each target; those that cannot be have no value, and n is 0."""
+    """The three measures of each target; an undefined measure has no value, and n is 0."""
     found = tables.rows(BASELINES)
     for target in found:
         yield row(
@@ -135,7 +135,6 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def _read_estimate(target: Row, name: str) -> Estimate:
-    """An estimate of a row of BASELINES."""
     pairs = f"{name}_pairs"
     n = target[pairs] if pairs in target else 0 if target[name] is None else target["models"]
     return column_estimate(target, name, int(n))

@@ -1,11 +1,10 @@
-"""Has a target forgotten D_Q? The test of exchangeability, the share of D_Q that it may hold, and the answer.
+"""Has a target forgotten D_Q? The randomisation test, the share of D_Q that the target may hold, and the answer.
 
-    p = chance that a model that never saw D_Q is as much surer of it than of the control set
-    share = share of D_Q that models of a known share would have to hold for the target's effect
+    p = chance that a model that never saw D_Q is at least as much more certain about it than about the control set
+    share = share of D_Q that models with the target's effect hold
 
-with the limits of the share, each of 95 % on its side. `decision` says by which rule the answer follows, and how often
-it is wrong; `exchangeability` and `held_share` how the numbers are computed. Several models of one
-target answer together: their scores are averaged image by image.
+with limits of 95 % on each side. `decision` has the rules and their error rates, `exchangeability` and `held_share` the
+formulas. Several models of one target are judged together: their scores are averaged image by image.
 """
 
 from __future__ import annotations
@@ -33,37 +32,37 @@ from tasks.contract.summaries import Estimate, Row, column_estimate, interval_co
 from tasks.contract.ties import tied_row
 from tasks.numerics import statistics
 
-# One row per target that a model answers for.
+# One row per target with answers.
 DECISIONS = pa.schema(
     [
         ("target", pa.int32()),
         ("name", pa.string()),
         ("source", pa.string()),  # training, model, outputs
-        ("query", pa.float64()),  # shares trained on; null where they are not known
+        ("query", pa.float64()),  # shares trained on; null if unknown
         ("calibration", pa.float64()),
         ("outside", pa.float64()),
         ("models", pa.int32()),  # replicates of the target
-        # How much surer of D_Q, in standard deviations of chance; null without a control set. Its 95 % interval is over
-        # trainings; null where no two show how these vary.
+        # How much more certain about D_Q, in standard deviations of chance; null without a control set. The interval
+        # (95 %) is over trainings; null with fewer than two.
         *interval_fields("effect"),
-        ("p", pa.float64()),  # of the test of exchangeability
+        ("p", pa.float64()),  # of the randomisation test
         ("p_adjusted", pa.float64()),  # over the targets (Holm)
-        ("p_other", pa.float64()),  # of the test on its other side: surer of the control set
-        # Of D_Q held; null where it is not known. Each limit is of 95 % on its side; the upper is 1 beyond the largest
-        # known share.
+        ("p_other", pa.float64()),  # of the other side: more certain about the control set
+        # Share of D_Q held; null if unknown. Each limit is of 95 % on its side; the upper is 1 beyond the largest known
+        # share.
         *interval_fields("share"),
-        ("accuracy", pa.float64()),  # on the control set; null where a table does not say it
+        ("accuracy", pa.float64()),  # on the control set; null if a table lacks it
         ("accuracy_calibration", pa.float64()),  # of the calibration models
         ("accuracy_p", pa.float64()),  # of a difference
         ("agreement", pa.float64()),  # with the calibration models on the control set
         ("agreement_calibration", pa.float64()),
         ("agreement_p", pa.float64()),
-        ("repeats", pa.int32()),  # pictures that were handed out twice
-        ("disagreeing", pa.int32()),  # of these with two answers
-        ("tied", pa.float64()),  # share of pairs of images of one class with one confidence, of the harder images
+        ("repeats", pa.int32()),  # images that were sent twice
+        ("disagreeing", pa.int32()),  # repeated images with two answers
+        ("tied", pa.float64()),  # share of pairs of hard images of one class with equal confidences
         ("decision", pa.string()),  # forgotten, not forgotten, not assessable, undecided
-        ("reason", pa.string()),  # why not assessable or undecided, else null
-        ("right", pa.string()),  # right, undecided, wrong; null where not known
+        ("reason", pa.string()),  # the reason for not assessable or undecided, else null
+        ("right", pa.string()),  # right, undecided, wrong; null if the training is unknown
         ("images", pa.int64()),  # of D_Q
         ("controls", pa.int64()),
         ("units", pa.int64()),  # of both: groups of images that were drawn together
@@ -83,10 +82,9 @@ METRIC_BY_SCORE: Mapping[DecisionScore, str] = {
 
 @task(version=7, name="forgetting.decisions", gathers=True)
 def decisions(config: Decisions, inputs: Inputs) -> pa.Table:
-    """What is decided of each target (DECISIONS), by its number, from tables of CONFIDENCES.
+    """Judge each target (DECISIONS), by its number, from tables of CONFIDENCES.
 
-    A target no model of which is there has no row. Where a table of RECOGNITION is there, too, it bears on targets that
-    are tables of outputs.
+    A target without answers has no row. A table of RECOGNITION affects targets that are tables of outputs.
     """
     trial = recognition.read_trial(inputs)
     matrix = confidence_matrix([table for table in inputs if not table.schema.equals(recognition.RECOGNITION)])
@@ -179,9 +177,10 @@ def plan(data: DataSets, scoring: Scoring) -> Job:
 
 
 def rows(tables: Tables, about: About) -> Iterator[Row]:
-    """The share of each target, its effect with the test, its likeness on the control set, and how many are right.
+    """The share of each target, its effect with the test, its likeness on the control set, and the number decided
+    rightly.
 
-    A target that nothing is known of, since no model of it answered, has a row without a value.
+    A target without answers has a row without a value.
     """
     table = tables.one(DECISIONS)
     if table is None:
@@ -210,12 +209,12 @@ def share_row(target: Row) -> Row:
 
 
 def unanswered_row(name: str) -> Row:
-    """The same of a target that nothing is known of, since no model of it answered."""
+    """The share of a target without answers."""
     return row(HELD, {"target": name}, Estimate(None, None, None, 0), "training", 0.0)
 
 
 def side_rows(target: Row) -> Iterator[Row]:
-    """The effect with the p-value of either side of the test; nothing without a control set."""
+    """The effect with the p-value of each side of the test; nothing without a control set."""
     setting = {"target": target["name"]}
     surer = column_estimate(target, "effect", target["models"])
     if surer.value is not None:
@@ -226,7 +225,7 @@ def side_rows(target: Row) -> Iterator[Row]:
 
 
 def likeness_rows(target: Row) -> Iterator[Row]:
-    """How like the calibration models the target is on the control set; nothing without one."""
+    """The target's likeness to the calibration models on the control set; nothing without one."""
     if target["effect"] is None:
         return
     setting = {"target": target["name"]}
@@ -240,9 +239,9 @@ def likeness_rows(target: Row) -> Iterator[Row]:
 
 
 def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
-    """The accuracy of each given target on the control set, if its answers say it; of those trained here `fits` has it.
+    """The accuracy of each given target on the control set, if known; `fits` has the accuracy of trained models.
 
-    The best constant answer is that to D_Q, of whose source the control set is.
+    The best constant answer is that of D_Q, from whose source the control set comes.
     """
     for target in judged:
         if target["source"] != "training" and target["accuracy"] is not None:
@@ -252,7 +251,7 @@ def _given_accuracy_rows(judged: Sequence[Row], about: About) -> Iterator[Row]:
 
 
 def tie_rows(target: Row) -> Iterator[Row]:
-    """How many of the target's confidences are equal; nothing without a test."""
+    """The share of equal confidences of the target; nothing without a test."""
     if target["tied"] is not None:
         yield tied_row(target["tied"], target["images"], "image", target=target["name"])
 

@@ -1,9 +1,9 @@
-"""How well did each training learn what it was trained on?
+"""Training accuracy: how well each training learnt its data.
 
-    train accuracy = share of the images trained on that the model gets right, asked as in use
+    train accuracy = share of the training images that the model classifies correctly, in evaluation mode
 
-A model that has not learnt its own data says little of them: Liu & Tsaftaris 2020, "Have you forgotten?", ask for
-adequate training accuracy. Below ADEQUATE the result warns.
+A model that has not learnt its data reveals little about them: Liu & Tsaftaris 2020, "Have you forgotten?", ask for
+adequate training accuracy. The result warns below ADEQUATE.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FITS = pa.schema(
 
 @dataclass(frozen=True)
 class Fit:
-    """Whose training it was."""
+    """The model whose training is summarised."""
 
     model: ModelId
 

@@ -1,15 +1,16 @@
-"""Would an owner be cleared who recognises the pictures of D_Q and gives a clean model's answers about them?
+"""Would an owner pass who recognises the images of D_Q and answers about them from a clean model?
 
-Nothing binds a table of outputs to a model. Each model of the largest known share is put in the place of such an owner:
+Nothing binds a table of outputs to a model. Each model of the largest known share simulates such an owner:
 
-    answers about D_Q: those of a calibration model    answers about the control set: its own
+    answers about D_Q: a calibration model's    answers about the control set: its own
 
-and is judged as a table would be, beside the other calibration models. What betrays it is that it knows more of the
-control set, images of D_Q's kind, than models of D_C do: the more, the larger D_Q is beside D_C. So
+and is judged like a table, compared with the other calibration models. It knows more about the control set, images of
+D_Q's kind, than models of D_C do, and this reveals it if D_Q is large relative to D_C. So
 
     passed = pairs of a model and a calibration model that are called forgotten / pairs
 
-says whether a table could clear. Every model is paired with every calibration model; pairs that share one are alike.
+decides whether a table can clear. Every model is paired with every calibration model; pairs that share one are
+dependent.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ PASSED = "simulated owners with a clean model's answers, called forgotten"
 
 @dataclass(frozen=True)
 class Recognition:
-    """The targets and how they are decided on: as in the table of decisions."""
+    """The configuration of the decisions, as in the table of decisions."""
 
     decisions: Decisions
 
 
 @task(version=1, name="forgetting.recognition", gathers=True)
 def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
-    """How many such owners pass (RECOGNITION), from tables of CONFIDENCES; none without models to try it with."""
+    """Count the simulated owners who pass (RECOGNITION), from tables of CONFIDENCES; empty without suitable models."""
     found = ModelEffects(config.decisions, confidence_matrix(inputs))
     partial = [who for who in found.known_shares if who[0] == "partial" and found.matrix.replicates(*who)]
     if not found.is_controlled or len(found.calibration) < 3 or not partial:
@@ -67,7 +68,7 @@ def recognition(config: Recognition, inputs: Inputs) -> pa.Table:
 
 
 def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:
-    """Whether this model is called forgotten where it gives the answers of the calibration model `clean` about D_Q."""
+    """Whether this model is called forgotten with the answers of the calibration model `clean` about D_Q."""
     if any(check.is_alike is False for check in found.likeness_checks([model])):
         return False
     known = found.calibration_confidences
@@ -84,7 +85,7 @@ def passes(found: ModelEffects, model: ModelId, clean: int) -> bool:
 
 
 def plan(data: DataSets, scoring: Scoring) -> Job | tuple[()]:
-    """Nothing unless tables are judged that nothing binds to a model."""
+    """Plan nothing unless tables are judged that nothing binds to a model."""
     is_judged = data.query.is_controlled and scoring.decisions.partial
     if not is_judged or not has_unbound_tables(scoring.audited):
         return ()
@@ -98,7 +99,7 @@ def rows(tables: Tables, about: object) -> Iterator[Row]:  # noqa: ARG001
 
 
 def read_trial(tables: Inputs) -> RecognitionTrial | None:
-    """What such a table among others says; None where there is none."""
+    """Read the trial from such a table among others; None if there is none."""
     found = Tables(tables).rows(RECOGNITION)
     return RecognitionTrial(found[0]["share"], found[0]["passed"], found[0]["pairs"]) if found else None
 
